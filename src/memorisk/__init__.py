@@ -1,0 +1,33 @@
+"""memorisk: what an image model, or a set of generated images, remembers of the people in its training data.
+
+Public names are loaded when they are first used, so that ``import memorisk`` (and ``memorisk --help``) stay quick.
+"""
+
+from importlib import import_module
+from typing import Any
+
+__version__ = "0.1.0"
+
+_PUBLIC = {
+    "audit_classifier": "memorisk.audits.classifier",
+    "audit_losses": "memorisk.audits.losses",
+    "compare": "memorisk.audits.compare",
+    "check_images": "memorisk.images.checks",
+    "create_model": "memorisk.models.zoo",
+    "load_manifest": "memorisk.images.sources",
+    "Result": "memorisk.report.result",
+}
+
+__all__ = ["__version__", *_PUBLIC]
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name from the room that holds it."""
+    if name in _PUBLIC:
+        return getattr(import_module(_PUBLIC[name]), name)
+    raise AttributeError(f"module 'memorisk' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    """The public names, loaded or not."""
+    return sorted(__all__)

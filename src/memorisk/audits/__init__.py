@@ -1,0 +1,1 @@
+"""One module per question a user asks; the only room where numbers meet images and networks."""

@@ -1,0 +1,1 @@
+"""Pixels in: manifests, readers, the image store, splits, checks."""

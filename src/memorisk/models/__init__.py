@@ -1,0 +1,1 @@
+"""Networks: one zoo by name, classic small nets, strict loading of weights."""

@@ -1,0 +1,1 @@
+"""Pages, figures, tables and verdict files, made from a Result without knowing the method behind it."""

@@ -1,0 +1,1 @@
+"""Run folders, fingerprints, atomic files, locks, executors: how a run is kept; knows nothing of images."""

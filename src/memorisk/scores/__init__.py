@@ -1,0 +1,1 @@
+"""A number per image or per pair: differential scores, membership-inference attacks. Arrays in, arrays out."""
