@@ -1,0 +1,47 @@
+"""The errors a user sees: one line that names the thing, what was allowed and the way out.
+
+The command line turns each into its exit code (DESIGN, "What a person types"): 2 for bad input, 3 for a run that broke.
+"""
+
+import difflib
+from collections.abc import Iterable
+
+
+class MemoriskError(Exception):
+    """The run broke; what was done is kept. Exit code 3."""
+
+    exit_code = 3
+
+
+class InputError(MemoriskError):
+    """Bad input or usage; nothing was written. Exit code 2."""
+
+    exit_code = 2
+
+
+class MissingExtraError(InputError):
+    """A library of an optional extra is needed and absent."""
+
+    def __init__(self, library: str, extra: str, purpose: str) -> None:
+        super().__init__(f"{purpose} needs {library}, which is not installed: pip install 'memorisk[{extra}]'")
+
+
+def unknown_name(kind: str, name: object, allowed: Iterable[str]) -> InputError:
+    """An error for a name that is not among the allowed ones, with the nearest.
+
+    Args:
+        kind: What the name names, as in "model" or "design".
+        name: What was given.
+        allowed: The names that exist.
+    """
+    names = [str(a) for a in allowed]
+    near = difflib.get_close_matches(str(name), names, n=1, cutoff=0.5)
+    listed = ", ".join(names[:12]) + (f", ... ({len(names)} in all)" if len(names) > 12 else "")
+    hint = f" Did you mean {near[0]!r}?" if near else ""
+    return InputError(f"unknown {kind} {str(name)!r}.{hint} Known: {listed}")
+
+
+def one_line(text: object, limit: int = 300) -> str:
+    """Any text on one printable line: control and direction marks are shown as escapes, long text is cut."""
+    shown = "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in str(text))
+    return shown if len(shown) <= limit else shown[: limit - 3] + "..."

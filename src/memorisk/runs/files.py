@@ -1,0 +1,112 @@
+"""Atomic files: a temporary name in the same folder, fsync, rename.
+
+A reader sees the old file or the new one, never half of one, whenever the process is killed. Tables are Parquet, weights
+safetensors, settings YAML or JSON; nothing is ever pickled.
+"""
+
+import json
+import os
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+
+def fsync_folder(folder: Path) -> None:
+    """Flush a folder's entries, so that a rename in it survives a power cut."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+@contextmanager
+def atomic_path(path: str | Path, *, mode: int = 0o600) -> Iterator[Path]:
+    """Give a temporary path beside ``path``; on success flush it and rename it into place, on error remove it.
+
+    Args:
+        path: Where the file shall stand. Its folder must exist.
+        mode: Permission bits of the finished file; private by default, since run folders hold personal data.
+
+    Yields:
+        The temporary path to write to.
+    """
+    target = Path(path)
+    handle, name = tempfile.mkstemp(prefix=f".{target.name[:60]}.", suffix=".part", dir=target.parent)
+    os.close(handle)
+    temporary = Path(name)
+    try:
+        yield temporary
+        with temporary.open("rb+") as file:
+            os.fsync(file.fileno())
+        temporary.chmod(mode)
+        temporary.replace(target)
+        fsync_folder(target.parent)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+def write_bytes(path: str | Path, data: bytes) -> None:
+    """Write bytes atomically."""
+    with atomic_path(path) as temporary:
+        temporary.write_bytes(data)
+
+
+def write_text(path: str | Path, text: str) -> None:
+    """Write UTF-8 text atomically. Lone surrogates (from undecodable file names) are written as escapes."""
+    write_bytes(path, text.encode("utf-8", errors="backslashreplace"))
+
+
+def write_json(path: str | Path, value: Any) -> None:
+    """Write JSON atomically, keys in the order given, NaN as null, two spaces of indent."""
+    write_text(path, json.dumps(plain(value), indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+
+
+def read_json(path: str | Path) -> Any:
+    """Read a JSON file."""
+    return json.loads(Path(path).read_text(encoding="utf-8"))
+
+
+def write_table(path: str | Path, table: pd.DataFrame) -> None:
+    """Write a table as Parquet, atomically and with the same bytes for the same table."""
+    with atomic_path(path) as temporary:
+        table.to_parquet(temporary, index=False, compression="zstd")
+
+
+def read_table(path: str | Path) -> pd.DataFrame:
+    """Read a Parquet table."""
+    return pd.read_parquet(path)
+
+
+def write_array(path: str | Path, array: np.ndarray) -> None:
+    """Write one array as .npy, atomically; object arrays are refused."""
+    with atomic_path(path) as temporary, temporary.open("wb") as file:
+        np.lib.format.write_array(file, np.ascontiguousarray(array), allow_pickle=False)
+
+
+def read_array(path: str | Path, *, mmap: bool = False) -> np.ndarray:
+    """Read a .npy file; with ``mmap`` it stays on the disk, read-only."""
+    return np.load(path, mmap_mode="r" if mmap else None, allow_pickle=False)
+
+
+def plain(value: Any) -> Any:
+    """The same value in JSON's own types: NumPy scalars and arrays unpacked, NaN and infinities as None."""
+    if isinstance(value, Mapping):
+        return {str(k): plain(v) for k, v in value.items()}
+    if isinstance(value, (list, tuple, np.ndarray)):
+        return [plain(v) for v in value]
+    if isinstance(value, (bool, np.bool_)):
+        return bool(value)
+    if isinstance(value, (int, np.integer)):
+        return int(value)
+    if isinstance(value, (float, np.floating)):
+        return float(value) if np.isfinite(value) else None
+    if value is None or isinstance(value, str):
+        return value
+    return str(value)
