@@ -1,0 +1,124 @@
+"""The run folder: everything needed to repeat and to resume a run, and nothing else.
+
+It is personal data itself (memorizing weights, ids, paths), so it is created for its owner alone (mode 0700). Re-issuing a
+command resumes it; a command that asks for something else in the same folder is refused, naming what differs.
+"""
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from memorisk.runs.errors import InputError, one_line
+from memorisk.runs.files import plain, write_text
+from memorisk.runs.lock import folder_lock
+
+CONFIG = "config.yaml"
+LOG = "log.jsonl"
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """An open run folder.
+
+    Attributes:
+        path: Where it stands.
+    """
+
+    path: Path
+
+    def __truediv__(self, name: str) -> Path:
+        """A path inside the folder."""
+        return self.path / name
+
+    def subfolder(self, name: str) -> Path:
+        """A private folder inside it, made on first use."""
+        inner = self.path / name
+        inner.mkdir(mode=0o700, exist_ok=True)
+        return inner
+
+    def log(self, event: str, **details: Any) -> None:
+        """Append one line to ``log.jsonl``: the only file of a run that holds times."""
+        line = {"time": datetime.now(UTC).isoformat(timespec="milliseconds"), "event": event, **plain(details)}
+        with (self.path / LOG).open("a", encoding="utf-8", errors="backslashreplace") as file:
+            file.write(json.dumps(line) + "\n")
+
+    def config(self) -> dict[str, Any]:
+        """The settings that the run was started with."""
+        return read_config(self.path)
+
+
+def read_config(folder: Path) -> dict[str, Any]:
+    """Read ``config.yaml`` of a run folder.
+
+    Raises:
+        InputError: There is none, or it does not parse.
+    """
+    try:
+        return yaml.safe_load((folder / CONFIG).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise InputError(f"{folder} is no run folder: it holds no {CONFIG}") from None
+    except yaml.YAMLError as error:
+        raise InputError(f"{folder / CONFIG} does not parse: {one_line(error)}") from None
+
+
+def check_out(out: Path, config: Mapping[str, Any], *, identity: Iterator[str] | list[str]) -> None:
+    """Refuse, before any work, an out folder that cannot be used: taken by something else, or not writable.
+
+    Args:
+        out: Where the run is to stand; need not exist.
+        config: The settings asked for.
+        identity: The settings that must be what they were for the run to be the same run.
+
+    Raises:
+        InputError: ``out`` is a file, a folder of something else, a run with other settings, or not writable.
+    """
+    if out.exists() and not out.is_dir():
+        raise InputError(f"--out {out} is a file: name a folder that is new, empty or a run to go on with")
+    if not out.exists():
+        parent = next(p for p in out.absolute().parents if p.exists())
+        if not parent.is_dir() or not os.access(parent, os.W_OK | os.X_OK):
+            raise InputError(f"--out {out} cannot be made: {parent} is not a folder that may be written to")
+        return
+    if not os.access(out, os.W_OK | os.X_OK):
+        raise InputError(f"--out {out} may not be written to: choose another folder")
+    entries = {p.name for p in out.iterdir()} - {".lock"}
+    if not entries:
+        return
+    if CONFIG not in entries:
+        raise InputError(f"--out {out} holds files that are no run of memorisk: name a new or empty folder")
+    before = read_config(out)
+    now = plain(dict(config))
+    for key in identity:
+        if before.get(key) != now.get(key):
+            raise InputError(
+                f"--out {out} holds a run with {key} = {one_line(before.get(key), 60)}, now asked: "
+                f"{one_line(now.get(key), 60)}. Choose another folder, or delete that one"
+            )
+
+
+@contextmanager
+def open_run(out: Path, config: Mapping[str, Any], *, identity: list[str]) -> Iterator[RunFolder]:
+    """Open a run folder for this process alone, new or to go on with.
+
+    Args:
+        out: The folder.
+        config: The settings asked for, written to ``config.yaml``.
+        identity: The settings that must be what they were (see ``check_out``).
+
+    Raises:
+        InputError: As ``check_out``; or another process works on the folder.
+    """
+    check_out(out, config, identity=identity)
+    out.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with folder_lock(out):
+        check_out(out, config, identity=identity)
+        run = RunFolder(out)
+        write_text(out / CONFIG, yaml.safe_dump(plain(dict(config)), sort_keys=False, allow_unicode=True))
+        yield run
