@@ -1,0 +1,111 @@
+"""The settings of how images are found, read and resized: one frozen dataclass for Python, the command line and YAML.
+
+The line below each field is its help on the command line.
+"""
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, get_args
+
+from memorisk.runs.errors import InputError, unknown_name
+
+Layout = Literal["auto", "folder", "dicom", "nifti", "table", "arrays"]
+Frames = Literal["auto", "first", "middle", "all"]
+Plane = Literal["axial", "coronal", "sagittal"]
+Window = Literal["declared", "percentile", "full"]
+Resize = Literal["squash", "crop", "pad"]
+
+MAX_PIXELS = 100_000_000  # per frame; the largest mammograms have about 30 million, a decoded frame here takes 0.3 GB
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImageOptions:
+    """How images are found, grouped, labelled, read and resized. Checked by :meth:`validate` where they are used."""
+
+    layout: Layout = "auto"
+    """What the source is; auto looks at its content. A folder of mixed kinds needs this said."""
+    image_root: Path | None = None
+    """Folder that the paths of a table are relative to; the table's own folder if not given."""
+    follow_links: bool = False
+    """Accept symbolic links that lead out of the folder."""
+
+    image_column: str | None = None
+    """Column (or array, in npz and HDF5) that names the images; guessed from usual names if not given."""
+    path_column: str | None = None
+    """Column with the file of each image, where that is not the image column."""
+    label_column: str | None = None
+    """Column (or array, or for DICOM a tag) with the label; several 0/1 columns as A,B,C."""
+    group_column: str | None = None
+    """Column (or array) with the patient, lesion or video; name the image column to make each image its own group."""
+    split_column: str | None = None
+    """Column (or array) with the given split: train, val, test."""
+    dataset_column: str | None = None
+    """Column that names the data set each image comes from."""
+    labels_csv: Path | None = None
+    """CSV or Parquet joined to the files by path, file name, name without suffix or SOP instance uid."""
+    label_from: str | None = None
+    """Regular expression for the label, searched in the path below the source; its first group is the label."""
+    group_from: str | None = None
+    """Regular expression for the group, searched in the file name (in the path if it holds a slash)."""
+    dicom_group: str = "PatientID"
+    """DICOM tag (keyword) that tells whose image it is."""
+
+    frames: Frames = "auto"
+    """Frames of stacks: auto is the middle one of DICOM and NIfTI, the first page of TIFF and GIF."""
+    frame_step: int = 1
+    """With --frames all: take every n-th frame, counted so that the middle one is among them."""
+    slice_plane: Plane = "axial"
+    """Plane of the slices cut from NIfTI volumes, after turning them to the nearest standard orientation."""
+
+    depth: Literal[8, 16] = 8
+    """Bits per pixel of the store; 16 keeps the greys of deeper sources."""
+    window: Window = "declared"
+    """Greys of deep sources: the window the file declares, percentiles (0.5 to 99.5), or the full range."""
+    size: int | None = None
+    """Side in pixels that every image is resized to; needed where the images differ in size."""
+    resize: Resize = "squash"
+    """How: squash to the square, crop the middle square, or pad with black."""
+    channels: Literal["auto", 1, 3] = "auto"
+    """Colour channels; auto keeps one where every image is grey, else three."""
+    max_pixels: int = MAX_PIXELS
+    """Largest number of pixels a frame may declare; refused before anything is decoded."""
+
+    skip_missing: bool = False
+    """Go on without the rows of a table whose file is absent, and count them."""
+    skip_unreadable: bool = False
+    """Go on without images that cannot be read, and count them."""
+    store: Path | None = None
+    """Folder where decoded images are kept for later runs."""
+
+    def validate(self) -> None:
+        """Check every value; a run calls this once, at its edge.
+
+        Raises:
+            InputError: A value is outside what its field allows.
+        """
+        choices = {"layout": Layout, "frames": Frames, "slice_plane": Plane, "window": Window, "resize": Resize}
+        for field, allowed in choices.items():
+            if getattr(self, field) not in get_args(allowed):
+                raise unknown_name(field, getattr(self, field), get_args(allowed))
+        if self.depth not in (8, 16):
+            raise InputError(f"depth is {self.depth!r}; allowed are 8 and 16")
+        if self.channels not in ("auto", 1, 3):
+            raise InputError(f"channels is {self.channels!r}; allowed are auto, 1 and 3")
+        for field in ("follow_links", "skip_missing", "skip_unreadable"):
+            if not isinstance(getattr(self, field), bool):
+                raise InputError(f"{field} is {getattr(self, field)!r}; give true or false, not text")
+        for field in ("frame_step", "max_pixels", "size"):
+            value = getattr(self, field)
+            if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 1):
+                raise InputError(f"{field} is {value!r}; give a whole number of at least 1")
+        for field in ("group_from", "label_from"):
+            pattern = getattr(self, field)
+            try:
+                re.compile(pattern or "")
+            except re.error as error:
+                raise InputError(f"{field} {pattern!r} is not a regular expression: {error}") from None
+        if self.group_from is not None and self.group_column is not None:
+            raise InputError("group_from and group_column both say what a group is; give one of them")
+        if self.label_from is not None and self.label_column is not None:
+            raise InputError("label_from and label_column both say what the label is; give one of them")
