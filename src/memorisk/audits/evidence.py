@@ -1,0 +1,277 @@
+"""The score table: one row per scored image and model; all that an audit concludes is concluded from it.
+
+``scores.parquet`` has these columns (``SCHEMA``), and a table of the same columns made by any other framework is audited by
+``memorisk audit losses`` in the same way:
+
+| column | type | meaning |
+|---|---|---|
+| image | text | id of the image |
+| label | text | its class (multi-label: one row per finding that the image has) |
+| group | text | patient, lesion, video; left out: each image is its own |
+| split | text | train (seen by both twins), canary, test (seen by neither) |
+| seed | integer | which twin pair |
+| role | text | A or B (``paper`` design: candidate or independent) |
+| member | boolean | whether that model was trained on that image |
+| loss | number | cross-entropy of the true label in one unaugmented forward pass, natural logarithm |
+| margin | number | log p - log(1 - p) of the true label; left out: computed from the loss |
+| correct | boolean | whether the true label was predicted; left out: p > 1/2 |
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from memorisk.runs.errors import InputError, one_line
+from memorisk.runs.files import atomic_path
+
+REQUIRED = ("image", "label", "split", "seed", "role", "member", "loss")
+SPLITS = ("train", "canary", "test")
+ROLES = (("A", "B"), ("candidate", "independent"))
+
+
+@dataclass(frozen=True)
+class Items:
+    """What is scored: an image under a label. Single-label images are one item each.
+
+    Attributes:
+        image: [I] ids.
+        label: [I] class names.
+        group: [I] patient ids.
+        split: [I] "train", "canary" or "test".
+    """
+
+    image: np.ndarray
+    label: np.ndarray
+    group: np.ndarray
+    split: np.ndarray
+
+    def __len__(self) -> int:
+        """The number of items."""
+        return len(self.image)
+
+    def select(self, keep: np.ndarray) -> "Items":
+        """Some of the items."""
+        return Items(self.image[keep], self.label[keep], self.group[keep], self.split[keep])
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """The score table as matrices: S seeds by I items, for model A and for model B.
+
+    Attributes:
+        items: What is scored.
+        seeds: [S] the twin pairs.
+        design: "balanced", "matched" or "paper".
+        loss_a: [S, I] cross-entropy under A (``paper``: the candidate).
+        loss_b: [S, I] the same under B (the independent).
+        margin_a: [S, I] log p - log(1 - p) under A.
+        margin_b: [S, I] the same under B.
+        correct_a: [S, I] whether A predicted the label.
+        correct_b: [S, I] whether B did.
+        member_a: [S, I] whether A was trained on the item.
+        member_b: [S, I] whether B was.
+        assigned: [S, I] in a placebo, the sign that the design would have given; None: read from membership.
+    """
+
+    items: Items
+    seeds: np.ndarray
+    design: str
+    loss_a: np.ndarray
+    loss_b: np.ndarray
+    margin_a: np.ndarray
+    margin_b: np.ndarray
+    correct_a: np.ndarray
+    correct_b: np.ndarray
+    member_a: np.ndarray
+    member_b: np.ndarray
+    assigned: np.ndarray | None = None
+
+    @property
+    def sign(self) -> np.ndarray:
+        """[S, I] +1 where only A was trained on the item, -1 where only B was, 0 elsewhere."""
+        if self.assigned is not None:
+            return self.assigned
+        return self.member_a.astype(np.int8) - self.member_b.astype(np.int8)
+
+    @property
+    def gap(self) -> np.ndarray:
+        """[S, I] loss under B minus loss under A."""
+        return self.loss_b - self.loss_a
+
+    def select(self, keep: np.ndarray) -> "Evidence":
+        """The same of some items."""
+        cut = {n: getattr(self, n)[:, keep] for n in _MATRICES}
+        assigned = None if self.assigned is None else self.assigned[:, keep]
+        return replace(self, items=self.items.select(keep), assigned=assigned, **cut)
+
+
+_MATRICES = (
+    "loss_a",
+    "loss_b",
+    "margin_a",
+    "margin_b",
+    "correct_a",
+    "correct_b",
+    "member_a",
+    "member_b",
+)
+
+
+def write_scores(path: Path, evidence: Evidence) -> None:
+    """Write ``scores.parquet``, a row group per model, so that memory holds one model's rows at a time."""
+    items = evidence.items
+    names = {"image": items.image, "label": items.label, "group": items.group, "split": items.split}
+    fixed = {k: pa.array(v, type=pa.string()).dictionary_encode() for k, v in names.items()}
+    roles = ROLES[1] if evidence.design == "paper" else ROLES[0]
+    with atomic_path(path) as temporary:
+        writer = None
+        for s, seed in enumerate(evidence.seeds):
+            for role, half in zip(roles, "ab", strict=True):
+                loss = getattr(evidence, f"loss_{half}")[s]
+                n = len(items)
+                columns = fixed | {
+                    "seed": pa.array(np.full(n, seed, dtype=np.int64)),
+                    "role": pa.array([role] * n).dictionary_encode(),
+                    "member": pa.array(getattr(evidence, f"member_{half}")[s]),
+                    "loss": pa.array(loss),
+                    "margin": pa.array(getattr(evidence, f"margin_{half}")[s]),
+                    "p_true": pa.array(np.exp(-loss)),
+                    "correct": pa.array(getattr(evidence, f"correct_{half}")[s]),
+                }
+                table = pa.table(columns)
+                writer = writer or pq.ParquetWriter(temporary, table.schema, compression="zstd")
+                writer.write_table(table)
+        if writer is not None:
+            writer.close()
+
+
+def evidence_from_table(table: pd.DataFrame) -> Evidence:
+    """Check a score table and lay it out as matrices.
+
+    Raises:
+        InputError: A column is missing, a value is none of those allowed, a loss is NaN or negative, a model's rows are
+            incomplete or doubled, or a test image was trained on.
+    """
+    table = _checked(table)
+    design_roles = _roles(table)
+    keys = ["image", "label"]
+    items_table = table.drop_duplicates(keys).sort_values(keys, kind="stable").reset_index(drop=True)
+    index = pd.MultiIndex.from_frame(items_table[keys])
+    items = Items(*(items_table[c].to_numpy(dtype=object) for c in ("image", "label", "group", "split")))
+    seeds = np.sort(table["seed"].unique())
+    halves: dict[str, list[np.ndarray]] = {n: [] for n in _MATRICES}
+    for seed in seeds:
+        for role, half in zip(design_roles, "ab", strict=True):
+            rows = table[(table["seed"] == seed) & (table["role"] == role)]
+            place = index.get_indexer(pd.MultiIndex.from_frame(rows[keys]))
+            if len(rows) != len(items) or len(np.unique(place)) != len(items):
+                raise InputError(
+                    f"the model seed {seed}, role {role} has {len(rows)} rows for {len(items)} images: every model "
+                    "needs exactly one row for every image and label"
+                )
+            for name in ("loss", "margin", "correct", "member"):
+                column = np.empty(len(items), dtype=rows[name].to_numpy().dtype)
+                column[place] = rows[name].to_numpy()
+                halves[f"{name}_{half}"].append(column)
+    matrices = {n: np.stack(v) for n, v in halves.items()}
+    evidence = Evidence(items, seeds, _design_of(items, matrices, design_roles), **matrices)
+    _check_membership(evidence)
+    return evidence
+
+
+def _checked(table: pd.DataFrame) -> pd.DataFrame:
+    missing = [c for c in REQUIRED if c not in table.columns]
+    if missing:
+        raise InputError(
+            f"the score table lacks the column{'s' * (len(missing) > 1)} {', '.join(missing)}; it needs "
+            f"{', '.join(REQUIRED)} and may have group, margin, correct (docs/losses.md)"
+        )
+    if table.empty:
+        raise InputError("the score table has no rows")
+    table = table.copy()
+    for name in ("image", "label", "split", "role"):
+        table[name] = table[name].astype(object).where(table[name].notna(), "").astype(str)
+    if "group" not in table.columns:
+        table["group"] = table["image"]
+    table["group"] = table["group"].astype(object).where(table["group"].notna(), table["image"]).astype(str)
+    for name, allowed in (("split", SPLITS), ("role", [r for pair in ROLES for r in pair])):
+        unknown = sorted(set(table[name]) - set(allowed))
+        if unknown:
+            raise InputError(f"column {name} holds {one_line(unknown[0], 60)!r}; allowed are {', '.join(allowed)}")
+    table["member"] = _booleans(table, "member")
+    loss = pd.to_numeric(table["loss"], errors="coerce").to_numpy(dtype=np.float64)
+    bad = np.flatnonzero(~np.isfinite(loss) | (loss < 0))
+    if len(bad):
+        row = table.iloc[bad[0]]
+        raise InputError(
+            f"{len(bad)} losses are not finite numbers of at least 0, the first for image {one_line(row['image'], 60)!r}"
+            f", seed {row['seed']}, role {row['role']}: a cross-entropy in natural logarithms is needed"
+        )
+    table["loss"] = loss
+    if "margin" not in table.columns:
+        # log p - log(1 - p) with p = exp(-loss); a loss of 0 has no finite margin and is read as the smallest float
+        table["margin"] = -loss - np.log(-np.expm1(-np.maximum(loss, np.finfo(float).tiny)))
+    table["margin"] = table["margin"].to_numpy(dtype=np.float64)
+    table["correct"] = _booleans(table, "correct") if "correct" in table.columns else loss < np.log(2)
+    return table
+
+
+def _booleans(table: pd.DataFrame, name: str) -> np.ndarray:
+    values = table[name]
+    if values.dtype != bool and not set(values.unique()) <= {0, 1, True, False}:
+        odd = next(v for v in values if v not in (0, 1))
+        raise InputError(f"column {name} holds {one_line(odd, 60)!r}; it needs true or false")
+    return values.to_numpy(dtype=bool)
+
+
+def _roles(table: pd.DataFrame) -> tuple[str, str]:
+    present = set(table["role"])
+    for pair in ROLES:
+        if present == set(pair):
+            return pair
+    raise InputError(
+        f"column role holds {', '.join(sorted(present))}; each seed needs two models, A and B (twins) or "
+        "candidate and independent"
+    )
+
+
+def _design_of(items: Items, matrices: dict[str, np.ndarray], roles: tuple[str, str]) -> str:
+    if roles == ROLES[1]:
+        return "paper"
+    return "matched" if (items.split == "train").any() else "balanced"
+
+
+def _check_membership(evidence: Evidence) -> None:
+    test = evidence.items.split == "test"
+    if not test.any():
+        raise InputError("no image has split 'test': without images that no model saw there is no null to compare with")
+    if not (evidence.items.split == "canary").any():
+        raise InputError("no image has split 'canary': there is nothing to score")
+    seen = (evidence.member_a | evidence.member_b)[:, test].any(axis=0)
+    if seen.any():
+        name = evidence.items.image[test][seen][0]
+        raise InputError(f"test image {one_line(name, 60)!r} is a member of a model: test images may be seen by none")
+    if not evidence.sign.any():
+        raise InputError("no canary was seen by one model of a seed and not by the other: there is nothing to compare")
+
+
+def stack_evidence(
+    items: Items,
+    design: str,
+    seeds: Sequence[int],
+    halves: Iterable[tuple[dict[str, np.ndarray], dict[str, np.ndarray]]],
+    assigned: np.ndarray | None = None,
+) -> Evidence:
+    """Evidence from per-model columns: for every seed the pair of A's and B's ``loss, margin, correct, member``."""
+    rows: dict[str, list[np.ndarray]] = {n: [] for n in _MATRICES}
+    for pair in halves:
+        for columns, half in zip(pair, "ab", strict=True):
+            for name in ("loss", "margin", "correct", "member"):
+                rows[f"{name}_{half}"].append(columns[name])
+    matrices = {n: np.stack(v) for n, v in rows.items()}
+    return Evidence(items, np.asarray(seeds), design, **matrices, assigned=assigned)

@@ -1,0 +1,143 @@
+"""Run folders, locks, executors, atomic files, fingerprints, errors."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from memorisk.runs.errors import InputError, MemoriskError, one_line, unknown_name
+from memorisk.runs.executors import run_jobs
+from memorisk.runs.files import atomic_path, plain, read_array, read_json, write_array, write_json, write_table
+from memorisk.runs.fingerprint import file_fingerprint, fingerprint
+from memorisk.runs.folder import open_run
+from memorisk.runs.lock import folder_lock
+
+
+def test_an_interrupted_write_leaves_the_old_file(tmp_path):
+    path = tmp_path / "a.json"
+    write_json(path, {"x": 1})
+    with pytest.raises(RuntimeError), atomic_path(path) as temporary:
+        temporary.write_text("half")
+        raise RuntimeError
+    assert read_json(path) == {"x": 1}
+    assert [p.name for p in tmp_path.iterdir()] == ["a.json"]
+
+
+def test_same_table_same_bytes(tmp_path):
+    table = pd.DataFrame({"a": [1.5, np.nan], "b": ["x", "é\u202e"]})
+    write_table(tmp_path / "1", table)
+    write_table(tmp_path / "2", table.copy())
+    assert (tmp_path / "1").read_bytes() == (tmp_path / "2").read_bytes()
+    assert (tmp_path / "1").stat().st_mode & 0o077 == 0
+
+
+def test_arrays_of_objects_are_refused(tmp_path):
+    with pytest.raises(ValueError, match="allow_pickle"):
+        write_array(tmp_path / "a.npy", np.array([{}], dtype=object))
+    assert not list(tmp_path.iterdir())
+    write_array(tmp_path / "b.npy", np.arange(3))
+    assert (read_array(tmp_path / "b.npy", mmap=True) == [0, 1, 2]).all()
+
+
+def test_json_holds_numpy_and_nan():
+    assert plain({"a": np.float64("nan"), "b": np.arange(2), 3: np.bool_(True)}) == {"a": None, "b": [0, 1], "3": True}
+
+
+def test_fingerprints_tell_content_apart(tmp_path):
+    a = np.arange(4)
+    assert fingerprint(a) == fingerprint(a.copy())
+    assert len({fingerprint(a), fingerprint(a.astype(float)), fingerprint(a.reshape(2, 2)), fingerprint({"a": 1})}) == 4
+    assert fingerprint({"a": 1, "b": 2}) == fingerprint({"b": 2, "a": 1})
+    assert fingerprint("ab", "c") != fingerprint("a", "bc")
+    (tmp_path / "f").write_bytes(b"x" * 3_000_000)
+    (tmp_path / "g").write_bytes(b"x" * 2_999_999 + b"y")
+    assert file_fingerprint(tmp_path / "f") != file_fingerprint(tmp_path / "g")
+
+
+def test_unknown_names_come_with_the_nearest():
+    assert "Did you mean 'resnet50'?" in str(unknown_name("model", "resent50", ["resnet50", "vit"]))
+    assert "\n" not in one_line("a\nb\u202e") and "\\n" in one_line("a\nb")
+
+
+def test_a_run_folder_resumes_only_the_same_run(tmp_path):
+    out = tmp_path / "run"
+    with open_run(out, {"model": "a", "seeds": [1]}, identity=["model"]) as run:
+        run.log("started")
+    assert out.stat().st_mode & 0o777 == 0o700
+    with open_run(out, {"model": "a", "seeds": [1, 2]}, identity=["model"]) as run:
+        assert run.config()["seeds"] == [1, 2]
+    with pytest.raises(InputError, match="model = a"), open_run(out, {"model": "b"}, identity=["model"]):
+        pass
+    assert [json.loads(x)["event"] for x in (out / "log.jsonl").read_text().splitlines()] == ["started"]
+
+
+def test_a_folder_of_something_else_is_left_alone(tmp_path):
+    (tmp_path / "photo.jpg").write_bytes(b"mine")
+    with pytest.raises(InputError, match="no run of memorisk"), open_run(tmp_path, {}, identity=[]):
+        pass
+    assert [p.name for p in tmp_path.iterdir()] == ["photo.jpg"]
+
+
+def test_two_processes_do_not_share_a_folder_and_a_dead_one_does_not_block(tmp_path):
+    code = (
+        "import sys,time,pathlib\nfrom memorisk.runs.lock import folder_lock\n"
+        "with folder_lock(pathlib.Path(sys.argv[1])):\n print('held', flush=True); time.sleep(60)"
+    )
+    other = subprocess.Popen([sys.executable, "-c", code, str(tmp_path)], stdout=subprocess.PIPE, text=True)
+    assert other.stdout is not None
+    assert other.stdout.readline() == "held\n"
+    with pytest.raises(InputError, match=f"in use by process {other.pid}"), folder_lock(tmp_path):
+        pass
+    other.send_signal(signal.SIGKILL)
+    other.wait()
+    with folder_lock(tmp_path):
+        assert json.loads((tmp_path / ".lock").read_text())["pid"] == os.getpid()
+
+
+def _job(x):
+    if x == 2:
+        raise MemoriskError("two is not trained")
+    return x * x, os.getpid()
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_jobs_keep_their_order_and_one_failure_does_not_stop_the_others(processes):
+    values = run_jobs(_job, [5, 4, 3], processes=processes)
+    assert [v[0] for v in values] == [25, 16, 9]
+    done = []
+    with pytest.raises(MemoriskError, match="1 of 4 jobs failed, the first with: two is not trained"):
+        run_jobs(_job, [1, 2, 3, 4], processes=processes, on_done=done.append)
+    assert sorted(o.index for o in done if o.error is None) == [0, 2, 3]
+
+
+def test_workers_end_with_the_process_that_started_them(tmp_path):
+    script = tmp_path / "work.py"
+    script.write_text(
+        "import os,sys,time\nfrom memorisk.runs.executors import run_jobs\n"
+        "def work(path):\n open(path + str(os.getpid()), 'w').close(); time.sleep(60)\n"
+        "if __name__ == '__main__':\n run_jobs(work, [sys.argv[1] + '/w'] * 2, processes=2)\n"
+    )
+    main = subprocess.Popen([sys.executable, str(script), str(tmp_path)])
+    deadline = time.monotonic() + 60
+    while len(pids := [int(p.name[1:]) for p in tmp_path.glob("w[0-9]*")]) < 2:
+        assert time.monotonic() < deadline, "the workers did not start"
+        time.sleep(0.1)
+    main.kill()
+    main.wait()
+    while any(_alive(pid) for pid in pids):
+        assert time.monotonic() < deadline + 30, "a worker outlived its parent"
+        time.sleep(0.1)
+
+
+def _alive(pid: int) -> bool:
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            return file.read().rsplit(")", 1)[1].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
