@@ -1,0 +1,57 @@
+"""Which image stands where in which batch, and at what learning rate.
+
+Twins differ only in the images of their canary slots (METHODS, section 1): the batch order depends on (seed, epoch,
+number of slots) alone, and whatever a network draws at random in a step (dropout, augmentation) on (seed, epoch,
+step), so that slot j of both twins meets the same position, the same mask and the same augmentation.
+"""
+
+import itertools
+import math
+
+import numpy as np
+import torch
+
+from memorisk.runs.errors import InputError
+
+_ORDER, _STEPS = 0, 1
+
+
+def _sequence(seed: int, *key: int) -> np.random.SeedSequence:
+    if seed < 0:
+        raise InputError(f"seed is {seed}; it must be 0 or more")
+    return np.random.SeedSequence(seed, spawn_key=key)
+
+
+def batch_order(seed: int, epoch: int, n: int) -> torch.Tensor:
+    """The permutation of ``n`` slots in an epoch: a function of (seed, epoch, n) and nothing else. [n] int64."""
+    return torch.from_numpy(np.random.default_rng(_sequence(seed, _ORDER, epoch)).permutation(n))
+
+
+def step_seeds(seed: int, epoch: int, n_steps: int) -> list[int]:
+    """One seed per step for what the network and the augmentation draw: a function of (seed, epoch, step)."""
+    state = _sequence(seed, _STEPS, epoch).generate_state(n_steps, np.uint64)
+    return (state >> np.uint64(1)).tolist()  # 63 bits, since torch takes signed seeds
+
+
+def batch_bounds(n: int, batch_size: int) -> list[tuple[int, int]]:
+    """Start and stop of each batch; the smaller last one is kept, but a single left-over slot joins the batch before.
+
+    Batch normalisation is undefined over one value, and a slot that is dropped would be trained on less than others.
+
+    Raises:
+        InputError: if there are fewer than two slots.
+    """
+    if n < 2:
+        raise InputError(f"training needs at least 2 images, there are {n}")
+    edges = [*range(0, n, batch_size), n]
+    if len(edges) > 2 and edges[-1] - edges[-2] == 1:
+        del edges[-2]
+    return list(itertools.pairwise(edges))
+
+
+def learning_rate(schedule: str, lr: float, epoch: int, epochs: int) -> float:
+    """Learning rate in an epoch (0, 1, ...): ``lr (1 + cos(pi epoch / epochs)) / 2``, or constant.
+
+    This is `torch.optim.lr_scheduler.CosineAnnealingLR` with ``T_max = epochs``, stepped once per epoch.
+    """
+    return lr if schedule == "constant" else 0.5 * lr * (1 + math.cos(math.pi * epoch / epochs))
