@@ -1,9 +1,9 @@
-"""The built-in images: scikit-learn's 1,797 scans of handwritten digits, 8 x 8 pixels, made long-tailed by a fixed rule.
+"""The built-in images: 1,797 scans of handwritten digits, 8 x 8 pixels, made long-tailed by a fixed rule.
 
-The recipe, fixed before anything was trained on it: digits 0, 1, 2 and 3 keep 20, 30, 45 and 60 images, in this order;
-the other six classes stay whole (1,232 images in all). The scans come in the order of their writers, so the images kept
-are evenly spaced in it: each shortened class still spans the writers. Who wrote a digit is not recorded: each image is
-its own group.
+The recipe, fixed before anything was trained on it: digits 0, 1, 2 and 3 keep 20, 30, 45 and 60 images, in this
+order; the other six classes stay whole (1,232 images in all). The scans are scikit-learn's; those kept are evenly
+spaced in its order, so that they do not come from one stretch of it, where neighbours may share a writer. Who wrote
+a digit is not recorded: each image is its own group.
 """
 
 from functools import lru_cache
@@ -23,11 +23,10 @@ def _scans() -> tuple[np.ndarray, np.ndarray]:
     """All scans as uint8 [1797, 8, 8, 1] (their 17 greys 0..16 spread over 0..255) and their digits [1797]."""
     from sklearn.datasets import load_digits
 
-    bunch = load_digits()
-    scans, digits = np.asarray(bunch["images"]), np.asarray(bunch["target"])
-    greys = np.rint(scans * (255 / 16)).astype(np.uint8)[..., None]
+    pixels, digits = load_digits(return_X_y=True)  # [1797, 64], [1797]
+    greys = np.rint(np.asarray(pixels) * (255 / 16)).astype(np.uint8).reshape(-1, 8, 8, 1)
     greys.flags.writeable = False
-    return greys, digits
+    return greys, np.asarray(digits)
 
 
 def digits_rows() -> np.ndarray:

@@ -1,13 +1,15 @@
 """The manifest: a table with a row for each image, which every audit starts from.
 
-Columns, all text but ``frame``: ``image`` (unique id), ``path`` (relative to the root), ``label`` (empty where there is
-none; several findings joined by ``|``), ``group`` (patient, lesion, video; an image without one is its own), and where
-they apply ``split`` (given by the source), ``dataset``, ``member`` (array in the file, or plane of a volume) and ``frame``
-(index in a stack, missing for the reader's own rule). Other columns of the source are kept; one that has a name of these
-is kept as ``user_<name>``. Ids, labels and paths are data: any text that UTF-8 can hold.
+Columns, all text but ``frame``: ``image`` (unique id), ``path`` (relative to the root), ``label`` (empty where
+there is none; several findings joined by ``|``), ``group`` (patient, lesion, video; an image without one is its
+own), and where they apply ``split`` (given by the source), ``dataset``, ``member`` (array in the file, or plane of
+a volume) and ``frame`` (index in a stack, missing for the reader's own rule). Other columns of the source are kept;
+one that has a name of these is kept as ``user_<name>``. Ids, labels and paths are data: any text that UTF-8 can
+hold.
 """
 
 import os
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -114,10 +116,10 @@ class Manifest:
         for column in RESERVED[:-1]:
             if column in self.table:
                 self._check_texts(column)
-        ids = self.table["image"]
-        if bool((ids == "").any()):
-            raise InputError(f"{one_line(self.name)}: an image has an empty id in row {int(np.argmax(ids == '')) + 1}")
-        twice = ids[ids.duplicated()].unique().tolist()
+        ids = self.images
+        if "" in ids:
+            raise InputError(f"{one_line(self.name)}: row {ids.tolist().index('') + 1} has an empty image id")
+        twice = [image for image, count in Counter(ids).items() if count > 1]
         if twice:
             raise InputError(
                 f"{one_line(self.name)}: {len(twice):,} image ids occur more than once ({listed(twice)}); "

@@ -1,13 +1,20 @@
 """Readers of one image, chosen by the file's content and never by its name.
 
-``read_image`` is the one door: every reader behind it gives ``[h, w, c]``, c = 1 (grey) or 3 (RGB), uint8 or uint16.
+``read_image`` is the one door: every reader behind it gives ``[h, w, c]``, c = 1 (grey) or 3 (RGB), uint8 or
+uint16, and refuses what it cannot read with one line. The formats and the modules that read them are in
+``formats``.
 """
 
+import stat
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from memorisk.images.digits import BUILTIN_DIGITS, read_digit
+from memorisk.images.formats import HEAD_BYTES, Format, Reading, file_head, sniff
+from memorisk.images.greys import to_depth
 from memorisk.images.options import MAX_PIXELS, Window
 from memorisk.runs.errors import InputError, one_line
 
@@ -25,18 +32,71 @@ def read_image(
 
     Args:
         path: The file, or the name of built-in images.
-        member: Array in an npz or HDF5 file, or plane of a NIfTI volume.
+        member: Array in an npz or HDF5 file, or plane of a NIfTI volume (axial if not given).
         frame: Index in a stack; None for the reader's own rule (middle of DICOM and NIfTI, first page of TIFF and GIF).
-        depth: 8 or 16 bits.
-        window: Which greys of a deep source are shown.
-        max_pixels: Largest number of pixels a frame may declare.
+        depth: 8 or 16 bits. 8-bit sources at depth 16 are multiplied by 257.
+        window: Which greys of a deep source are shown: the declared window, percentiles, or the full range
+            (``greys`` and the readers say exactly what).
+        max_pixels: Largest number of pixels a frame may declare; refused before anything is decoded.
 
     Returns:
         ``[h, w, c]`` with c in {1, 3}, uint8 (depth 8) or uint16 (depth 16).
 
     Raises:
-        InputError: The file is absent, of no known kind, broken or too large.
+        InputError: The file is absent, empty, of no known kind, broken, without pixels or too large.
+        MissingExtraError: Its format needs a library of the extra ``medical``.
     """
     if str(path) == BUILTIN_DIGITS:
-        return read_digit(frame)
-    raise InputError(f"{one_line(path)}: not an image of a known kind")
+        return to_depth(read_digit(frame), depth)
+    file = Path(path)
+    how = Reading(member=member or None, frame=frame, depth=depth, window=window, max_pixels=max_pixels)
+    reader: Any = import_module(_known_format(file).module)
+    try:
+        return reader.read(file, how)
+    except InputError:
+        raise
+    except MemoryError:
+        raise InputError(f"{one_line(file)}: there is not enough memory to read it") from None
+    except Exception as error:  # decoders raise anything on broken files; to the user each is an unreadable image
+        reason = one_line(str(error) or type(error).__name__, 160)
+        raise InputError(f"{one_line(file)}: cannot be read ({reason})") from error
+
+
+def count_frames(path: str | Path) -> int:
+    """Number of frames, pages or (for NIfTI, in its axial plane) slices of a file; 1 for a single image.
+
+    Raises:
+        InputError: The file cannot be read that far.
+    """
+    file = Path(path)
+    reader: Any = import_module(_known_format(file).module)
+    try:
+        return reader.count_frames(file)
+    except InputError:
+        raise
+    except Exception as error:
+        raise InputError(f"{one_line(file)}: cannot be read ({one_line(error, 160)})") from error
+
+
+def _known_format(file: Path) -> Format:
+    """The format of a file.
+
+    Raises:
+        InputError: It is absent, no file, empty, or of no known kind.
+    """
+    try:
+        if not stat.S_ISREG(file.stat().st_mode):
+            raise InputError(f"{one_line(file)}: is not a file")
+        head = file_head(file)
+    except (OSError, ValueError) as error:
+        reason = "there is no such file" if isinstance(error, FileNotFoundError) else one_line(error, 120)
+        raise InputError(f"{one_line(file)}: {reason}") from None
+    if not head:
+        raise InputError(f"{one_line(file)}: the file is empty")
+    found = sniff(head)
+    if found is None:
+        raise InputError(f"{one_line(file)}: not an image of a known kind (its first bytes are {head[:8].hex(' ')})")
+    return found
+
+
+__all__ = ["HEAD_BYTES", "count_frames", "read_image"]

@@ -1,0 +1,107 @@
+"""PNG, JPEG, GIF, WebP, BMP, JPEG 2000, PGM/PPM through Pillow.
+
+Rules: the first frame of an animation unless one is asked for; EXIF orientation is turned; palettes become RGB; 1,
+2 and 4 bit greys are spread over 0..255; alpha is composited over black; CMYK (Adobe's inverted form too) becomes
+RGB by Pillow's formula, without colour profiles; 16-bit grey (PNG, PGM, JPEG 2000) keeps its 16 bits at depth 16
+and is ``round(v / 257)`` at depth 8 (or percentiles, if asked for). Colour PNG of 16 bits: Pillow gives the higher
+byte of each value, so depth 16 adds nothing there; TIFF keeps both bytes. A truncated file is an error, never a
+grey half.
+"""
+
+import io
+from pathlib import Path
+
+import numpy as np
+from PIL import Image, ImageOps, TiffImagePlugin
+
+from memorisk.images.formats import Reading, sniff
+from memorisk.images.greys import over_black, show, to_depth
+from memorisk.runs.errors import InputError, one_line
+
+_COLOUR_TYPE = 25  # byte of a PNG file that tells grey (0, 4) from colour
+
+
+def read(path: Path, how: Reading) -> np.ndarray:
+    """One image, ``[h, w, c]`` uint8 or uint16; the module's docstring says how colours and depths are mapped."""
+    data = path.read_bytes()
+    image = open_image(data, path)
+    check_size(path, image.size[0], image.size[1], how.max_pixels)
+    if how.frame:
+        seek(image, how.frame, path)
+    return pixels(image, how, grey_only=data[:4] == b"\x89PNG" and data[_COLOUR_TYPE] in (0, 4))
+
+
+def count_frames(path: Path) -> int:
+    """Number of frames of an animation; 1 for a still image."""
+    return int(getattr(open_image(path.read_bytes(), path), "n_frames", 1))
+
+
+def open_image(data: bytes, path: Path) -> Image.Image:
+    """Open, without decoding, by the format of the content.
+
+    Pillow's own classes are called instead of ``Image.open``, which would try other formats and hold its own, global
+    limit on pixels: ours is an option.
+    """
+    found = sniff(data[:64])
+    name = found.name if found else "?"
+    Image.init()
+    if name not in Image.OPEN:
+        raise InputError(f"{one_line(path)}: this Pillow was built without {name}")
+    try:
+        return Image.OPEN[name][0](io.BytesIO(data), "")
+    except SyntaxError as error:  # Pillow's way to say: not what its first bytes promised
+        raise InputError(f"{one_line(path)}: broken {name} ({one_line(error, 120)})") from None
+
+
+def check_size(path: Path, width: int, height: int, max_pixels: int) -> None:
+    """Refuse a frame that declares more pixels than allowed, before it is decoded.
+
+    Raises:
+        InputError: width x height is above max_pixels, or one of them is 0.
+    """
+    if width < 1 or height < 1:
+        raise InputError(f"{one_line(path)}: declares {width} x {height} pixels")
+    if width * height > max_pixels:
+        raise InputError(
+            f"{one_line(path)}: declares {width:,} x {height:,} pixels, more than the {max_pixels:,} allowed "
+            "(a decompression bomb?); raise max_pixels if it is right"
+        )
+
+
+def seek(image: Image.Image, frame: int, path: Path) -> None:
+    """Go to a frame.
+
+    Raises:
+        InputError: There is no such frame.
+    """
+    n = int(getattr(image, "n_frames", 1))
+    if not 0 <= frame < n:
+        raise InputError(f"{one_line(path)}: has frames 0 to {n - 1}, not {frame}")
+    image.seek(frame)
+
+
+def pixels(image: Image.Image, how: Reading, *, grey_only: bool = False) -> np.ndarray:
+    """Decode a Pillow image to ``[h, w, c]``; ``grey_only`` for grey that Pillow can only hold as colour."""
+    image.load()
+    turned = ImageOps.exif_transpose(image) if not isinstance(image, TiffImagePlugin.TiffImageFile) else image
+    transparent = image.info.get("transparency")
+    if turned.mode.startswith("I;16") or turned.mode in ("I", "F"):
+        return _deep_grey(np.asarray(turned), transparent, how)
+    if turned.mode in ("1", "L") and transparent is None:
+        grey = np.asarray(turned.convert("L"))[..., None]
+        return to_depth(grey, how.depth)
+    if transparent is not None or turned.mode in ("LA", "La", "PA", "RGBA", "RGBa"):
+        grey_only = grey_only or turned.mode in ("L", "LA", "La")
+        rgba = np.asarray(turned.convert("RGBA"))
+        colour = rgba[..., :1] if grey_only else rgba[..., :3]
+        return to_depth(over_black(np.ascontiguousarray(colour), rgba[..., 3]), how.depth)
+    return to_depth(np.asarray(turned if turned.mode == "RGB" else turned.convert("RGB")), how.depth)
+
+
+def _deep_grey(values: np.ndarray, transparent: object, how: Reading) -> np.ndarray:
+    """Grey of more than 8 bits; a transparent grey value (PNG tRNS) becomes black."""
+    if values.dtype == np.int32 and values.min(initial=0) >= 0 and values.max(initial=0) <= 65535:
+        values = values.astype(np.uint16)
+    if isinstance(transparent, int):
+        values = np.where(values == transparent, 0, values).astype(values.dtype)
+    return show(values, how.window, how.depth)[..., None]
