@@ -1,15 +1,18 @@
 """What is known of an architecture before one is built: normalisation, training defaults, where weights come from.
 
-The five of paper 000 (A.7 and table 10) and the small nets are registered here; any other name of timm gets a
-specification from timm's own record. Reading this file loads neither torch nor timm.
+The five of paper 000 (A.7 and table 10) and memorisk's own nets are registered here; any other name of timm gets a
+specification from timm's own record. Importing this module loads neither torch nor timm.
 """
 
 from dataclasses import dataclass
 from typing import Literal
 
+from memorisk.runs.errors import unknown_name
+
 IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 INCEPTION_MEAN, INCEPTION_STD = (0.5, 0.5, 0.5), (0.5, 0.5, 0.5)
 CLIP_MEAN, CLIP_STD = (0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711)
+CAFFE_MEAN, CAFFE_STD = (123.68 / 255, 116.779 / 255, 103.939 / 255), (1 / 255, 1 / 255, 1 / 255)
 
 SMALL_IMAGE = 64
 """Images below this many pixels a side get the small CNN by default (DESIGN, "Defaults")."""
@@ -23,7 +26,7 @@ class ModelSpec:
     """The name a user types."""
 
     architecture: str
-    """The name under which it is built: one of timm's, or one of the nets in `memorisk.models`."""
+    """The name under which it is built: one of timm's, or one of memorisk's own nets."""
 
     source: Literal["timm", "memorisk"] = "timm"
     """Who builds it."""
@@ -38,7 +41,7 @@ class ModelSpec:
     """Only the linear head is trained, on features of the frozen trunk."""
 
     mean: tuple[float, ...] = IMAGENET_MEAN
-    """Mean of each channel that the published weights expect, of pixels in [0, 1]."""
+    """Mean of each channel that the published weights expect, of RGB pixels in [0, 1]."""
 
     std: tuple[float, ...] = IMAGENET_STD
     """Standard deviation that the published weights expect."""
@@ -68,6 +71,67 @@ def register_spec(spec: ModelSpec) -> ModelSpec:
     return spec
 
 
+def model_spec(name: str) -> ModelSpec:
+    """The specification of an architecture.
+
+    Args:
+        name: A registered name (`SPECS`), or any of timm's, with or without a tag ("resnet50.tv_in1k") and with or
+            without "timm:" before it.
+
+    Raises:
+        InputError: for an unknown name, with the nearest known one.
+    """
+    plain = name.removeprefix("timm:")
+    if plain in SPECS and (plain == name or SPECS[plain].source == "timm"):
+        return SPECS[plain]
+    import timm  # loaded only where its models are asked for: it takes seconds
+
+    base, _, tag = plain.partition(".")
+    if not timm.is_model(base):
+        raise unknown_name("model", name, [*SPECS, *timm.list_models()])
+    published = [full.partition(".")[2] for full in timm.list_pretrained(f"{base}.*")]
+    if tag and tag not in published:
+        raise unknown_name(f"weights of {base}", tag, published)
+    record = timm.get_pretrained_cfg(plain)
+    if record is None:
+        return ModelSpec(name=name, architecture=base, default_weights=published[0] if published else None)
+    return ModelSpec(
+        name=name,
+        architecture=base,
+        default_weights=tag or (record.tag if record.tag in published else None),
+        mean=tuple(record.mean),
+        std=tuple(record.std),
+        image_size=int(record.input_size[-1]),
+    )
+
+
+def auto_model(image_size: int) -> str:
+    """The name that ``--model auto`` stands for: the small CNN below 64 px, ResNet-50 from there on."""
+    return "small_cnn" if image_size < SMALL_IMAGE else "resnet50"
+
+
+register_spec(
+    ModelSpec(
+        name="small_cnn",
+        architecture="small_cnn",
+        source="memorisk",
+        normalise="dataset",
+        image_size=28,
+        lr=1e-3,
+        note="a small CNN without normalisation layers, for images below 64 px",
+    )
+)
+register_spec(
+    ModelSpec(
+        name="small_resnet",
+        architecture="small_resnet",
+        source="memorisk",
+        normalise="dataset",
+        image_size=64,
+        lr=1e-3,
+        note="a small ResNet with group normalisation, for images of about 64 px",
+    )
+)
 register_spec(
     ModelSpec(
         name="resnet50",
@@ -91,7 +155,7 @@ register_spec(
         name="mae",
         architecture="vit_base_patch16_224",
         normalise="dataset",
-        note="what the paper calls MAE: ViT-B/16 from random initialisation, no masked pre-training",
+        note="what the paper calls MAE: ViT-B/16 from random initialisation, without masked pre-training",
     )
 )
 register_spec(
@@ -101,7 +165,7 @@ register_spec(
         needs_weights=True,
         epochs=50,
         lr=5e-5,
-        note="SAM's ViT-B trunk, MedSAM weights from the user's file; the paper's only exception in epochs and rate",
+        note="SAM's ViT-B trunk with MedSAM's weights from the user's file; the paper's own epochs and learning rate",
     )
 )
 register_spec(
@@ -115,20 +179,25 @@ register_spec(
         note="ViT-B/16 with BiomedCLIP's weights from the user's file, frozen; only a linear head is trained",
     )
 )
-for _name, _size, _lr, _note in (
-    ("small_cnn", 28, 1e-3, "a small CNN without normalisation layers, for images below 64 px"),
-    ("small_resnet", 64, 1e-3, "a small ResNet with group normalisation, for 64 px"),
-    ("resnet20_cifar", 32, 1e-3, "ResNet-20 of He et al. 2016 for CIFAR, shortcuts without parameters"),
-    ("resnet56_cifar", 32, 1e-3, "ResNet-56 of He et al. 2016 for CIFAR, shortcuts without parameters"),
-    ("squeezenet", 224, 1e-4, "SqueezeNet 1.1 without padding in its first layer and pools"),
-):
+for _name in ("resnet20_cifar", "resnet56_cifar"):
     register_spec(
         ModelSpec(
-            name=_name, architecture=_name, source="memorisk", normalise="dataset", image_size=_size, lr=_lr, note=_note
+            name=_name,
+            architecture=_name,
+            source="memorisk",
+            image_size=32,
+            lr=1e-3,
+            note="a ResNet of He et al. (2016) for CIFAR, its shortcuts without parameters",
         )
     )
-
-
-def auto_model(image_size: int) -> str:
-    """The name that ``--model auto`` stands for: the small CNN below 64 px, ResNet-50 from there on."""
-    return "small_cnn" if image_size < SMALL_IMAGE else "resnet50"
+register_spec(
+    ModelSpec(
+        name="squeezenet1_1_caffe",
+        architecture="squeezenet1_1_caffe",
+        source="memorisk",
+        needs_weights=True,
+        mean=CAFFE_MEAN,
+        std=CAFFE_STD,
+        note="SqueezeNet 1.1 as Caffe and Keras have it: blue first, levels of 0 to 255, no padding in stem and pools",
+    )
+)

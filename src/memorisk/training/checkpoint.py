@@ -14,6 +14,7 @@ from safetensors.torch import save_file
 
 from memorisk.runs.errors import InputError
 from memorisk.runs.files import atomic_path
+from memorisk.training.optimizers import AnyOptimizer
 
 
 @dataclass(frozen=True)
@@ -30,7 +31,7 @@ class Progress:
 def save_checkpoint(
     path: Path,
     model: torch.nn.Module,
-    optimizer: torch.optim.Optimizer,
+    optimizer: AnyOptimizer,
     *,
     progress: Progress,
     identity: str,
@@ -55,7 +56,7 @@ def save_checkpoint(
 def load_checkpoint(
     path: Path,
     model: torch.nn.Module,
-    optimizer: torch.optim.Optimizer,
+    optimizer: AnyOptimizer,
     *,
     identity: str,
     scaler: torch.amp.GradScaler | None = None,
@@ -84,7 +85,7 @@ def load_checkpoint(
     return Progress(int(metadata["epoch"]), losses)
 
 
-def _parameters(optimizer: torch.optim.Optimizer) -> list[torch.Tensor]:
+def _parameters(optimizer: AnyOptimizer) -> list[torch.Tensor]:
     return [parameter for group in optimizer.param_groups for parameter in group["params"]]
 
 

@@ -14,12 +14,13 @@ import numpy as np
 import torch
 from torch import nn
 
-from memorisk.runs.errors import InputError, MemoriskError
+from memorisk.runs.errors import InputError, MemoriskError, one_line
 from memorisk.runs.fingerprint import fingerprint
 from memorisk.training.augment import Augmentation, build_augmentation
 from memorisk.training.checkpoint import Progress, load_checkpoint, save_checkpoint
 from memorisk.training.devices import autocast, check_device, choose_precision, forked_generators, place
 from memorisk.training.objectives import balancing_weights, check_outputs, objective, target_tensor
+from memorisk.training.optimizers import AnyOptimizer, build_optimizer
 from memorisk.training.options import TrainOptions
 from memorisk.training.order import batch_bounds, batch_order, learning_rate, step_seeds
 from memorisk.training.pixels import Images, Normalisation, PixelSource, check_images, choose_normalisation
@@ -146,7 +147,7 @@ class _Training:
     targets: torch.Tensor
     options: TrainOptions
     device: torch.device
-    optimizer: torch.optim.Optimizer
+    optimizer: AnyOptimizer
     loss_of: Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
     precision: str
     scaler: torch.amp.GradScaler
@@ -204,7 +205,7 @@ class _Training:
     def epoch(self, seed: int, epoch: int, reseed: Callable[[int], None]) -> float:
         """One pass over all slots; the mean loss. One synchronisation with the device, at its end."""
         options, optimizer, scaler, model = self.options, self.optimizer, self.scaler, self.model
-        loss_of, augment = self.loss_of, self.augment
+        loss_of, augment, scaled = self.loss_of, self.augment, self.precision == "fp16"
         assert options.lr is not None
         assert options.epochs is not None
         for group in optimizer.param_groups:
@@ -224,9 +225,13 @@ class _Training:
                 logits = model(x)
             loss = loss_of(logits.to(x.dtype), targets[start:stop])
             optimizer.zero_grad(set_to_none=True)
-            scaler.scale(loss).backward()
-            scaler.step(optimizer)
-            scaler.update()
+            if scaled:
+                scaler.scale(loss).backward()
+                scaler.step(optimizer)  # pyright: ignore[reportArgumentType] (it uses param_groups and step only)
+                scaler.update()
+            else:
+                loss.backward()
+                optimizer.step()
             total.add_(loss.detach(), alpha=stop - start)
         mean = float(total) / n
         if not np.isfinite(mean):
@@ -245,17 +250,6 @@ class _Training:
         return fingerprint(repr(self.options), self.precision, seed, layout, start, pixels, weights, rows, targets)
 
 
-def build_optimizer(parameters: list[torch.Tensor], options: TrainOptions) -> torch.optim.Optimizer:
-    """The optimiser by name. Fused kernels: measured up to 10 % off a small net's step on a CPU."""
-    if not parameters:
-        raise InputError("no parameter of the network requires a gradient: there is nothing to train")
-    lr, decay = options.lr or 0.0, options.weight_decay
-    if options.optimizer == "sgd":
-        return torch.optim.SGD(parameters, lr=lr, momentum=0.9, weight_decay=decay, fused=True)
-    kind = torch.optim.AdamW if options.optimizer == "adamw" else torch.optim.Adam
-    return kind(parameters, lr=lr, weight_decay=decay, fused=True)
-
-
 def _count_outputs(model: nn.Module, source: PixelSource) -> int:
     """How many logits the network gives, by asking it about two images, in evaluation mode so that nothing moves."""
     was_training = model.training
@@ -263,8 +257,8 @@ def _count_outputs(model: nn.Module, source: PixelSource) -> int:
     with torch.no_grad():
         try:
             logits = model(next(source.batches([torch.arange(2)])))
-        except RuntimeError as error:
-            raise InputError(f"the network does not take these images: {str(error).splitlines()[0]}") from error
+        except (RuntimeError, AssertionError, ValueError) as error:
+            raise InputError(f"the network does not take these images: {one_line(error, 160)}") from error
     model.train(was_training)
     if logits.ndim != 2:
         raise InputError(f"the network gives outputs of shape {tuple(logits.shape)}; needed are logits [n, classes]")

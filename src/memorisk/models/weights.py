@@ -1,0 +1,255 @@
+"""Weights from files: safetensors, PyTorch (tensors only), NumPy archives. Loaded strictly.
+
+Strictly: everything but the classifier head must match by name and shape; what does not is listed and nothing is
+loaded. What had to be done to make a file fit (a new head, a stem summed over colours, positions resized) is said.
+A PyTorch file is read with ``weights_only=True``: one that would run code is refused.
+"""
+
+import pickle
+import sys
+import zipfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import nn
+
+from memorisk.models.parts import head_names, stem_names
+from memorisk.runs.errors import InputError, one_line
+from memorisk.runs.files import atomic_path
+
+State = dict[str, torch.Tensor]
+Note = Callable[[str], None]
+
+SUFFIXES = (".safetensors", ".pth", ".pt", ".th", ".bin", ".ckpt", ".npz")
+_WRAPPERS = ("state_dict", "model_state_dict", "model", "net")
+_PREFIXES = ("module.", "_orig_mod.", "model.", "net.")
+_LISTED = 5
+
+
+def read_state_dict(path: str | Path) -> State:
+    """Tensors by name from a file, its kind told by its content.
+
+    Wrappers (``state_dict``, ``model_state_dict``, ``model``, ``net``) are opened.
+
+    Raises:
+        InputError: if the file is missing, unreadable, would run code when loaded, or holds no tensors.
+    """
+    file = Path(path)
+    if not file.is_file():
+        raise InputError(f"there is no weights file {one_line(path)}")
+    with file.open("rb") as stream:
+        start = stream.read(9)
+    if start[8:9] == b"{":
+        return _read_safetensors(file)
+    if start[:2] == b"PK" and _is_numpy_archive(file):
+        return _read_numpy(file)
+    return _read_torch(file)
+
+
+def load_weights(model: nn.Module, path: str | Path, *, on_note: Note | None = None) -> None:
+    """Load a file into a network.
+
+    The head is taken from the file where its shape is the network's, else it stays as initialised. A stem for another
+    number of channels is adapted as timm does (summed for one channel, repeated and rescaled for others); positions of
+    a vision transformer for another image size are resized; older names are converted by timm's own filter.
+
+    Args:
+        model: The network, changed in place only if everything fits.
+        path: The file, as for `read_state_dict`.
+        on_note: Called with a sentence for each thing done to make the file fit.
+
+    Raises:
+        InputError: as `read_state_dict`, or if names or shapes outside the head do not match; they are listed.
+    """
+    note = on_note or (lambda text: None)
+    wanted = model.state_dict()
+    found = _strip_prefixes(read_state_dict(path), wanted)
+    if _mismatch(model, wanted, _adapt_stem(model, found, wanted, _silent)):
+        found = _convert(model, found, wanted, note)
+    found = _adapt_stem(model, found, wanted, note)
+    found = _fill_counters(found, wanted)
+    problem = _mismatch(model, wanted, found)
+    if problem:
+        raise InputError(f"weights file {one_line(Path(path).name)} does not fit {type(model).__name__}: {problem}")
+    found = _settle_head(model, found, wanted, note)
+    model.load_state_dict(found)
+
+
+def save_weights(path: str | Path, model: nn.Module, metadata: Mapping[str, str] | None = None) -> None:
+    """Write a network's parameters and buffers as safetensors, atomically."""
+    tensors = {name: value.detach().cpu().contiguous().clone() for name, value in model.state_dict().items()}
+    with atomic_path(path) as temporary:
+        save_file(tensors, temporary, metadata=dict(metadata or {}))
+
+
+def _read_safetensors(file: Path) -> State:
+    try:
+        return load_file(file)
+    except (SafetensorError, ValueError) as error:
+        raise InputError(f"weights file {one_line(file.name)} is damaged: {one_line(error, 120)}") from error
+
+
+def _is_numpy_archive(file: Path) -> bool:
+    try:
+        with zipfile.ZipFile(file) as archive:
+            names = archive.namelist()
+    except zipfile.BadZipFile:
+        return False
+    return bool(names) and all(name.endswith(".npy") for name in names)
+
+
+def _read_numpy(file: Path) -> State:
+    try:
+        with np.load(file, allow_pickle=False) as archive:
+            return {name: torch.from_numpy(archive[name]) for name in archive.files}
+    except (ValueError, TypeError, OSError, zipfile.BadZipFile) as error:
+        raise InputError(
+            f"weights file {one_line(file.name)} cannot be read as arrays of numbers: {one_line(error, 120)}"
+        ) from error
+
+
+def _read_torch(file: Path) -> State:
+    try:
+        content = torch.load(file, map_location="cpu", weights_only=True)
+    except pickle.UnpicklingError as error:
+        raise InputError(
+            f"weights file {one_line(file.name)} is refused: it is damaged, or loading it would run code "
+            "from the file; save its state_dict() alone, or as safetensors"
+        ) from error
+    except (RuntimeError, EOFError, OSError, ValueError, KeyError, AttributeError, IndexError, TypeError) as error:
+        raise InputError(f"weights file {one_line(file.name)} cannot be read: {one_line(error, 120)}") from error
+    return _unwrap(content, file)
+
+
+def _unwrap(content: Any, file: Path) -> State:
+    """The tensors inside a checkpoint's wrapper."""
+    for _ in _WRAPPERS:
+        if not isinstance(content, Mapping):
+            break
+        inner = next((content[w] for w in _WRAPPERS if isinstance(content.get(w), Mapping)), None)
+        if inner is None:
+            break
+        content = inner
+    if not isinstance(content, Mapping) or not content:
+        raise InputError(f"weights file {one_line(file.name)} holds no named tensors")
+    strange = [str(name) for name, value in content.items() if not isinstance(value, torch.Tensor)]
+    if strange:
+        raise InputError(f"weights file {one_line(file.name)} holds entries that are not tensors: {_listing(strange)}")
+    return {str(name): value for name, value in content.items()}
+
+
+def _strip_prefixes(found: State, wanted: State) -> State:
+    """Remove what wrappers put before every name, unless the network's own names begin so."""
+    changed = True
+    while changed:
+        changed = False
+        for prefix in _PREFIXES:
+            if found and all(n.startswith(prefix) for n in found) and not any(n.startswith(prefix) for n in wanted):
+                found = {name.removeprefix(prefix): value for name, value in found.items()}
+                changed = True
+    return found
+
+
+def _fill_counters(found: State, wanted: State) -> State:
+    """Batch normalisation's step counters, absent from files before PyTorch 0.4.1 and without effect on the output."""
+    counters = {n: t for n, t in wanted.items() if n.endswith("num_batches_tracked") and n not in found}
+    return {**found, **counters}
+
+
+def _head_keys(model: nn.Module, state: Mapping[str, Any]) -> list[str]:
+    prefixes = tuple(f"{name}." for name in head_names(model))
+    return [name for name in state if prefixes and name.startswith(prefixes)]
+
+
+def _mismatch(model: nn.Module, wanted: State, found: State) -> str:
+    """What does not match outside the head, in one line; empty if all does."""
+    heads = {*_head_keys(model, wanted), *_head_keys(model, found)}
+    counters = {name for name in wanted if name.endswith("num_batches_tracked")}
+    missing = [name for name in wanted if name not in found and name not in heads and name not in counters]
+    unexpected = [name for name in found if name not in wanted and name not in heads]
+    shapes = [
+        f"{name} {list(found[name].shape)} instead of {list(wanted[name].shape)}"
+        for name in wanted
+        if name in found and name not in heads and found[name].shape != wanted[name].shape
+    ]
+    parts = (("missing", missing), ("unexpected", unexpected), ("wrong shape", shapes))
+    return "; ".join(f"{label}: {_listing(names)}" for label, names in parts if names)
+
+
+def _listing(names: list[str]) -> str:
+    shown = ", ".join(one_line(name, 80) for name in names[:_LISTED])
+    return shown + (f", ... ({len(names)} in all)" if len(names) > _LISTED else "")
+
+
+def _settle_head(model: nn.Module, found: State, wanted: State, note: Note) -> State:
+    """The file's head where it fits, else the network's own; said either way."""
+    keys = _head_keys(model, wanted)
+    given = _head_keys(model, found)
+    if not keys:
+        return found
+    name = ", ".join(head_names(model))
+    if set(given) == set(keys) and all(found[key].shape == wanted[key].shape for key in keys):
+        note(f"the head ({name}) comes from the file")
+        return found
+    outputs = max((found[key].shape[0] for key in given if found[key].ndim), default=0)
+    held = f"the file's has {outputs} outputs" if given else "the file has none"
+    note(f"the head ({name}) is new and randomly initialised: {held}")
+    rest = {key: value for key, value in found.items() if key not in given}
+    return {**rest, **{key: wanted[key] for key in keys}}
+
+
+def _adapt_stem(model: nn.Module, found: State, wanted: State, note: Note) -> State:
+    """Fit the first convolution to another number of channels, by timm's rule."""
+    adapted = dict(found)
+    for name in stem_names(model):
+        key = f"{name}.weight"
+        if key not in found or key not in wanted or found[key].ndim != 4:
+            continue
+        have, need = found[key].shape, wanted[key].shape
+        if have[1] != need[1] and (have[0], *have[2:]) == (need[0], *need[2:]) and have[1] == 3:
+            from timm.models import adapt_input_conv
+
+            adapted[key] = adapt_input_conv(need[1], found[key])
+            note(f"the stem ({name}) was adapted from {have[1]} to {need[1]} channels")
+    return adapted
+
+
+def _convert(model: nn.Module, found: State, wanted: State, note: Note) -> State:
+    """Names and sizes by timm's own filter for the architecture, and SAM's positions to the image size."""
+    convert = getattr(sys.modules[type(model).__module__], "checkpoint_filter_fn", None)
+    if convert is None or not type(model).__module__.startswith("timm."):
+        return found
+    try:
+        converted = dict(convert(dict(found), model))
+    except (KeyError, RuntimeError, TypeError, ValueError, AttributeError, IndexError):
+        return found  # the mismatch is then reported in the file's own names
+    resized = {name: _resize_position(name, value, wanted.get(name)) for name, value in converted.items()}
+    if _mismatch(model, wanted, _adapt_stem(model, resized, wanted, _silent)):
+        return found
+    left_out = len(found) - len(resized)
+    more = f", {left_out} tensors of other parts left out" if left_out > 0 else ""
+    note(f"names and sizes were converted by timm's filter for {type(model).__name__}{more}")
+    return resized
+
+
+def _resize_position(name: str, value: torch.Tensor, wanted: torch.Tensor | None) -> torch.Tensor:
+    """SAM's absolute positions [1, h, w, d] (bicubic), relative ones [2s - 1, d] (linear), as SAM does on the fly."""
+    if wanted is None or value.shape == wanted.shape or value.ndim != wanted.ndim:
+        return value
+    if name == "pos_embed" and value.ndim == 4:
+        from timm.layers.pos_embed import resample_abs_pos_embed_nhwc
+
+        return resample_abs_pos_embed_nhwc(value, [wanted.shape[1], wanted.shape[2]])
+    if name.endswith(("rel_pos_h", "rel_pos_w")) and value.ndim == 2:
+        resized = nn.functional.interpolate(value.t()[None], size=wanted.shape[0], mode="linear")
+        return resized[0].t().contiguous()
+    return value
+
+
+def _silent(text: str) -> None:
+    """Say nothing."""
