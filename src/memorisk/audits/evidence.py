@@ -223,7 +223,7 @@ def _checked(table: pd.DataFrame) -> pd.DataFrame:
 
 def _booleans(table: pd.DataFrame, name: str) -> np.ndarray:
     values = table[name]
-    if values.dtype != bool and not set(values.unique()) <= {0, 1, True, False}:
+    if values.dtype != bool and not set(values.unique()) <= {0, 1}:
         odd = next(v for v in values if v not in (0, 1))
         raise InputError(f"column {name} holds {one_line(odd, 60)!r}; it needs true or false")
     return values.to_numpy(dtype=bool)

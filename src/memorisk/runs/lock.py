@@ -33,7 +33,9 @@ def folder_lock(folder: Path, *, name: str = ".lock", wait: bool = False) -> Ite
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
         except BlockingIOError:
-            raise InputError(f"{folder} is in use by {_holder(handle)}: wait for it, or choose another folder") from None
+            raise InputError(
+                f"{folder} is in use by {_holder(handle)}: wait for it, or choose another folder"
+            ) from None
         os.ftruncate(handle, 0)
         since = datetime.now(UTC).isoformat(timespec="seconds")
         os.pwrite(handle, json.dumps({"pid": os.getpid(), "host": socket.gethostname(), "since": since}).encode(), 0)

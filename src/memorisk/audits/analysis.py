@@ -1,0 +1,324 @@
+"""From a score table to a result: everything an audit concludes, and nothing that needs a network or a pixel.
+
+``audit classifier`` and ``audit losses`` both end here, so that losses from any other framework are judged by the same rules.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from memorisk.audits.attack_table import attack_table
+from memorisk.audits.class_tests import ClassFindings, audit_class
+from memorisk.audits.evidence import Evidence
+from memorisk.audits.options import AnalysisOptions
+from memorisk.report.result import Result
+from memorisk.scores.differential import feldman_zhang, memorization
+from memorisk.statistics.intervals import difference_interval, two_way_interval
+from memorisk.statistics.prerequisites import unseen_against_test
+from memorisk.statistics.verdict import decide
+
+SCHEMA = 1
+PER_CLASS = ["label", "n", "frequency", "n_groups", "n_scored", "n_groups_scored", "n_test_groups", "mean", "median", "trimmed_mean", "low", "high", "tier", "smallest_list", "flagged", "testable", "why_not", "median_low", "median_high", "trimmed_low", "trimmed_high", "df", "prerequisite_p"]
+NULL_SAMPLE = 4000  # values kept for the figure of members beside the null
+
+
+@dataclass(frozen=True, kw_only=True)
+class Context:
+    """What the scores alone do not tell: how the models were made and what was left out.
+
+    Attributes:
+        design: "balanced", "matched" or "paper".
+        protocol: "corrected" or "paper".
+        random_split: Canaries and test images come from one random split by group.
+        not_auditable: Classes too small to split.
+        n_validation: Images set aside for the user's own training.
+        n_images: Images of the data set; None where only scores are known.
+        n_skipped: Images that could not be read and were left out.
+        model: The network.
+        training: How it was trained.
+        data_hash: Of ids, labels, groups and pixels.
+        dataset: Name of the data set.
+        versions: Of the libraries.
+        device: Where the models were trained.
+        weights_kept: Whether the run folder holds the trained weights.
+        pseudonymised: Whether ids are keyed hashes.
+        notes: Sentences for the report.
+        placebo: What the placebo showed.
+        target: What the audit of the very model showed.
+    """
+
+    design: str
+    protocol: str = "corrected"
+    random_split: bool = True
+    not_auditable: list[str] = field(default_factory=list)
+    n_validation: int = 0
+    n_images: int | None = None
+    n_skipped: int = 0
+    model: str = "trained elsewhere"
+    training: dict[str, Any] = field(default_factory=dict)
+    data_hash: str = ""
+    dataset: str = ""
+    versions: dict[str, str] = field(default_factory=dict)
+    device: str = ""
+    weights_kept: bool = False
+    pseudonymised: bool = False
+    notes: list[str] = field(default_factory=list)
+    placebo: dict[str, Any] | None = None
+    target: dict[str, Any] | None = None
+
+
+def analyse(evidence: Evidence, options: AnalysisOptions, context: Context) -> Result:
+    """Draw every conclusion of a classifier audit from its score table.
+
+    Args:
+        evidence: S twin pairs by I scored items.
+        options: Level, correction and gate.
+        context: What the scores do not tell.
+
+    Returns:
+        The result, not yet saved.
+    """
+    findings = class_findings(evidence, options, context)
+    per_class = pd.DataFrame([f.row for f in findings])[list(PER_CLASS)]
+    per_group = pd.concat([f.groups for f in findings], ignore_index=True)
+    per_image = _per_image(evidence, findings, per_group)
+    attacks, curves, agreement = attack_table(evidence)
+    decision = decide(per_class, gate=options.fail_on)
+    not_scored = _not_scored(evidence, context)
+    summary = {
+        **_counts(evidence, context),
+        "form": form_words(evidence, context),
+        "level_q": options.level,
+        "correction": options.correction,
+        **not_scored,
+        "roc": curves,
+        "null": _null_sample(evidence),
+        "agreement": agreement,
+        "rarest_vs_top": rarest_against_top(findings),
+        "prerequisites": {f.row["label"]: f.row["prerequisite_p"] for f in findings},
+        "utility": _utility(evidence),
+        "placebo": context.placebo,
+        "target": context.target,
+    }
+    verdict = {
+        "schema": SCHEMA,
+        "audit": "classifier",
+        "status": decision.status,
+        "gate": options.fail_on,
+        "why": decision.why,
+        "what_would_decide": decision.what_would_decide,
+        "tiers": dict(zip(per_class["label"], per_class["tier"], strict=True)),
+        "flagged_groups": {r["label"]: int(r["flagged"]) for _, r in per_class.iterrows()},
+        "level": options.level,
+        "not_scored": not_scored,
+        "aucs": _headline_aucs(attacks),
+        "design": context.design,
+        "protocol": context.protocol,
+        "n_models": summary["n_models"],
+        "seeds": summary["seeds"],
+        "data_hash": context.data_hash,
+        "target": None if context.target is None else context.target.get("verdict"),
+        "versions": context.versions,
+    }
+    return Result(
+        per_image=per_image,
+        per_group=per_group,
+        per_class=per_class,
+        attacks=attacks,
+        summary=summary,
+        verdict=verdict,
+    )
+
+
+def class_findings(evidence: Evidence, options: AnalysisOptions, context: Context) -> list[ClassFindings]:
+    """Every class, in the order of their names; p-values only where they may be given."""
+    items = evidence.items
+    sign, canary = evidence.sign, items.split == "canary"
+    unseen = np.where(sign > 0, evidence.loss_b, np.where(sign < 0, evidence.loss_a, np.nan))
+    checks = unseen_against_test(
+        unseen[:, canary],
+        items.group[canary],
+        items.label[canary],
+        evidence.loss_a[:, items.split == "test"],
+        evidence.loss_b[:, items.split == "test"],
+        items.group[items.split == "test"],
+        items.label[items.split == "test"],
+    )
+    findings = []
+    for label in sorted(set(items.label)):
+        check = checks.get(label)
+        blocked = None
+        if not context.random_split:
+            blocked = "no p-values: the given split is not known to be random by group, so its test part is no null"
+        elif label in context.not_auditable:
+            blocked = "not auditable: too few groups to split"
+        elif check is not None and not check.ok:
+            blocked = "no p-values: canaries under the model that did not see them differ from test images"
+        p = float("nan") if check is None else check.p_value
+        findings.append(audit_class(evidence, str(label), options, prerequisite_p=p, blocked=blocked))
+    return findings
+
+
+def rarest_against_top(findings: list[ClassFindings]) -> dict[str, Any] | None:
+    """The mean M of the most memorized class less that of the rarest, with its interval (two independent sets of groups)."""
+    scored = [f for f in findings if len(f.table)]
+    if len(scored) < 2:
+        return None
+    rarest = min(scored, key=lambda f: (f.row["n"], f.row["label"]))
+    top = max(scored, key=lambda f: (f.row["mean"], f.row["label"]))
+    found = {
+        "label_rarest": rarest.row["label"],
+        "n_rarest": rarest.row["n"],
+        "mean_rarest": rarest.row["mean"],
+        "label_top": top.row["label"],
+        "n_top": top.row["n"],
+        "mean_top": top.row["mean"],
+    }
+    if rarest is top:
+        return found | {"difference": 0.0, "low": float("nan"), "high": float("nan")}
+    interval = difference_interval(two_way_interval(top.table), two_way_interval(rarest.table))
+    return found | {"difference": interval.estimate, "low": interval.low, "high": interval.high}
+
+
+def form_words(evidence: Evidence, context: Context) -> str:
+    """Which form of METHODS ran, in one sentence."""
+    s = len(evidence.seeds)
+    if context.design == "paper":
+        form = "the published form" if context.protocol == "paper" else "the published design with repaired statistics"
+        return f"{form}: a candidate on T + C and an independent on T, {s} seeds"
+    kind = "every image outside the test part is a canary" if context.design == "balanced" else "T is shared"
+    return f"the corrected form, design {context.design} ({kind}): {s} twin pairs, {2 * s} models"
+
+
+def _per_image(evidence: Evidence, findings: list[ClassFindings], per_group: pd.DataFrame) -> pd.DataFrame:
+    items, sign = evidence.items, evidence.sign
+    m = memorization(evidence.gap, sign)
+    seen = np.where(sign > 0, evidence.loss_a, np.where(sign < 0, evidence.loss_b, np.nan))
+    unseen = np.where(sign > 0, evidence.loss_b, np.where(sign < 0, evidence.loss_a, np.nan))
+    fz = feldman_zhang(
+        np.concatenate([evidence.correct_a, evidence.correct_b]),
+        np.concatenate([evidence.member_a, evidence.member_b]),
+    )
+    p = np.full(len(items), np.nan)
+    for finding in findings:
+        for index, value in finding.images.items():
+            p[index] = value
+    flagged = set(map(tuple, per_group.loc[per_group["flagged"], ["label", "group"]].to_numpy()))
+    scored = np.isfinite(m)
+    return pd.DataFrame(
+        {
+            "image": items.image,
+            "label": items.label,
+            "group": items.group,
+            "split": items.split,
+            "M": m,
+            "p_value": p,
+            "flagged": [pair in flagged for pair in zip(items.label, items.group, strict=True)] & scored,
+            "n_seeds": (sign != 0).sum(axis=0),
+            "loss_unseen": _mean(unseen),
+            "loss_seen": _mean(seen),
+            "fz_memorization": np.where(scored, fz.memorization, np.nan),
+            "fz_standard_error": np.where(scored, fz.standard_error, np.nan),
+        }
+    )
+
+
+def _mean(values: np.ndarray) -> np.ndarray:
+    """Mean over seeds of what is there, [I]; NaN where nothing is."""
+    there = np.isfinite(values)
+    total = np.where(there, values, 0.0).sum(axis=0)
+    return np.where(there.any(axis=0), total / np.maximum(there.sum(axis=0), 1), np.nan)
+
+
+def _counts(evidence: Evidence, context: Context) -> dict[str, Any]:
+    items = evidence.items
+    images, first = np.unique(items.image.astype(str), return_index=True)
+    split, group = items.split[first], items.group[first]
+    count = {name: int((split == name).sum()) for name in ("train", "canary", "test")}
+    members = [int(m.sum()) for m in (*evidence.member_a, *evidence.member_b)]
+    return {
+        "dataset": context.dataset,
+        "design": context.design,
+        "protocol": context.protocol,
+        "n_images": context.n_images if context.n_images is not None else len(images),
+        "n_groups": len(np.unique(group.astype(str))),
+        "n_classes": len(np.unique(items.label.astype(str))),
+        "n_train": count["train"],
+        "n_canary": count["canary"],
+        "n_test": count["test"],
+        "n_validation": context.n_validation,
+        "n_skipped": context.n_skipped,
+        "n_models": 2 * len(evidence.seeds),
+        "n_trained_on": round(float(np.mean(members)), 1),
+        "seeds": evidence.seeds.tolist(),
+        "model": context.model,
+        "training": context.training,
+        "device": context.device,
+        "data_hash": context.data_hash,
+        "versions": context.versions,
+        "weights_kept": context.weights_kept,
+        "pseudonymised": context.pseudonymised,
+        "notes": context.notes,
+    }
+
+
+def _not_scored(evidence: Evidence, context: Context) -> dict[str, Any]:
+    """Images and patients of which nothing is said: training part, validation, canaries without a partner."""
+    items = evidence.items
+    ever = (evidence.sign != 0).any(axis=0)
+    open_to_scoring = items.split != "test"
+    alone = open_to_scoring & (items.split == "canary") & ~ever
+    missed = open_to_scoring & ~ever
+    scored_groups = set(items.group[ever])
+    return {
+        "not_scored_images": len(set(items.image[missed])) + context.n_validation,
+        "not_scored_groups": len(set(items.group[missed]) - scored_groups),
+        "without_partner": len(set(items.group[alone])),
+        "not_auditable": context.not_auditable,
+    }
+
+
+def _null_sample(evidence: Evidence) -> dict[str, list[float]]:
+    """Values for the figure: M of the scored canaries, and the mean gap of test images under evenly spread sign flips."""
+    sign, items = evidence.sign, evidence.items
+    m = memorization(evidence.gap, sign)
+    test = evidence.gap[:, items.split == "test"]
+    rng = np.random.default_rng([41, len(evidence.seeds)])
+    flips = np.ones((1, len(test))) if evidence.design == "paper" else rng.choice([-1.0, 1.0], size=(64, len(test)))
+    null = (flips @ test / len(test)).ravel()
+    return {"members": _thin(m[np.isfinite(m)]), "null": _thin(null)}
+
+
+def _thin(values: np.ndarray) -> list[float]:
+    """At most ``NULL_SAMPLE`` order statistics, evenly spaced."""
+    ordered = np.sort(values)
+    if len(ordered) > NULL_SAMPLE:
+        ordered = ordered[np.linspace(0, len(ordered) - 1, NULL_SAMPLE).round().astype(int)]
+    return [round(float(v), 6) for v in ordered]
+
+
+def _utility(evidence: Evidence) -> dict[str, float]:
+    """Accuracy and balanced accuracy on the test part, mean over models, beside the share of the commonest class."""
+    test = evidence.items.split == "test"
+    label = evidence.items.label[test]
+    correct = np.concatenate([evidence.correct_a, evidence.correct_b])[:, test].mean(axis=0)
+    classes, number = np.unique(label.astype(str), return_inverse=True)
+    per_class = np.bincount(number, weights=correct) / np.bincount(number)
+    return {
+        "test_accuracy": float(correct.mean()),
+        "test_balanced_accuracy": float(per_class.mean()),
+        "majority_share": float(np.bincount(number).max() / len(label)),
+        "n_classes": len(classes),
+    }
+
+
+def _headline_aucs(attacks: pd.DataFrame) -> dict[str, Any]:
+    if attacks.empty:
+        return {}
+    every = attacks[attacks["label"] == "(all)"]
+    return {
+        str(r["attack"]): {"auc": r["auc"], "low": r["low"], "high": r["high"], "control": bool(r["control"])}
+        for _, r in every.iterrows()
+    }

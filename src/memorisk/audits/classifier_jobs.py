@@ -1,0 +1,201 @@
+"""The trainings of an audit: one job a model, and the losses that come back."""
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from memorisk.audits.evidence import Evidence, stack_evidence
+from memorisk.audits.options import ClassifierOptions
+from memorisk.audits.plan import VALIDATION, Plan
+from memorisk.images.store import ImageStore
+from memorisk.models.specs import auto_model
+from memorisk.models.zoo import model_spec
+from memorisk.runs.environment import available_cores
+from memorisk.runs.executors import Outcome, run_jobs
+from memorisk.runs.files import read_array
+from memorisk.runs.folder import RunFolder
+from memorisk.scores.differential import binary_cross_entropy, cross_entropy, logit_margin
+from memorisk.training.devices import check_device
+from memorisk.training.jobs import CHECKPOINTS, LOGITS, WEIGHTS, TrainJob, load_function, run_training
+from memorisk.training.options import TrainOptions, resolve_options
+from memorisk.training.pixels import Normalisation, choose_normalisation
+from memorisk.training.strategy import run_together
+from memorisk.training.targets import Targets, build_targets
+
+Counted = Callable[[int, int], None]
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How every model of the audit is trained.
+
+    Attributes:
+        model: Name of the network, or of the user's function.
+        weights: Pre-trained weights.
+        train: Settings with nothing left open.
+        targets: Training targets of all images.
+        normalisation: Of the pixels, shared by all models.
+        device: Where the models are trained.
+        threads: Of each training.
+        own: The user's training function.
+        own_settings: Its settings.
+    """
+
+    model: str
+    weights: str | None
+    train: TrainOptions
+    targets: Targets
+    normalisation: Normalisation | None
+    device: str
+    threads: int
+    own: str | None
+    own_settings: dict[str, str]
+
+    def describe(self) -> dict[str, Any]:
+        """What makes two trainings the same, in plain words for the run folder."""
+        return {
+            "model": self.model,
+            "weights": self.weights,
+            **asdict(self.train),
+            "device": self.device,
+            "threads": self.threads,
+            "function": self.own,
+            "settings": self.own_settings,
+        }
+
+
+def prepare_recipe(store: ImageStore, plan: Plan, options: ClassifierOptions) -> Recipe:
+    """Resolve every default of the training, so that the report can name it.
+
+    Raises:
+        InputError: The model, the device, the weights or the user's function do not exist.
+    """
+    size = int(store.images.shape[1])
+    name = auto_model(size) if options.model == "auto" else options.model
+    spec = model_spec(name)
+    given = TrainOptions(**{f: getattr(options, f) for f in TrainOptions.__dataclass_fields__})
+    train = resolve_options(given, spec)
+    if options.train:
+        load_function(options.train)
+    device = options.device
+    if device == "auto":
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+    check_device(device)
+    return Recipe(
+        model=options.train or name,
+        weights=options.weights,
+        train=train,
+        targets=build_targets(plan.parts.labels, train.head, classes=plan.parts.classes),
+        normalisation=choose_normalisation(store.images, train.normalise, spec),
+        device=device,
+        threads=options.threads,
+        own=options.train,
+        own_settings=dict(options.train_settings or {}),
+    )
+
+
+def make_jobs(
+    out: Path, store: ImageStore, plan: Plan, recipe: Recipe, options: ClassifierOptions
+) -> list[tuple[TrainJob, TrainJob]]:
+    """The two trainings of each seed, A and B (``paper``: candidate and independent)."""
+    val = np.flatnonzero(plan.parts.part == VALIDATION) if recipe.own else None
+
+    def job(rows: np.ndarray, seed: int) -> TrainJob:
+        return TrainJob(
+            out=out,
+            images=store.images_file,
+            rows=rows,
+            targets=recipe.targets.values,
+            n_outputs=recipe.targets.n_outputs,
+            model=recipe.model,
+            weights=recipe.weights,
+            options=recipe.train,
+            normalisation=recipe.normalisation,
+            seed=seed,
+            device=recipe.device,
+            threads=recipe.threads,
+            own=recipe.own,
+            own_settings=recipe.own_settings,
+            val_rows=val,
+            keep_weights=not options.discard_weights,
+        )
+
+    return [(job(d.rows_a, d.seed), job(d.rows_b, d.seed)) for d in plan.designs]
+
+
+def train_all(
+    run: RunFolder,
+    pairs: list[tuple[TrainJob, TrainJob]],
+    recipe: Recipe,
+    options: ClassifierOptions,
+    progress: Counted,
+) -> None:
+    """Train what is not trained yet: side by side in processes on a CPU, stacked or one after another on a GPU.
+
+    Raises:
+        MemoriskError: Some trainings failed; the others are kept.
+    """
+    for name in (LOGITS, WEIGHTS, CHECKPOINTS):
+        run.subfolder(name)
+    every = [job for pair in pairs for job in pair]
+    todo = [job for job in every if not job.done]
+    done = len(every) - len(todo)
+    progress(done, len(every))
+
+    def on_done(outcome: Outcome) -> None:
+        nonlocal done
+        done += 1
+        if outcome.error is None:
+            run.log("trained", **asdict(outcome.value))
+        progress(done, len(every))
+
+    if not todo:
+        return
+    if run_together(todo, on_done):
+        return
+    on_gpu = recipe.device.startswith("cuda")
+    processes = 1 if on_gpu else options.processes or max(1, available_cores() // recipe.threads)
+    run_jobs(run_training, todo, processes=processes, threads=recipe.threads, on_done=on_done)
+
+
+def collect(
+    pairs: list[tuple[TrainJob, TrainJob]], plan: Plan, recipe: Recipe, assigned: np.ndarray | None = None
+) -> Evidence:
+    """Read the logits of every model and turn them into losses of the scored items."""
+    size = len(plan.parts.part)
+
+    def columns(job: TrainJob) -> dict[str, np.ndarray]:
+        member = np.zeros(size, dtype=bool)
+        member[job.rows] = True
+        logits = read_array(job.logits_file, mmap=True)
+        return score_logits(logits, plan, recipe.targets) | {"member": member[plan.item_row]}
+
+    halves = ((columns(a), columns(b)) for a, b in pairs)
+    return stack_evidence(plan.items, plan.design, [d.seed for d in plan.designs], halves, assigned)
+
+
+def score_logits(logits: np.ndarray, plan: Plan, targets: Targets) -> dict[str, np.ndarray]:
+    """Loss, margin and correctness of every item under one model.
+
+    Multi-label heads are scored per finding: binary cross-entropy of a finding that the image has.
+
+    Args:
+        logits: [N, k] of all images.
+        plan: Says which image and class each item is.
+        targets: The head.
+    """
+    chosen = np.asarray(logits)[plan.item_row].astype(np.float64)  # [I, k]
+    if targets.head in ("single", "first"):
+        loss, margin = cross_entropy(chosen, plan.item_class), logit_margin(chosen, plan.item_class)
+        correct = chosen.argmax(axis=1) == plan.item_class
+        return {"loss": loss, "margin": margin, "correct": correct}
+    if targets.head == "binary":
+        z, t = chosen[:, 0], plan.item_class.astype(np.float64)
+    else:
+        z, t = chosen[np.arange(len(chosen)), plan.item_class], np.ones(len(chosen))
+    margin = (2 * t - 1) * z
+    return {"loss": binary_cross_entropy(z, t), "margin": margin, "correct": margin > 0}

@@ -1,0 +1,144 @@
+"""Before and after: two runs class by class and patient by patient, differences with intervals (``memorisk compare``).
+
+The two runs' trainings are independent, so seed s of one may be set beside any seed of the other: the differences of the
+groups that both scored form a groups x seeds table like any other, and its two-way interval counts groups and seeds as
+the units they are.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from memorisk.audits.class_tests import group_table
+from memorisk.audits.evidence import Evidence, evidence_from_table
+from memorisk.report.result import Result
+from memorisk.runs.errors import InputError
+from memorisk.runs.files import read_table, write_json, write_table
+from memorisk.runs.folder import read_config
+from memorisk.statistics.intervals import two_way_interval
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The second run less the first.
+
+    Attributes:
+        per_class: ``label, n_groups, n_seeds, mean_first, mean_second, difference, low, high, tier_first, tier_second,
+            flagged_first, flagged_second``.
+        per_group: ``label, group, M_first, M_second, difference, low, high, flagged_first, flagged_second``; M here is the mean
+            over the group's images, and its interval is over seeds.
+        aucs: ``attack, auc_first, low_first, high_first, auc_second, low_second, high_second``.
+        notes: What could not be compared.
+    """
+
+    per_class: pd.DataFrame
+    per_group: pd.DataFrame
+    aucs: pd.DataFrame
+    notes: list[str]
+
+    def save(self, folder: Path) -> None:
+        """Write the tables and a JSON of the classes."""
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        write_table(folder / "per_class.parquet", self.per_class)
+        write_table(folder / "per_group.parquet", self.per_group)
+        write_table(folder / "aucs.parquet", self.aucs)
+        write_json(folder / "comparison.json", {"per_class": self.per_class.to_dict("records"), "notes": self.notes})
+
+
+def compare(first: str | Path, second: str | Path) -> Comparison:
+    """Compare two finished runs on the same images.
+
+    Args:
+        first: Run folder, say before a defence or a removal.
+        second: Run folder after it.
+
+    Returns:
+        Differences, second less first.
+
+    Raises:
+        InputError: A folder holds no finished run, or the runs share no scored class.
+    """
+    (evidence_a, result_a), (evidence_b, result_b) = (_load(Path(f)) for f in (first, second))
+    notes = []
+    n_seeds = min(len(evidence_a.seeds), len(evidence_b.seeds))
+    if len(evidence_a.seeds) != len(evidence_b.seeds):
+        notes.append(
+            f"{len(evidence_a.seeds)} and {len(evidence_b.seeds)} seeds: the first {n_seeds} of each are compared"
+        )
+    if result_a.verdict.get("data_hash") != result_b.verdict.get("data_hash"):
+        notes.append("the runs are on different images or groups: only what both scored is compared")
+    rows, groups = [], []
+    for label in sorted(set(evidence_a.items.label) & set(evidence_b.items.label)):
+        tables = [_class_table(e, str(label)) for e in (evidence_a, evidence_b)]
+        both = sorted(set(tables[0].index) & set(tables[1].index))
+        if not both:
+            notes.append(f"class {label}: no group was scored in both runs")
+            continue
+        values = [t.loc[both].to_numpy()[:, :n_seeds] for t in tables]
+        rows.append(_class_row(str(label), values, result_a, result_b))
+        groups.append(_group_rows(str(label), both, values, result_a, result_b))
+    if not rows:
+        raise InputError(
+            f"{first} and {second} share no class with groups that both scored: there is nothing to compare"
+        )
+    return Comparison(pd.DataFrame(rows), pd.concat(groups, ignore_index=True), _aucs(result_a, result_b), notes)
+
+
+def _load(folder: Path) -> tuple[Evidence, Result]:
+    read_config(folder)
+    result = Result.load(folder)
+    return evidence_from_table(read_table(folder / "scores.parquet")), result
+
+
+def _class_table(evidence: Evidence, label: str) -> pd.DataFrame:
+    """[G, S] signed mean gap of each scored group of a class, by group."""
+    items, sign = evidence.items, evidence.sign
+    scored = np.flatnonzero((items.label == label) & (items.split == "canary") & (sign != 0).any(axis=0))
+    groups, unit = np.unique(items.group[scored].astype(str), return_inverse=True)
+    return pd.DataFrame(group_table(evidence.gap[:, scored], sign[:, scored], unit, len(groups)), index=groups)
+
+
+def _class_row(label: str, values: list[np.ndarray], first: Result, second: Result) -> dict[str, object]:
+    interval = two_way_interval(values[1] - values[0])
+    row: dict[str, object] = {
+        "label": label,
+        "n_groups": len(values[0]),
+        "n_seeds": values[0].shape[1],
+        "mean_first": float(np.nanmean(values[0])),
+        "mean_second": float(np.nanmean(values[1])),
+        "difference": interval.estimate,
+        "low": interval.low,
+        "high": interval.high,
+    }
+    for name, result in (("first", first), ("second", second)):
+        found = result.per_class.set_index("label").loc[label]
+        row |= {f"tier_{name}": found["tier"], f"flagged_{name}": int(found["flagged"])}
+    return row
+
+
+def _group_rows(label: str, names: list[str], values: list[np.ndarray], first: Result, second: Result) -> pd.DataFrame:
+    rows = {"label": [label] * len(names), "group": names}
+    rows |= {f"M_{n}": _row_means(v) for n, v in (("first", values[0]), ("second", values[1]))}
+    intervals = [two_way_interval(row[None, np.isfinite(row)].T) for row in values[1] - values[0]]
+    rows |= {"difference": [i.estimate for i in intervals]}
+    rows |= {"low": [i.low for i in intervals], "high": [i.high for i in intervals]}
+    table = pd.DataFrame(rows)
+    for name, result in (("first", first), ("second", second)):
+        own = result.per_group[result.per_group["label"] == label].set_index("group")["flagged"]
+        table[f"flagged_{name}"] = own.reindex(names).fillna(False).to_numpy(dtype=bool)
+    return table
+
+
+def _row_means(values: np.ndarray) -> np.ndarray:
+    there = np.isfinite(values)
+    return np.where(there, values, 0.0).sum(axis=1) / np.maximum(there.sum(axis=1), 1)
+
+
+def _aucs(first: Result, second: Result) -> pd.DataFrame:
+    halves = []
+    for name, result in (("first", first), ("second", second)):
+        every = result.attacks[result.attacks["label"] == "(all)"].set_index("attack")[["auc", "low", "high"]]
+        halves.append(every.add_suffix(f"_{name}"))
+    return halves[0].join(halves[1], how="inner").reset_index()

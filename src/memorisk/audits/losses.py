@@ -1,0 +1,110 @@
+"""Audit models that were trained elsewhere, in any framework, from their per-image losses (``memorisk audit losses``).
+
+The file is a score table (``audits.evidence`` has its schema; docs/losses.md an example), as Parquet or CSV. In place of the
+column ``loss`` it may hold logits, one column ``logit:CLASS`` a class, from which loss, margin and correctness are computed.
+"""
+
+from dataclasses import asdict, fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from memorisk.audits.analysis import Context, analyse
+from memorisk.audits.evidence import evidence_from_table, write_scores
+from memorisk.audits.options import LossesOptions
+from memorisk.audits.pseudonyms import Pseudonyms
+from memorisk.audits.rendering import write_report
+from memorisk.report.result import Result
+from memorisk.runs.environment import machine, versions
+from memorisk.runs.errors import InputError, one_line, unknown_name
+from memorisk.runs.fingerprint import file_fingerprint
+from memorisk.runs.folder import open_run
+from memorisk.scores.differential import cross_entropy, logit_margin
+
+LOGIT = "logit:"
+
+
+def audit_losses(file: str | Path, *, out: str | Path, **settings: Any) -> Result:
+    """Run everything after training on a table of losses.
+
+    Args:
+        file: Parquet or CSV with a row per image and model.
+        out: The run folder.
+        **settings: Any field of ``LossesOptions``.
+
+    Returns:
+        The result, saved in ``out``.
+
+    Raises:
+        InputError: The table or a setting is not as it must be; nothing was written.
+    """
+    names = [f.name for f in fields(LossesOptions)]
+    for name in settings:
+        if name not in names:
+            raise unknown_name("setting", name, names)
+    options = LossesOptions(**settings)
+    options.validate()
+    path = Path(file)
+    evidence = evidence_from_table(with_losses(read_scores(path)))
+    fixed = {"scores": file_fingerprint(path), "pseudonymise": options.pseudonymise}
+    config = {"file": str(file), "out": str(out), **asdict(options), "run": fixed}
+    with open_run(Path(out), config, identity=["run"]) as run:
+        run.log("started", versions=versions(), machine=machine())
+        evidence = Pseudonyms.from_options(options).evidence(evidence)
+        write_scores(run / "scores.parquet", evidence)
+        context = Context(
+            design=evidence.design,
+            random_split=options.random_split,
+            dataset=path.stem,
+            data_hash=file_fingerprint(path),
+            versions=versions(),
+            pseudonymised=options.pseudonymise,
+            notes=["The models were trained elsewhere; what is said of the design is what the table's rows show."],
+        )
+        result = analyse(evidence, options, context)
+        result.save(run.path)
+        write_report(run, result, gallery=None, redact=options.redact)
+        run.log("finished", status=result.status)
+    return result
+
+
+def read_scores(path: Path) -> pd.DataFrame:
+    """Read a table by its content: Parquet, else CSV.
+
+    Raises:
+        InputError: The file is absent or neither.
+    """
+    if not path.is_file():
+        raise InputError(f"{one_line(path)} is no file: name a Parquet or CSV table of losses (docs/losses.md)")
+    try:
+        with path.open("rb") as file:
+            is_parquet = file.read(4) == b"PAR1"
+        return pd.read_parquet(path) if is_parquet else pd.read_csv(path, keep_default_na=True)
+    except (ValueError, OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{one_line(path)} is neither Parquet nor CSV: {one_line(error, 120)}") from None
+
+
+def with_losses(table: pd.DataFrame) -> pd.DataFrame:
+    """Compute loss, margin and correctness where the table gives logits, [rows, classes]."""
+    columns = [c for c in table.columns if str(c).startswith(LOGIT)]
+    if not columns or "loss" in table.columns:
+        return table
+    classes = [str(c)[len(LOGIT) :] for c in columns]
+    if "label" not in table.columns:
+        raise InputError("the score table has logits and no column label")
+    number = {c: i for i, c in enumerate(classes)}
+    label = table["label"].astype(str)
+    for name in label.unique():
+        if name not in number:
+            raise unknown_name("label without a logit column", name, classes)
+    target = label.map(number).to_numpy(dtype=np.int64)
+    logits = table[columns].to_numpy(dtype=np.float64)
+    if not np.isfinite(logits).all():
+        raise InputError("a logit is not finite: find the model that diverged")
+    return table.assign(
+        loss=cross_entropy(logits, target),
+        margin=logit_margin(logits, target),
+        correct=logits.argmax(axis=1) == target,
+    )

@@ -1,0 +1,185 @@
+"""The settings of the classifier audit: one frozen dataclass for Python, the command line and YAML at once."""
+
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from cyclopts import Parameter
+
+from memorisk.images.options import ImageOptions
+from memorisk.runs.errors import InputError, unknown_name
+from memorisk.training.options import TrainOptions
+
+PAPER_SEEDS = (123, 456, 789, 1024)  # paper 000, section 4
+
+Protocol = Literal["corrected", "paper"]
+Design = Literal["balanced", "matched", "paper"]
+Gate = Literal["high", "moderate", "never"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class AnalysisOptions:
+    """What turns scores into a verdict."""
+
+    level: float = 0.1
+    """At most this share of the flagged patients are expected to be noise (Benjamini-Hochberg, within class)."""
+
+    correction: Literal["bh", "by"] = "bh"
+    """Benjamini-Hochberg, or Benjamini-Yekutieli, which holds under any dependence and flags less."""
+
+    fail_on: Gate = "high"
+    """The gate: the tier of memorization that no class may reach; never: the exit code is 0 whatever is found."""
+
+    def validate(self) -> None:
+        """Check every value.
+
+        Raises:
+            InputError: A value is outside what its field allows.
+        """
+        if not 0 < self.level < 1:
+            raise InputError(f"level is {self.level}; it must lie between 0 and 1, as in 0.1")
+        for name, allowed in (("correction", ("bh", "by")), ("fail_on", ("high", "moderate", "never"))):
+            if getattr(self, name) not in allowed:
+                raise unknown_name(name, getattr(self, name), allowed)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReportOptions:
+    """What of the people in the data a run folder and its report show."""
+
+    gallery: bool = False
+    """Show thumbnails of the most memorized images in the report."""
+
+    redact: bool = False
+    """Leave images and ids out of the report."""
+
+    pseudonymise: bool = False
+    """Replace ids of images and groups by keyed hashes in everything the run writes."""
+
+    pseudonym_key: Path | None = None
+    """File with the key of the hashes; made once in the user's configuration folder if not given."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LossesOptions(AnalysisOptions, ReportOptions):
+    """Everything that `memorisk audit losses` can be told."""
+
+    random_split: bool = True
+    """Canaries and test images are one random split by group; without that there are no p-values (--no-random-split)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClassifierOptions(ImageOptions, TrainOptions, AnalysisOptions, ReportOptions):
+    """Everything that `memorisk audit classifier` can be told."""
+
+    model: str = "auto"
+    """Network: any name of timm, one of the paper's, a small net; auto is small_cnn below 64 px, resnet50 above."""
+
+    weights: str | None = None
+    """Pre-trained weights: a file, "default" or a tag to download by name; none if not given."""
+
+    train: str | None = None
+    """Your own training function, module:function, instead of the built-in training."""
+
+    train_settings: dict[str, str] | None = None
+    """Settings handed to your training function, as --train-settings.NAME VALUE."""
+
+    target: Path | None = None
+    """Weights of the very model that is to be released; the given split says which images it was trained on."""
+
+    target_classes: str | None = None
+    """Classes of the target in the order of its outputs, joined by commas; sorted by name if not given."""
+
+    protocol: Protocol = "corrected"
+    """The repaired form, or the published one (design paper, four seeds)."""
+
+    design: Design | None = None
+    """balanced scores every image outside the test part; matched and paper score 15 percent of them."""
+
+    models: int | None = None
+    """How many models to train, two a seed; by default 16 (balanced) or 8."""
+
+    seeds: Annotated[tuple[int, ...] | None, Parameter(consume_multiple=True)] = None
+    """Seeds of the twin pairs; by default the paper's 123, 456, 789, 1024, then on from there."""
+
+    splits: Literal["redraw", "given", "given-random"] = "redraw"
+    """Training, canary and test parts: drawn anew by group, or the given split (no p-values, unless it was random)."""
+
+    split_seed: int = 0
+    """Seed of the split."""
+
+    placebo: int = 0
+    """Repeat the audit this many times with canaries that no model saw, to show the level it really has."""
+
+    device: str = "auto"
+    """cpu, cuda, or auto: a GPU when there is one."""
+
+    processes: int | None = None
+    """Models trained side by side on a CPU; by default as many as there are cores for."""
+
+    threads: int = 1
+    """Threads of each training on a CPU; part of the run's identity, since results depend on it."""
+
+    discard_weights: bool = False
+    """Keep only what the tables need, no weights of the models that were trained."""
+
+    def validate(self) -> None:
+        """Check every value that can be wrong by itself.
+
+        Raises:
+            InputError: A value is outside what its field allows.
+        """
+        ImageOptions.validate(self)
+        AnalysisOptions.validate(self)
+        choices = {
+            "protocol": ("corrected", "paper"),
+            "splits": ("redraw", "given", "given-random"),
+        }
+        if self.design is not None:
+            choices["design"] = ("balanced", "matched", "paper")
+        for name, allowed in choices.items():
+            if getattr(self, name) not in allowed:
+                raise unknown_name(name, getattr(self, name), allowed)
+        if self.protocol == "paper" and self.design not in (None, "paper"):
+            raise InputError(f"protocol paper is the design paper, not {self.design}: leave one of the two out")
+        if self.models is not None and (self.models < 2 or self.models % 2):
+            raise InputError(f"models is {self.models}; twins come in pairs: give an even number of at least 2")
+        if self.seeds is not None and len(set(self.seeds)) != len(self.seeds):
+            raise InputError("a seed is given twice: each twin pair needs its own")
+        if self.models is not None and self.seeds is not None and self.models != 2 * len(self.seeds):
+            raise InputError(f"{len(self.seeds)} seeds make {2 * len(self.seeds)} models, not {self.models}")
+        for name in ("threads", "placebo") + (("processes",) if self.processes is not None else ()):
+            if getattr(self, name) < (0 if name == "placebo" else 1):
+                raise InputError(f"{name} is {getattr(self, name)}; it must be a whole number of at least 1")
+        if self.train_settings and not self.train:
+            raise InputError("train_settings are for your own training function: name it with --train module:function")
+
+    @property
+    def chosen_design(self) -> Design:
+        """The design that runs."""
+        return self.design or ("paper" if self.protocol == "paper" else "balanced")
+
+    @property
+    def chosen_seeds(self) -> tuple[int, ...]:
+        """The seeds that run: given, or the paper's and on from the last of them."""
+        if self.seeds is not None:
+            return self.seeds
+        pairs = (self.models or (16 if self.chosen_design == "balanced" else 8)) // 2
+        return (*PAPER_SEEDS, *range(PAPER_SEEDS[-1] + 1, PAPER_SEEDS[-1] + 1 + pairs))[:pairs]
+
+
+def options_from(settings: dict[str, Any]) -> ClassifierOptions:
+    """Options from keyword names, with a "did you mean" for one that does not exist.
+
+    Raises:
+        InputError: A name is unknown, or a value is not allowed.
+    """
+    names = [f.name for f in fields(ClassifierOptions)]
+    for name in settings:
+        if name not in names:
+            raise unknown_name("setting", name, names)
+    if settings.get("seeds") is not None:
+        settings = settings | {"seeds": tuple(settings["seeds"])}
+    options = ClassifierOptions(**settings)
+    options.validate()
+    return options

@@ -1,0 +1,80 @@
+"""Keyed hashes in place of ids, everywhere a run writes (``--pseudonymise``).
+
+HMAC-SHA256 of the id under a secret key. The key stays outside the run folder (by default in the user's configuration
+folder), so that whoever gets the folder cannot recompute the pseudonyms, and the same id keeps its pseudonym from run to run.
+"""
+
+import os
+import secrets
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from memorisk.audits.evidence import Evidence, Items
+from memorisk.audits.options import ReportOptions
+from memorisk.report.redaction import pseudonyms
+from memorisk.runs.errors import InputError
+from memorisk.runs.files import write_bytes
+
+KEPT_COLUMNS = ("label", "split", "part")  # every other column of a manifest may hold an id, a name or a path
+HASHED_COLUMNS = ("image", "group", "training_group")
+
+
+@dataclass(frozen=True)
+class Pseudonyms:
+    """Replaces ids, or leaves them as they are where there is no key."""
+
+    key: bytes | None
+
+    @classmethod
+    def from_options(cls, options: ReportOptions) -> "Pseudonyms":
+        """The key of these options; made on first use where none is named."""
+        if not options.pseudonymise:
+            return cls(None)
+        if options.pseudonym_key is not None:
+            try:
+                key = options.pseudonym_key.read_bytes()
+            except OSError as error:
+                raise InputError(f"--pseudonym-key {options.pseudonym_key} cannot be read: {error.strerror}") from None
+            if len(key) < 16:
+                raise InputError(
+                    f"--pseudonym-key {options.pseudonym_key} holds {len(key)} bytes; at least 16 are needed"
+                )
+            return cls(key)
+        return cls(_own_key())
+
+    def names(self, values: Iterable[str]) -> np.ndarray:
+        """The pseudonyms of many ids, object array."""
+        ids = [str(v) for v in values]
+        if self.key is None:
+            return np.array(ids, dtype=object)
+        known = pseudonyms(ids, self.key)
+        return np.array([known[i] for i in ids], dtype=object)
+
+    def evidence(self, evidence: Evidence) -> Evidence:
+        """The same evidence under pseudonyms."""
+        if self.key is None:
+            return evidence
+        items = evidence.items
+        hidden = Items(self.names(items.image), items.label, self.names(items.group), items.split)
+        return replace(evidence, items=hidden)
+
+    def table(self, table: pd.DataFrame) -> pd.DataFrame:
+        """A manifest under pseudonyms: ids hashed, and every column that could hold one left out."""
+        if self.key is None:
+            return table
+        kept = {c: table[c] for c in KEPT_COLUMNS if c in table}
+        hashed = {c: self.names(table[c]) for c in HASHED_COLUMNS if c in table}
+        return pd.DataFrame(hashed | kept)
+
+
+def _own_key() -> bytes:
+    folder = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "memorisk"
+    path = folder / "pseudonym.key"
+    if not path.exists():
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        write_bytes(path, secrets.token_bytes(32))
+    return path.read_bytes()

@@ -1,0 +1,49 @@
+"""From a saved result to ``report.html``: used by the audits, and by ``memorisk report`` to render again."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+
+from memorisk.audits.classifier_page import classifier_page
+from memorisk.report.page import render_page
+from memorisk.report.result import Result
+from memorisk.runs.errors import InputError
+from memorisk.runs.files import write_text
+from memorisk.runs.folder import RunFolder, read_config
+from memorisk.runs.lock import folder_lock
+
+REPORT = "report.html"
+
+
+def write_report(run: RunFolder, result: Result, *, gallery: Mapping[str, np.ndarray] | None, redact: bool) -> Path:
+    """Render the report of a classifier audit into its run folder."""
+    path = run / REPORT
+    write_text(path, render_page(classifier_page(result, gallery=gallery, redact=redact)))
+    return path
+
+
+def render_again(folder: str | Path, *, redact: bool = False, out: Path | None = None) -> Path:
+    """Render the report of a finished run once more, without its pictures.
+
+    Args:
+        folder: The run folder.
+        redact: Leave out ids and images.
+        out: Where to write; the run's own ``report.html`` if not given.
+
+    Returns:
+        The file written.
+
+    Raises:
+        InputError: The folder holds no finished run, or ``out`` cannot be written.
+    """
+    run = RunFolder(Path(folder))
+    read_config(run.path)
+    result = Result.load(run.path)
+    if out is None:
+        with folder_lock(run.path):
+            return write_report(run, result, gallery=None, redact=redact)
+    if not out.absolute().parent.is_dir():
+        raise InputError(f"--out {out}: its folder does not exist")
+    write_text(out, render_page(classifier_page(result, gallery=None, redact=redact)))
+    return out

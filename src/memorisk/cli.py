@@ -1,0 +1,253 @@
+"""The command line: arguments to the same functions that Python calls.
+
+Thin and quick: nothing heavier than cyclopts is imported until a command runs. Exit codes (DESIGN, "What a person types"): 0
+passed; 1 the gate failed or could not be decided; 2 bad input or usage, one line, nothing written; 3 the run broke.
+"""
+
+import sys
+from dataclasses import asdict, fields
+from pathlib import Path
+from typing import Annotated, Any
+
+from cyclopts import App, CycloptsError, Group, Parameter
+from cyclopts.config import Dict
+
+from memorisk import __version__
+from memorisk.audits.options import ClassifierOptions, LossesOptions
+from memorisk.images.options import ImageOptions
+from memorisk.runs.errors import InputError, MemoriskError, one_line
+
+app = App(
+    name="memorisk",
+    version=__version__,
+    help="What does an image model remember of the people in its training data?",
+    help_format="plaintext",
+    result_action="return_value",
+)
+audit_app = App(name="audit", help="Audit a model: which patients does it expose?")
+images_app = App(name="images", help="Look at images before any GPU hour is spent.")
+app.command(audit_app)
+app.command(images_app)
+app.meta.group_parameters = Group("Everywhere", sort_key=0)
+
+AS_JSON = Annotated[bool, Parameter(name="--json", negative="")]
+FLAT = Parameter(name="*")
+
+
+@audit_app.command(name="classifier")
+def classifier(
+    images: str,
+    *,
+    out: Path,
+    dry_run: Annotated[bool, Parameter(negative="")] = False,
+    print_config: Annotated[bool, Parameter(negative="")] = False,
+    json: AS_JSON = False,
+    options: Annotated[ClassifierOptions, FLAT] = ClassifierOptions(),
+) -> int:
+    """Train twin models on your images and say which patients they expose.
+
+    Parameters
+    ----------
+    images
+        Folder of class folders, CSV or Parquet manifest, npz, npy, HDF5, DICOM tree, or "digits" (built in).
+    out
+        Run folder: new, empty, or a run of the same audit to go on with.
+    dry_run
+        Print the plan and its cost, train nothing.
+    print_config
+        Print the settings as YAML for --config, run nothing.
+    json
+        Print the verdict as JSON.
+    """
+    if print_config:
+        return _print_config({"images": images, "out": str(out), **asdict(options)})
+    from memorisk.audits.classifier import DryRun, audit_classifier
+    from memorisk.console import progress_bar, show_dry_run, show_result
+
+    with progress_bar() as progress:
+        settings = {f.name: getattr(options, f.name) for f in fields(options)}
+        result = audit_classifier(images, out=out, progress=progress, dry_run=dry_run, **settings)
+    if isinstance(result, DryRun):
+        show_dry_run(result, as_json=json)
+        return 0
+    show_result(result, out, as_json=json)
+    return _exit_code(result.verdict)
+
+
+@audit_app.command(name="losses")
+def losses(
+    file: Path,
+    *,
+    out: Path,
+    print_config: Annotated[bool, Parameter(negative="")] = False,
+    json: AS_JSON = False,
+    options: Annotated[LossesOptions, FLAT] = LossesOptions(),
+) -> int:
+    """Audit models trained elsewhere, in any framework, from their per-image losses.
+
+    Parameters
+    ----------
+    file
+        Parquet or CSV table, a row per image and model (docs/losses.md).
+    out
+        Run folder: new or empty.
+    print_config
+        Print the settings as YAML for --config, run nothing.
+    json
+        Print the verdict as JSON.
+    """
+    if print_config:
+        return _print_config({"file": str(file), "out": str(out), **asdict(options)})
+    from memorisk.audits.losses import audit_losses
+    from memorisk.console import show_result
+
+    result = audit_losses(file, out=out, **{f.name: getattr(options, f.name) for f in fields(options)})
+    show_result(result, out, as_json=json)
+    return _exit_code(result.verdict)
+
+
+@images_app.command(name="check")
+def check(
+    images: str,
+    *,
+    json: AS_JSON = False,
+    options: Annotated[ImageOptions, FLAT] = ImageOptions(),
+) -> int:
+    """List what is unreadable, empty, duplicated, leaking between splits or groups, and count classes and groups.
+
+    The exit code is 1 when something was found that would spoil an audit.
+
+    Parameters
+    ----------
+    images
+        As for `audit classifier`.
+    json
+        Print everything as JSON.
+    """
+    from memorisk.console import show_check
+    from memorisk.images.checks import check_images
+
+    found = check_images(images, options)
+    show_check(found, as_json=json)
+    return 0 if found.ok else 1
+
+
+@app.command(name="compare")
+def compare(first: Path, second: Path, *, out: Path | None = None, json: AS_JSON = False) -> int:
+    """Compare two runs, before and after a defence or a removal: differences with intervals.
+
+    Parameters
+    ----------
+    first
+        Run folder before.
+    second
+        Run folder after.
+    out
+        Folder for the tables (per class and per patient).
+    json
+        Print the classes as JSON.
+    """
+    from memorisk.audits.compare import compare as run
+    from memorisk.console import show_comparison
+
+    found = run(first, second)
+    if out is not None:
+        found.save(out)
+    show_comparison(found, out, as_json=json)
+    return 0
+
+
+@app.command(name="report")
+def report(run: Path, *, redact: Annotated[bool, Parameter(negative="")] = False, out: Path | None = None) -> int:
+    """Render the report of a finished run again.
+
+    Parameters
+    ----------
+    run
+        Run folder.
+    redact
+        Leave out images and ids.
+    out
+        File to write; the run's own report.html if not given.
+    """
+    from memorisk.audits.rendering import render_again
+
+    print(render_again(run, redact=redact, out=out))  # noqa: T201 (the command's answer)
+    return 0
+
+
+@app.meta.default
+def _with_config(
+    *tokens: Annotated[str, Parameter(show=False, allow_leading_hyphen=True)], config: Path | None = None
+) -> Any:
+    """Read settings from a file; flags override it.
+
+    Parameters
+    ----------
+    config
+        YAML file with settings by their flag's name (--print-config writes one).
+    """
+    if config is not None:
+        app.config = [Dict(_read_yaml(config), source=str(config), use_commands_as_keys=False)]
+    try:
+        return app(tokens, exit_on_error=False, print_error=False)
+    finally:
+        app.config = None
+
+
+def _read_yaml(path: Path) -> dict[str, Any]:
+    import yaml
+
+    try:
+        found = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"--config {path} cannot be read: {one_line(error, 120)}") from None
+    except yaml.YAMLError as error:
+        raise InputError(f"--config {path} is not YAML: {one_line(error, 120)}") from None
+    if not isinstance(found, dict):
+        raise InputError(f"--config {path} holds no settings: it needs lines like 'models: 16'")
+    found.pop("run", None)  # the identity that a run folder's own config.yaml also holds
+    return {str(k).replace("_", "-"): v for k, v in found.items() if v is not None}
+
+
+def _print_config(settings: dict[str, Any]) -> int:
+    import yaml
+
+    from memorisk.runs.files import plain
+
+    sys.stdout.write(yaml.safe_dump(plain(settings), sort_keys=False, allow_unicode=True))
+    return 0
+
+
+def _exit_code(verdict: dict[str, Any]) -> int:
+    return 0 if verdict.get("gate") == "never" or verdict.get("status") == "pass" else 1
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run a command and turn every foreseen failure into one line and its exit code."""
+    try:
+        code = app.meta(arguments, exit_on_error=False, print_error=False)
+        return int(code or 0)
+    except CycloptsError as error:
+        return _fail(_usage(error), InputError.exit_code)
+    except MemoriskError as error:
+        return _fail(str(error), error.exit_code)
+    except KeyboardInterrupt:
+        return _fail("stopped; what is done is kept, the same command goes on", 130)
+    except OSError as error:
+        where = f" ({one_line(error.filename, 120)})" if error.filename else ""
+        return _fail(f"{error.strerror or one_line(error)}{where}; what is done is kept", MemoriskError.exit_code)
+
+
+def _usage(error: CycloptsError) -> str:
+    """Cyclopts' message on one line, and where help is."""
+    return f"{one_line(' '.join(str(error).split()))} (memorisk --help)"
+
+
+def _fail(message: str, code: int) -> int:
+    sys.stderr.write(f"memorisk: {one_line(message, 1000)}\n")
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,160 @@
+"""What the terminal shows: progress while it is one, tables at the end, JSON for machines."""
+
+import json as json_module
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+from rich.text import Text
+
+from memorisk.audits.classifier import DryRun
+from memorisk.audits.compare import Comparison
+from memorisk.images.checks import ImageCheck
+from memorisk.report.result import Result
+from memorisk.runs.errors import one_line
+from memorisk.runs.files import plain
+
+Reporter = Callable[[str, int, int], None]
+STATUS = {"pass": "PASSED", "fail": "NOT READY FOR RELEASE", "undecided": "COULD NOT BE DECIDED"}
+
+
+@contextmanager
+def progress_bar() -> Iterator[Reporter]:
+    """A progress bar on standard error; nothing where that is not a terminal."""
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield lambda stage, done, total: None
+        return
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True) as bar:
+        tasks: dict[str, Any] = {}
+
+        def report(stage: str, done: int, total: int) -> None:
+            if stage not in tasks:
+                tasks[stage] = bar.add_task(stage, total=total or None)
+            bar.update(tasks[stage], completed=done, total=total or None)
+
+        yield report
+
+
+def show_result(result: Result, out: Path, *, as_json: bool) -> None:
+    """The verdict in a sentence, the class table, and where the report lies."""
+    if as_json:
+        _json(result.verdict)
+        return
+    console = _console()
+    console.print(_class_table(result))
+    rarest = result.summary.get("rarest_vs_top")
+    if rarest:
+        console.print(_rarest(rarest), soft_wrap=True)
+    console.print()
+    console.print(Text(STATUS[result.status], style="bold"), end=": ")
+    console.print(Text("; ".join(result.verdict.get("why") or ["no reason given"])), soft_wrap=True)
+    for hint in result.verdict.get("what_would_decide") or []:
+        console.print(Text(f"  {hint}"), soft_wrap=True)
+    console.print(Text(f"Report: {out / 'report.html'}"), soft_wrap=True)
+
+
+def _class_table(result: Result) -> Table:
+    table = Table(box=None, pad_edge=False)
+    table.add_column("class")
+    for name in ("images", "share", "scored", "mean M", "95 % interval", "flagged"):
+        table.add_column(name, justify="right")
+    table.add_column("tier")
+    for row in result.per_class.sort_values("frequency", kind="stable").to_dict("records"):
+        flagged = str(row["flagged"]) if row["testable"] else "not tested"
+        table.add_row(
+            Text(one_line(row["label"], 40)),
+            str(row["n"]),
+            f"{row['frequency']:.1%}",
+            str(row["n_scored"]),
+            f"{row['mean']:+.2f}",
+            f"{row['low']:+.2f} to {row['high']:+.2f}",
+            flagged,
+            str(row["tier"]),
+        )
+    return table
+
+
+def _rarest(found: dict[str, Any]) -> Text:
+    rarest, top = one_line(found["label_rarest"], 40), one_line(found["label_top"], 40)
+    if rarest == top:
+        return Text(f"The rarest class ({rarest}, n = {found['n_rarest']}) is also the most memorized.")
+    return Text(
+        f"The rarest class ({rarest}, n = {found['n_rarest']}, M {found['mean_rarest']:+.2f}) is not the most memorized "
+        f"({top}, n = {found['n_top']}, M {found['mean_top']:+.2f}): difference {found['difference']:+.2f}, "
+        f"95 % interval {_number(found['low'])} to {_number(found['high'])}."
+    )
+
+
+def _number(value: float | None) -> str:
+    return "unknown" if value is None else f"{value:+.2f}"
+
+
+def show_dry_run(found: DryRun, *, as_json: bool) -> None:
+    """The plan and its cost."""
+    if as_json:
+        _json(vars(found))
+        return
+    console = _console()
+    console.print(Text(f"design {found.design}, seeds {', '.join(map(str, found.seeds))}"), soft_wrap=True)
+    for name, number in found.parts.items():
+        console.print(Text(f"{number:>14,} images in {name}"))
+    for name, number in found.cost.items():
+        console.print(Text(f"{number:>14,} {name.replace('_', ' ')}"))
+    if found.not_auditable:
+        names = ", ".join(one_line(n, 40) for n in found.not_auditable)
+        console.print(Text(f"too small to be audited: {names}"), soft_wrap=True)
+
+
+def show_check(found: ImageCheck, *, as_json: bool) -> None:
+    """Everything that `images check` found."""
+    if as_json:
+        _json(found.to_dict())
+        return
+    from memorisk.images.checks import render_text
+
+    text = render_text(found)
+    _console().print(Text(text if isinstance(text, str) else "\n".join(text)), soft_wrap=True)
+
+
+def show_comparison(found: Comparison, out: Path | None, *, as_json: bool) -> None:
+    """Class by class: before, after, difference with its interval."""
+    if as_json:
+        _json({"per_class": found.per_class.to_dict("records"), "notes": found.notes})
+        return
+    console = _console()
+    table = Table(box=None, pad_edge=False)
+    table.add_column("class")
+    for name in ("groups", "first", "second", "difference", "95 % interval", "flagged"):
+        table.add_column(name, justify="right")
+    for row in found.per_class.to_dict("records"):
+        table.add_row(
+            Text(one_line(row["label"], 40)),
+            str(row["n_groups"]),
+            f"{row['mean_first']:+.2f}",
+            f"{row['mean_second']:+.2f}",
+            f"{row['difference']:+.2f}",
+            f"{row['low']:+.2f} to {row['high']:+.2f}",
+            f"{row['flagged_first']} -> {row['flagged_second']}",
+        )
+    console.print(table)
+    for note in found.notes:
+        console.print(Text(note), soft_wrap=True)
+    if out is not None:
+        console.print(Text(f"Tables: {out}"), soft_wrap=True)
+
+
+def _console() -> Console:
+    """Standard output; a hundred columns where nobody looks, so that piped output does not depend on a terminal."""
+    console = Console(highlight=False)
+    return console if console.is_terminal else Console(highlight=False, width=100)
+
+
+def _json(value: Any) -> None:
+    sys.stdout.write(json_module.dumps(plain(value), indent=2, ensure_ascii=False) + "\n")
