@@ -1,7 +1,8 @@
 """The command line: arguments to the same functions that Python calls.
 
-Thin and quick: nothing heavier than cyclopts is imported until a command runs. Exit codes (DESIGN, "What a person types"): 0
-passed; 1 the gate failed or could not be decided; 2 bad input or usage, one line, nothing written; 3 the run broke.
+Thin and quick: nothing heavier than cyclopts is imported until a command runs. Exit codes (DESIGN, "What a person
+types"): 0 passed; 1 the gate failed or could not be decided; 2 bad input or usage, one line, nothing written; 3 the
+run broke.
 """
 
 import sys
@@ -32,6 +33,7 @@ app.meta.group_parameters = Group("Everywhere", sort_key=0)
 
 AS_JSON = Annotated[bool, Parameter(name="--json", negative="")]
 FLAT = Parameter(name="*")
+_CLASSIFIER, _LOSSES, _IMAGES = ClassifierOptions(), LossesOptions(), ImageOptions()
 
 
 @audit_app.command(name="classifier")
@@ -42,7 +44,7 @@ def classifier(
     dry_run: Annotated[bool, Parameter(negative="")] = False,
     print_config: Annotated[bool, Parameter(negative="")] = False,
     json: AS_JSON = False,
-    options: Annotated[ClassifierOptions, FLAT] = ClassifierOptions(),
+    options: Annotated[ClassifierOptions, FLAT] = _CLASSIFIER,
 ) -> int:
     """Train twin models on your images and say which patients they expose.
 
@@ -81,7 +83,7 @@ def losses(
     out: Path,
     print_config: Annotated[bool, Parameter(negative="")] = False,
     json: AS_JSON = False,
-    options: Annotated[LossesOptions, FLAT] = LossesOptions(),
+    options: Annotated[LossesOptions, FLAT] = _LOSSES,
 ) -> int:
     """Audit models trained elsewhere, in any framework, from their per-image losses.
 
@@ -111,7 +113,7 @@ def check(
     images: str,
     *,
     json: AS_JSON = False,
-    options: Annotated[ImageOptions, FLAT] = ImageOptions(),
+    options: Annotated[ImageOptions, FLAT] = _IMAGES,
 ) -> int:
     """List what is unreadable, empty, duplicated, leaking between splits or groups, and count classes and groups.
 

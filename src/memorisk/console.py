@@ -86,8 +86,8 @@ def _rarest(found: dict[str, Any]) -> Text:
     if rarest == top:
         return Text(f"The rarest class ({rarest}, n = {found['n_rarest']}) is also the most memorized.")
     return Text(
-        f"The rarest class ({rarest}, n = {found['n_rarest']}, M {found['mean_rarest']:+.2f}) is not the most memorized "
-        f"({top}, n = {found['n_top']}, M {found['mean_top']:+.2f}): difference {found['difference']:+.2f}, "
+        f"The rarest class ({rarest}, n = {found['n_rarest']}, M {found['mean_rarest']:+.2f}) is not the most "
+        f"memorized ({top}, n = {found['n_top']}, M {found['mean_top']:+.2f}): difference {found['difference']:+.2f}, "
         f"95 % interval {_number(found['low'])} to {_number(found['high'])}."
     )
 

@@ -1,6 +1,7 @@
 """From a score table to a result: everything an audit concludes, and nothing that needs a network or a pixel.
 
-``audit classifier`` and ``audit losses`` both end here, so that losses from any other framework are judged by the same rules.
+``audit classifier`` and ``audit losses`` both end here, so that losses from any other framework are judged by the
+same rules.
 """
 
 from dataclasses import dataclass, field
@@ -20,7 +21,11 @@ from memorisk.statistics.prerequisites import unseen_against_test
 from memorisk.statistics.verdict import decide
 
 SCHEMA = 1
-PER_CLASS = ["label", "n", "frequency", "n_groups", "n_scored", "n_groups_scored", "n_test_groups", "mean", "median", "trimmed_mean", "low", "high", "tier", "smallest_list", "flagged", "testable", "why_not", "median_low", "median_high", "trimmed_low", "trimmed_high", "df", "prerequisite_p"]
+PER_CLASS = (
+    *("label", "n", "frequency", "n_groups", "n_scored", "n_groups_scored", "n_test_groups"),
+    *("mean", "median", "trimmed_mean", "low", "high", "tier", "smallest_list", "flagged", "testable", "why_not"),
+    *("median_low", "median_high", "trimmed_low", "trimmed_high", "df", "prerequisite_p"),
+)
 NULL_SAMPLE = 4000  # values kept for the figure of members beside the null
 
 
@@ -162,7 +167,7 @@ def class_findings(evidence: Evidence, options: AnalysisOptions, context: Contex
 
 
 def rarest_against_top(findings: list[ClassFindings]) -> dict[str, Any] | None:
-    """The mean M of the most memorized class less that of the rarest, with its interval (two independent sets of groups)."""
+    """The mean M of the most memorized class less that of the rarest, with its interval (two sets of groups)."""
     scored = [f for f in findings if len(f.table)]
     if len(scored) < 2:
         return None
@@ -281,7 +286,7 @@ def _not_scored(evidence: Evidence, context: Context) -> dict[str, Any]:
 
 
 def _null_sample(evidence: Evidence) -> dict[str, list[float]]:
-    """Values for the figure: M of the scored canaries, and the mean gap of test images under evenly spread sign flips."""
+    """Values for the figure: M of the scored canaries, and the mean gap of test images under random sign flips."""
     sign, items = evidence.sign, evidence.items
     m = memorization(evidence.gap, sign)
     test = evidence.gap[:, items.split == "test"]

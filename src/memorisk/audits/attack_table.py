@@ -1,8 +1,9 @@
 """What an attacker gets: every attack, for all classes together and class by class (METHODS section 1, "Attacks").
 
-The paper's five scores are compared as ``scores.attacks`` says: members C1 of model A; non-members C2 and E for scores of the
-target's loss alone, E only for scores that use the twin's. LiRA and RMIA attack model A of each seed with references from
-the other seeds' twins, so members are C1 and non-members C2; RMIA's population is E, which shares no group with either.
+The paper's five scores are compared as ``scores.attacks`` says: members C1 of model A; non-members C2 and E for
+scores of the target's loss alone, E only for scores that use the twin's. LiRA and RMIA attack model A of each seed
+with references from the other seeds' twins, so members are C1 and non-members C2; RMIA's population is E, which
+shares no group with either.
 """
 
 from dataclasses import dataclass
@@ -21,7 +22,10 @@ from memorisk.statistics.roc import log_roc_points, reject_if_control_fails, roc
 from memorisk.statistics.thresholds import seed_youden_by_folds
 
 ALL = "(all)"
-COLUMNS = ["label", "attack", "auc", "low", "high", "tpr_at_1pct", "tpr_at_01pct", "balanced_accuracy", "n_members", "n_non_members", "n_groups", "control", "note"]
+COLUMNS = (
+    *("label", "attack", "auc", "low", "high", "tpr_at_1pct", "tpr_at_01pct", "balanced_accuracy"),
+    *("n_members", "n_non_members", "n_groups", "control", "note"),
+)
 MIN_SEEDS_LIRA = 3  # two references a side at least, for a pooled variance
 
 
@@ -47,8 +51,8 @@ def attack_table(evidence: Evidence) -> tuple[pd.DataFrame, dict[str, Any], dict
     """All attacks on one audit.
 
     Returns:
-        The table of ``attacks.parquet``; ROC points by attack for logarithmic axes; the agreement of M (from other seeds)
-        with the success of the loss attack, or None below two seeds.
+        The table of ``attacks.parquet``; ROC points by attack for logarithmic axes; the agreement of M (from other
+        seeds) with the success of the loss attack, or None below two seeds.
     """
     scored = [*paper_attacks(evidence), *reference_attacks(evidence)]
     label, group = evidence.items.label, evidence.items.group
@@ -58,7 +62,7 @@ def attack_table(evidence: Evidence) -> tuple[pd.DataFrame, dict[str, Any], dict
             keep = np.ones(len(label), dtype=bool) if name == ALL else label == name
             rows.append(_row(attack, str(name), attack.score[:, keep], attack.role[:, keep], group[keep]))
     curves = {attack.name: _curve(attack) for attack in scored}
-    return pd.DataFrame(rows)[COLUMNS], {k: v for k, v in curves.items() if v}, _agreement(evidence)
+    return pd.DataFrame(rows)[list(COLUMNS)], {k: v for k, v in curves.items() if v}, _agreement(evidence)
 
 
 def paper_attacks(evidence: Evidence) -> list[Scored]:
@@ -158,7 +162,7 @@ def _curve(attack: Scored) -> dict[str, list[float]] | None:
 
 
 def _agreement(evidence: Evidence) -> dict[str, Any] | None:
-    """Does M, from other seeds, tell whom the loss attack finds? (In the same seed the question is circular.)"""
+    """Whether M, from other seeds, tells whom the loss attack finds; in the same seed the question is circular."""
     if len(evidence.seeds) < 2:
         return None
     loss = next(a for a in paper_attacks(evidence) if a.name == "loss_threshold")

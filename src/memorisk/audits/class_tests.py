@@ -93,7 +93,7 @@ def audit_class(
 
 
 def group_table(gap: np.ndarray, sign: np.ndarray, unit: np.ndarray, n_units: int) -> np.ndarray:
-    """Mean signed gap of each unit in each seed, [U, S]; NaN where the unit was in both twins of a seed or in neither."""
+    """Mean signed gap of each unit in each seed, [U, S]; NaN where the unit was in both twins or in neither."""
     signed = np.where(sign != 0, sign * gap, np.nan)  # [S, I]
     counts = np.bincount(unit, minlength=n_units)  # [U]
     sums = np.stack([np.bincount(unit, weights=row, minlength=n_units) for row in signed], axis=1)  # NaN spreads
@@ -139,12 +139,9 @@ def _group_rows(label: str, groups: np.ndarray, unit: np.ndarray, m: np.ndarray,
 def _summary(table: np.ndarray) -> dict[str, object]:
     """The class mean, median and trimmed mean over groups, each with its interval, and the tier."""
     if not len(table):
-        nothing = dict.fromkeys(
-            ("mean", "low", "high", "df", "median", "median_low", "median_high")
-            + ("trimmed_mean", "trimmed_low", "trimmed_high"),
-            float("nan"),
-        )
-        return nothing | {"tier": "insufficient evidence"}
+        names = ["mean", "low", "high", "df", "median", "median_low", "median_high"]
+        names += ["trimmed_mean", "trimmed_low", "trimmed_high"]
+        return {"tier": "insufficient evidence", **dict.fromkeys(names, float("nan"))}
     mean = two_way_interval(table)
     middle = jackknife_interval(table, median)
     trimmed = jackknife_interval(table, trimmed_mean)

@@ -1,7 +1,7 @@
 """Which patients does a fine-tuned classifier expose? The audit of paper 000, end to end.
 
-Reads like the method: images, parts, twins, trainings, losses, verdict. Everything slow leaves its result in the run folder,
-so the same command goes on where a killed one stopped, and one with more seeds trains only the new ones.
+Reads like the method: images, parts, twins, trainings, losses, verdict. Everything slow leaves its result in the run
+folder, so the same command goes on where a killed one stopped, and one with more seeds trains only the new ones.
 """
 
 from collections.abc import Callable
@@ -62,7 +62,8 @@ def audit_classifier(
     """Audit what a classifier of this recipe memorizes of these images.
 
     Trains K = 2S twin models (``models``, ``design``), scores every canary by the loss gap of the twins, and writes the
-    run folder ``out``: scores, tables, ``verdict.json`` and ``report.html``. Method: METHODS section 1; paper 000, section 3.
+    run folder ``out``: scores, tables, ``verdict.json`` and ``report.html``. Method: METHODS section 1; paper 000,
+    section 3.
 
     Args:
         images: Folder, CSV or Parquet manifest, npz, npy, HDF5, DICOM tree, or "digits".

@@ -1,8 +1,8 @@
 """Before and after: two runs class by class and patient by patient, differences with intervals (``memorisk compare``).
 
-The two runs' trainings are independent, so seed s of one may be set beside any seed of the other: the differences of the
-groups that both scored form a groups x seeds table like any other, and its two-way interval counts groups and seeds as
-the units they are.
+The two runs' trainings are independent, so seed s of one may be set beside any seed of the other: the differences of
+the groups that both scored form a groups x seeds table like any other, and its two-way interval counts groups and
+seeds as the units they are.
 """
 
 from dataclasses import dataclass
@@ -27,8 +27,8 @@ class Comparison:
     Attributes:
         per_class: ``label, n_groups, n_seeds, mean_first, mean_second, difference, low, high, tier_first, tier_second,
             flagged_first, flagged_second``.
-        per_group: ``label, group, M_first, M_second, difference, low, high, flagged_first, flagged_second``; M here is the mean
-            over the group's images, and its interval is over seeds.
+        per_group: ``label, group, M_first, M_second, difference, low, high, flagged_first, flagged_second``; M here
+            is the mean over the group's images, and its interval is over seeds.
         aucs: ``attack, auc_first, low_first, high_first, auc_second, low_second, high_second``.
         notes: What could not be compared.
     """

@@ -1,6 +1,7 @@
 """The score table: one row per scored image and model; all that an audit concludes is concluded from it.
 
-``scores.parquet`` has these columns (``SCHEMA``), and a table of the same columns made by any other framework is audited by
+``scores.parquet`` has these columns (``SCHEMA``), and a table of the same columns made by any other framework is
+audited by
 ``memorisk audit losses`` in the same way:
 
 | column | type | meaning |
@@ -209,8 +210,9 @@ def _checked(table: pd.DataFrame) -> pd.DataFrame:
     if len(bad):
         row = table.iloc[bad[0]]
         raise InputError(
-            f"{len(bad)} losses are not finite numbers of at least 0, the first for image {one_line(row['image'], 60)!r}"
-            f", seed {row['seed']}, role {row['role']}: a cross-entropy in natural logarithms is needed"
+            f"{len(bad)} losses are not finite numbers of at least 0, the first for image "
+            f"{one_line(row['image'], 60)!r}, seed {row['seed']}, role {row['role']}: "
+            "a cross-entropy in natural logarithms is needed"
         )
     table["loss"] = loss
     if "margin" not in table.columns:

@@ -1,7 +1,8 @@
 """Audit models that were trained elsewhere, in any framework, from their per-image losses (``memorisk audit losses``).
 
-The file is a score table (``audits.evidence`` has its schema; docs/losses.md an example), as Parquet or CSV. In place of the
-column ``loss`` it may hold logits, one column ``logit:CLASS`` a class, from which loss, margin and correctness are computed.
+The file is a score table (``audits.evidence`` has its schema; docs/losses.md an example), as Parquet or CSV. In
+place of the column ``loss`` it may hold logits, one column ``logit:CLASS`` a class, from which loss, margin and
+correctness are computed.
 """
 
 from dataclasses import asdict, fields

@@ -65,7 +65,7 @@ class LossesOptions(AnalysisOptions, ReportOptions):
     """Everything that `memorisk audit losses` can be told."""
 
     random_split: bool = True
-    """Canaries and test images are one random split by group; without that there are no p-values (--no-random-split)."""
+    """Canaries and test images are one random split by group; otherwise there are no p-values."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,6 +1,7 @@
 """The placebo: the whole audit of images that no model saw (METHODS section 1, "Null and p-value").
 
-The level of the lists rests on this, not on a theorem. Each repeat draws a fresh split; decoys fill the canaries' slots.
+The level of the lists rests on this, not on a theorem. Each repeat draws a fresh split; decoys fill the canaries'
+slots.
 """
 
 from collections.abc import Callable
@@ -30,8 +31,8 @@ def run_placebo(
     """Repeat the audit on canaries that no model saw; None when no repeats were asked for.
 
     Returns:
-        Per repeat the share of group p-values of at most 0.05, overall and in classes under 5 %, the numbers of canary and
-        test groups behind them, and the length of the list at the run's level.
+        Per repeat the share of group p-values of at most 0.05, overall and in classes under 5 %, the numbers of
+        canary and test groups behind them, and the length of the list at the run's level.
 
     Raises:
         InputError: The design is ``paper``, whose roles are not symmetric, or the split is the given one.
@@ -71,7 +72,7 @@ def summarise(findings: list) -> dict[str, Any]:
 
 
 def pooled(repeats: list[dict[str, Any]]) -> dict[str, Any]:
-    """Shares over all repeats, with METHODS' band .05 +- 2 sqrt(.0475 (1/m + 1/n)/repeats); m canaries, n test groups."""
+    """Shares over all repeats, with METHODS' band .05 +- 2 sqrt(.0475 (1/m + 1/n)/repeats), m canaries, n tests."""
     shown: dict[str, Any] = {"with_list": sum(r["listed"] > 0 for r in repeats)}
     for name in ("all", "rare"):
         n, small = sum(r[f"{name}_n"] for r in repeats), sum(r[f"{name}_small"] for r in repeats)

@@ -1,7 +1,8 @@
 """Keyed hashes in place of ids, everywhere a run writes (``--pseudonymise``).
 
 HMAC-SHA256 of the id under a secret key. The key stays outside the run folder (by default in the user's configuration
-folder), so that whoever gets the folder cannot recompute the pseudonyms, and the same id keeps its pseudonym from run to run.
+folder), so that whoever gets the folder cannot recompute the pseudonyms, and the same id keeps its pseudonym from
+run to run.
 """
 
 import os

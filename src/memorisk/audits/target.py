@@ -1,7 +1,7 @@
 """The very model that is to be released: what an attacker finds in it, and whether the twins speak for it.
 
-An audit of another recipe is not an audit of this model. The given split says which images it was trained on; the twins,
-trained on halves of those, are the references of offline LiRA and RMIA (METHODS section 1, "Attacks").
+An audit of another recipe is not an audit of this model. The given split says which images it was trained on; the
+twins, trained on halves of those, are the references of offline LiRA and RMIA (METHODS section 1, "Attacks").
 """
 
 from typing import Any
@@ -33,8 +33,8 @@ def audit_target(
     """Attack the given model and compare it with the twins.
 
     Returns:
-        AUC with interval (over groups) of the loss attack, offline LiRA and offline RMIA on the model's members against the
-        test part; accuracy and loss on both; and the replication check.
+        AUC with interval (over groups) of the loss attack, offline LiRA and offline RMIA on the model's members
+        against the test part; accuracy and loss on both; and the replication check.
 
     Raises:
         InputError: The file does not match the network, or its classes are not those of the images.
@@ -65,8 +65,8 @@ def target_scores(
 ) -> dict[str, np.ndarray]:
     """Scores of the model's images, higher = more likely a member, [I]; NaN where an image cannot be scored.
 
-    Every image gets one reference per seed that did not see it: for members the twin that left it out, for test images one
-    of the two by a fair coin, so that the number of references does not tell members apart.
+    Every image gets one reference per seed that did not see it: for members the twin that left it out, for test
+    images one of the two by a fair coin, so that the number of references does not tell members apart.
 
     Args:
         own: Loss and margin of the model, [I].
@@ -111,8 +111,8 @@ def unseen_references(evidence: Evidence, test: np.ndarray) -> tuple[np.ndarray,
 def replicates(own: dict[str, np.ndarray], evidence: Evidence, test: np.ndarray) -> dict[str, Any]:
     """Whether the model's test loss and accuracy lie within the twins' own spread.
 
-    A 95 % prediction interval for one more model from K: mean +- t(K - 1) sd sqrt(1 + 1/K). The twins are trained on half the
-    images, so a somewhat better target is expected; the interval does not know that, and the report says so.
+    A 95 % prediction interval for one more model from K: mean +- t(K - 1) sd sqrt(1 + 1/K). The twins are trained on
+    half the images, so a somewhat better target is expected; the interval does not know that, and the report says so.
     """
     found: dict[str, Any] = {}
     for name, column in (("loss", "loss"), ("accuracy", "correct")):
@@ -156,8 +156,8 @@ def _target_logits(store: ImageStore, recipe: Recipe, options: ClassifierOptions
         raise InputError(f"--target {options.target} is no file: name the weights of the model to be released")
     if recipe.own:
         raise InputError(
-            "--target loads weights into a network by name (--model); with your own --train function save the losses of "
-            "your model instead and use memorisk audit losses"
+            "--target loads weights into a network by name (--model); with your own --train function save the "
+            "losses of your model instead and use memorisk audit losses"
         )
     changed: list[str] = []
     model = create_model(

@@ -1,7 +1,7 @@
 """Where jobs run: in this process, or side by side in processes of this machine (joblib's loky).
 
-A job is a function and a picklable argument; it leaves its result in the run folder, written atomically, and returns only a
-small value. Failures are collected: one broken job does not take the finished ones with it.
+A job is a function and a picklable argument; it leaves its result in the run folder, written atomically, and returns
+only a small value. Failures are collected: one broken job does not take the finished ones with it.
 """
 
 import os

@@ -1,7 +1,7 @@
 """Atomic files: a temporary name in the same folder, fsync, rename.
 
-A reader sees the old file or the new one, never half of one, whenever the process is killed. Tables are Parquet, weights
-safetensors, settings YAML or JSON; nothing is ever pickled.
+A reader sees the old file or the new one, never half of one, whenever the process is killed. Tables are Parquet,
+weights safetensors, settings YAML or JSON; nothing is ever pickled.
 """
 
 import json

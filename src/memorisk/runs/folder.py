@@ -1,7 +1,8 @@
 """The run folder: everything needed to repeat and to resume a run, and nothing else.
 
-It is personal data itself (memorizing weights, ids, paths), so it is created for its owner alone (mode 0700). Re-issuing a
-command resumes it; a command that asks for something else in the same folder is refused, naming what differs.
+It is personal data itself (memorizing weights, ids, paths), so it is created for its owner alone (mode 0700).
+Re-issuing a command resumes it; a command that asks for something else in the same folder is refused, naming what
+differs.
 """
 
 import json

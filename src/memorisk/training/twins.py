@@ -1,9 +1,12 @@
-"""Twins: two models that differ in which canaries they saw, and in nothing else (METHODS section 1, "Twins, precisely").
+"""Twins: two models that differ in which canaries they saw, and in nothing else.
 
-In each seed the canary groups are paired within class and group size, and one fair coin a pair sends one group to model A
-and its partner to model B. The training rows of A and B are *slots* of equal number: slot j of B holds the partner of what
-slot j of A holds, or the very same image. Since the order of batches depends on slots only, A and B see the same batches but
-for the partners. The published form (paper 000, section 3) instead trains a candidate on T + C and an independent on T.
+METHODS section 1, "Twins, precisely".
+
+In each seed the canary groups are paired within class and group size, and one fair coin a pair sends one group to
+model A and its partner to model B. The training rows of A and B are *slots* of equal number: slot j of B holds the
+partner of what slot j of A holds, or the very same image. Since the order of batches depends on slots only, A and B
+see the same batches but for the partners. The published form (paper 000, section 3) instead trains a candidate on T
++ C and an independent on T.
 
 ``balanced`` is ``matched`` with no shared images: every canary is in one twin of each pair.
 """
@@ -99,9 +102,10 @@ def placebo_design(
 ) -> TwinDesign:
     """Twins in which neither saw a canary: decoys out of T fill the canaries' slots.
 
-    For ``matched`` the decoys have the classes and group sizes of C, as far as T holds such groups; the rest of T is shared.
-    For ``balanced`` all of T are decoys. The signs are those that ``twin_design`` would have drawn for C, so the whole
-    pipeline runs on images of which nothing can have been memorized. (Twins without canaries at all would be one model
+    For ``matched`` the decoys have the classes and group sizes of C, as far as T holds such groups; the rest of T is
+    shared. For ``balanced`` all of T are decoys. The signs are those that ``twin_design`` would have drawn for C, so
+    the whole pipeline runs on images of which nothing can have been memorized. (Twins without canaries at all would
+    be one model
     twice: a test that cannot fail.)
 
     Args:
