@@ -103,6 +103,8 @@ def _inflated_head(head: bytes) -> bytes:
 _RASTER = "memorisk.images.readers_raster"
 _ARRAYS = "memorisk.images.readers_arrays"
 FORMATS = (
+    # DICOM first: its preamble may hold the first bytes of a TIFF, for readers of both
+    Format("DICOM", "dicom", _is_dicom, "memorisk.images.readers_dicom"),
     Format("PNG", "raster", _begins(b"\x89PNG\r\n\x1a\n"), _RASTER),
     Format("JPEG", "raster", _begins(b"\xff\xd8\xff"), _RASTER),
     Format("TIFF", "raster", _begins(b"II*\0", b"MM\0*", b"II+\0", b"MM\0+"), "memorisk.images.readers_tiff"),
@@ -113,7 +115,6 @@ FORMATS = (
     Format("PPM", "raster", _is_pnm, _RASTER),
     Format("NIfTI", "nifti", _is_nifti, "memorisk.images.readers_nifti"),
     Format("NIfTI, gzipped", "nifti", _gzipped(_is_nifti), "memorisk.images.readers_nifti"),
-    Format("DICOM", "dicom", _is_dicom, "memorisk.images.readers_dicom"),
     Format("npy", "arrays", _begins(b"\x93NUMPY"), _ARRAYS),
     Format("npz", "arrays", _begins(b"PK\x03\x04"), _ARRAYS),
     Format("HDF5", "arrays", _begins(b"\x89HDF\r\n\x1a\n"), _ARRAYS),

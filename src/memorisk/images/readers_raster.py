@@ -12,7 +12,7 @@ import io
 from pathlib import Path
 
 import numpy as np
-from PIL import Image, ImageOps, TiffImagePlugin
+from PIL import Image, ImageOps
 
 from memorisk.images.formats import Reading, sniff
 from memorisk.images.greys import over_black, show, to_depth
@@ -83,7 +83,7 @@ def seek(image: Image.Image, frame: int, path: Path) -> None:
 def pixels(image: Image.Image, how: Reading, *, grey_only: bool = False) -> np.ndarray:
     """Decode a Pillow image to ``[h, w, c]``; ``grey_only`` for grey that Pillow can only hold as colour."""
     image.load()
-    turned = ImageOps.exif_transpose(image) if not isinstance(image, TiffImagePlugin.TiffImageFile) else image
+    turned = _upright(image)
     transparent = image.info.get("transparency")
     if turned.mode.startswith("I;16") or turned.mode in ("I", "F"):
         return _deep_grey(np.asarray(turned), transparent, how)
@@ -105,3 +105,12 @@ def _deep_grey(values: np.ndarray, transparent: object, how: Reading) -> np.ndar
     if isinstance(transparent, int):
         values = np.where(values == transparent, 0, values).astype(values.dtype)
     return show(values, how.window, how.depth)[..., None]
+
+
+def _upright(image: Image.Image) -> Image.Image:
+    """The image turned as its EXIF orientation says; a broken EXIF block says nothing."""
+    try:
+        orientation = image.getexif().get(0x0112, 1)
+    except Exception:  # Pillow raises whatever the broken bytes lead to; the pixels are fine
+        return image
+    return ImageOps.exif_transpose(image) if orientation in range(2, 9) else image

@@ -1,0 +1,142 @@
+"""NIfTI volumes (``.nii``, ``.nii.gz``) through nibabel: one slice of a plane as a grey or RGB image.
+
+Rules: the volume is turned to the nearest standard orientation (right, anterior, superior) by exchanging and
+flipping axes, never by resampling; the plane is ``member`` (axial, coronal, sagittal; axial if not given), the
+slice is ``frame`` (the middle one, n // 2, if not given). Slices are shown as radiologists see them: the patient's
+right at the left of axial and coronal slices, anterior (axial) or superior at the top. Of a series of volumes the
+first is taken. Greys, over the whole volume so that its slices compare: the header's cal_min..cal_max if it
+declares them, else percentiles; minimum to maximum with ``window`` full.
+"""
+
+import gzip
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import IO, Any, cast
+
+import numpy as np
+
+from memorisk.images.formats import Reading
+from memorisk.images.greys import percentile_range, stretch, to_depth
+from memorisk.images.readers_raster import check_size
+from memorisk.runs.errors import InputError, MissingExtraError, one_line, unknown_name
+
+PLANES = {"sagittal": 0, "coronal": 1, "axial": 2}
+_SLICES = 10  # a volume may hold ten times the pixels that a frame may
+
+
+def read(path: Path, how: Reading) -> np.ndarray:
+    """One slice, ``[h, w, c]`` uint8 or uint16.
+
+    Raises:
+        InputError: No such plane or slice, too large, or no volume.
+        MissingExtraError: nibabel is not installed.
+    """
+    plane = how.member or "axial"
+    if plane not in PLANES:
+        raise unknown_name("plane", plane, PLANES)
+    volume = _volume(path, how.max_pixels)
+    axis = PLANES[plane]
+    n = volume.values.shape[axis]
+    index = n // 2 if how.frame is None else how.frame
+    if not 0 <= index < n:
+        raise InputError(f"{one_line(path)}: has {plane} slices 0 to {n - 1}, not {index}")
+    cut = np.take(volume.values, index, axis=axis).swapaxes(0, 1)[::-1]
+    shown = cut if plane == "sagittal" else cut[:, ::-1]
+    if shown.ndim == 3:
+        return to_depth(np.ascontiguousarray(shown), how.depth)
+    check_size(path, shown.shape[1], shown.shape[0], how.max_pixels)
+    low, high = volume.limits(how.window)
+    return stretch(np.nan_to_num(shown, nan=low, posinf=high, neginf=low), low, high, how.depth)[..., None]
+
+
+def count_frames(path: Path, plane: str = "axial") -> int:
+    """Number of slices of a plane."""
+    with _stream(path) as stream:
+        return _canonical_shape(_image(stream))[PLANES[plane]]
+
+
+@dataclass(frozen=True)
+class _Volume:
+    """Values ``[x, y, z]`` (or ``[x, y, z, 3]``) in standard orientation, and the grey ranges over all of them."""
+
+    values: np.ndarray
+    declared: tuple[float, float] | None
+    percentiles: tuple[float, float]
+
+    def limits(self, window: str) -> tuple[float, float]:
+        if window == "declared" and self.declared is not None:
+            return self.declared
+        if window == "full":
+            finite = self.values[np.isfinite(self.values)]
+            return (float(finite.min()), float(finite.max())) if finite.size else (0.0, 0.0)
+        return self.percentiles
+
+
+def _volume(path: Path, max_pixels: int) -> _Volume:
+    """A volume, decoded; the last one is kept, so that its slices need one decoding."""
+    status = path.stat()
+    return _loaded(path, status.st_size, status.st_mtime_ns, max_pixels)
+
+
+@lru_cache(maxsize=1)
+def _loaded(path: Path, size: int, modified: int, max_pixels: int) -> _Volume:
+    with _stream(path) as stream:
+        image = _image(stream)
+        shape = tuple(int(n) for n in image.shape)
+        if len(shape) < 2 or min(shape) < 1:
+            raise InputError(f"{one_line(path)}: a NIfTI file of shape {shape} holds no volume")
+        if int(np.prod(shape[:3], dtype=object)) > _SLICES * max_pixels:
+            raise InputError(
+                f"{one_line(path)}: declares {' x '.join(map(str, shape))} voxels, more than {_SLICES} times the "
+                f"{max_pixels:,} pixels allowed in a frame; raise max_pixels if it is right"
+            )
+        values = np.asanyarray(image.dataobj[(..., *(0,) * (len(shape) - 3))] if len(shape) > 3 else image.dataobj)
+        header, orientation = image.header, _nibabel().io_orientation(image.affine)
+    if values.dtype.names:  # RGB or RGBA voxels
+        values = np.stack([values[c] for c in values.dtype.names[:3]], axis=-1)
+    elif values.dtype.kind not in "iuf":
+        raise InputError(f"{one_line(path)}: voxels of type {values.dtype} are no greys")
+    while values.ndim < 3:
+        values = values[..., None]
+    values = _nibabel().apply_orientation(values, orientation)
+    low, high = float(header["cal_min"]), float(header["cal_max"])
+    declared = (low, high) if np.isfinite([low, high]).all() and high > low else None
+    return _Volume(values, declared, percentile_range(values) if values.ndim == 3 else (0.0, 255.0))
+
+
+def _nibabel() -> Any:
+    """The library, imported when the first volume is met.
+
+    Raises:
+        MissingExtraError: It is not installed.
+    """
+    try:
+        import nibabel
+    except ImportError:
+        raise MissingExtraError("nibabel", "medical", "reading NIfTI") from None
+    return nibabel
+
+
+def _stream(path: Path) -> IO[bytes]:
+    """The file's content, unpacked if it is gzip, whatever its name says."""
+    with path.open("rb") as file:
+        packed = file.read(2) == b"\x1f\x8b"
+    return cast("IO[bytes]", gzip.open(path)) if packed else path.open("rb")
+
+
+def _image(stream: IO[bytes]) -> Any:
+    """The header and a lazy view of the values."""
+    nibabel = _nibabel()
+    second = stream.read(8)[4:8] == b"n+2\0"
+    stream.seek(0)
+    return (nibabel.Nifti2Image if second else nibabel.Nifti1Image).from_stream(stream)
+
+
+def _canonical_shape(image: Any) -> tuple[int, ...]:
+    """Number of voxels along x, y and z of the standard orientation."""
+    shape = [1, 1, 1]
+    axes = _nibabel().io_orientation(image.affine)[:, 0].astype(int)
+    for axis, size in zip(axes, (*image.shape, 1, 1)[:3], strict=True):
+        shape[axis] = int(size)
+    return tuple(shape)
