@@ -16,8 +16,9 @@ from memorisk.audits.evidence import Evidence
 from memorisk.audits.options import AnalysisOptions
 from memorisk.report.result import Result
 from memorisk.scores.differential import feldman_zhang, memorization
-from memorisk.statistics.intervals import difference_interval, two_way_interval
-from memorisk.statistics.prerequisites import unseen_against_test
+from memorisk.statistics.contrasts import unpaired_difference
+from memorisk.statistics.intervals import two_way_interval
+from memorisk.statistics.prerequisites import one_twin_losses, unseen_against_test, unseen_losses
 from memorisk.statistics.verdict import decide
 
 SCHEMA = 1
@@ -90,7 +91,8 @@ def analyse(evidence: Evidence, options: AnalysisOptions, context: Context) -> R
     per_group = pd.concat([f.groups for f in findings], ignore_index=True)
     per_image = _per_image(evidence, findings, per_group)
     attacks, curves, agreement = attack_table(evidence)
-    decision = decide(per_class, gate=options.fail_on)
+    # Without a gate nothing stops a pipeline, but the status still says what was found: "never" is not an all-clear.
+    decision = decide(per_class, gate="high" if options.fail_on == "never" else options.fail_on, q=options.level)
     not_scored = _not_scored(evidence, context)
     summary = {
         **_counts(evidence, context),
@@ -139,31 +141,42 @@ def analyse(evidence: Evidence, options: AnalysisOptions, context: Context) -> R
 
 def class_findings(evidence: Evidence, options: AnalysisOptions, context: Context) -> list[ClassFindings]:
     """Every class, in the order of their names; p-values only where they may be given."""
-    items = evidence.items
-    sign, canary = evidence.sign, items.split == "canary"
-    unseen = np.where(sign > 0, evidence.loss_b, np.where(sign < 0, evidence.loss_a, np.nan))
-    checks = unseen_against_test(
-        unseen[:, canary],
-        items.group[canary],
-        items.label[canary],
-        evidence.loss_a[:, items.split == "test"],
-        evidence.loss_b[:, items.split == "test"],
-        items.group[items.split == "test"],
-        items.label[items.split == "test"],
-    )
+    checks = _prerequisites(evidence)
     findings = []
-    for label in sorted(set(items.label)):
-        check = checks.get(label)
+    for label in sorted(set(evidence.items.label)):
+        p, ok = checks.get(label, (float("nan"), True))
         blocked = None
         if not context.random_split:
             blocked = "no p-values: the given split is not known to be random by group, so its test part is no null"
         elif label in context.not_auditable:
             blocked = "not auditable: too few groups to split"
-        elif check is not None and not check.ok:
+        elif not ok:
             blocked = "no p-values: canaries under the model that did not see them differ from test images"
-        p = float("nan") if check is None else check.p_value
         findings.append(audit_class(evidence, str(label), options, prerequisite_p=p, blocked=blocked))
     return findings
+
+
+def _prerequisites(evidence: Evidence) -> dict[str, tuple[float, bool]]:
+    """Per class: p of "unseen canaries look like test images" (adjusted over classes), and whether it may stand."""
+    items, sign = evidence.items, evidence.sign
+    canary, test = (items.split == "canary") & (sign != 0).any(axis=0), items.split == "test"
+    unseen = unseen_losses(evidence.loss_a[:, canary], evidence.loss_b[:, canary], sign[:, canary])
+    if evidence.design == "paper":
+        of_test = evidence.loss_b[:, test].mean(axis=0)
+    else:
+        of_test = one_twin_losses(evidence.loss_a[:, test], evidence.loss_b[:, test], items.group[test].astype(str))
+    found = unseen_against_test(
+        unseen,
+        items.group[canary].astype(str),
+        items.label[canary].astype(str),
+        of_test,
+        items.group[test].astype(str),
+        items.label[test].astype(str),
+    )
+    return {
+        str(label): (float(p), bool(ok) or not n_test)
+        for label, p, ok, n_test in zip(found.label, found.adjusted, found.ok, found.n_test_groups, strict=True)
+    }
 
 
 def rarest_against_top(findings: list[ClassFindings]) -> dict[str, Any] | None:
@@ -183,7 +196,7 @@ def rarest_against_top(findings: list[ClassFindings]) -> dict[str, Any] | None:
     }
     if rarest is top:
         return found | {"difference": 0.0, "low": float("nan"), "high": float("nan")}
-    interval = difference_interval(two_way_interval(top.table), two_way_interval(rarest.table))
+    interval = unpaired_difference(two_way_interval(top.table), two_way_interval(rarest.table))
     return found | {"difference": interval.estimate, "low": interval.low, "high": interval.high}
 
 

@@ -11,10 +11,10 @@ import pandas as pd
 from memorisk.audits.evidence import Evidence
 from memorisk.audits.options import AnalysisOptions
 from memorisk.scores.differential import memorization
-from memorisk.statistics.intervals import Interval, jackknife_interval, median, trimmed_mean, two_way_interval
-from memorisk.statistics.multiple import benjamini_hochberg, benjamini_yekutieli, smallest_list
-from memorisk.statistics.nulls import UnitPValues, candidate_p_values, sign_flip_p_values
-from memorisk.statistics.tiers import tier_of
+from memorisk.statistics.intervals import Interval, jackknife_interval, two_way_interval
+from memorisk.statistics.multiple import benjamini_hochberg, benjamini_yekutieli, smallest_list_of
+from memorisk.statistics.nulls import UnitPValues, sign_flip_p_values, unit_p_values
+from memorisk.statistics.tiers import tier
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ def audit_class(
         rejections = (benjamini_hochberg if options.correction == "bh" else benjamini_yekutieli)(
             null.p_value, options.level
         )
-        floor = smallest_list(len(groups), options.level, null.n_test, null.n_flips)
+        floor = smallest_list_of(null.floor, options.level)
         p, adjusted, flagged = null.p_value, rejections.adjusted, rejections.rejected
         image_p = dict(zip(scored.tolist(), images.p_value.tolist(), strict=True))
     else:
@@ -105,7 +105,7 @@ def _p_values(
 ) -> UnitPValues:
     gap = evidence.gap
     if evidence.design == "paper" and evidence.assigned is None:
-        return candidate_p_values(gap[:, scored], unit, gap[:, test], test_unit)
+        return unit_p_values(gap[:, scored].mean(axis=0), unit, gap[:, test].mean(axis=0), test_unit)
     return sign_flip_p_values(gap[:, scored], evidence.sign[:, scored], unit, gap[:, test], test_unit)
 
 
@@ -143,14 +143,14 @@ def _summary(table: np.ndarray) -> dict[str, object]:
         names += ["trimmed_mean", "trimmed_low", "trimmed_high"]
         return {"tier": "insufficient evidence", **dict.fromkeys(names, float("nan"))}
     mean = two_way_interval(table)
-    middle = jackknife_interval(table, median)
-    trimmed = jackknife_interval(table, trimmed_mean)
+    middle = jackknife_interval(table, "median")
+    trimmed = jackknife_interval(table, "trimmed_mean")
     return {
         **_columns(mean, "mean", ""),
         "df": mean.df,
         **_columns(middle, "median", "median_"),
         **_columns(trimmed, "trimmed_mean", "trimmed_"),
-        "tier": tier_of(mean.estimate, n_groups=len(table)),
+        "tier": tier(mean.estimate, len(table)),
     }
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from scipy import stats
 
 from memorisk.audits.class_tests import group_table
 from memorisk.audits.evidence import Evidence, evidence_from_table
@@ -17,7 +18,7 @@ from memorisk.report.result import Result
 from memorisk.runs.errors import InputError
 from memorisk.runs.files import read_table, write_json, write_table
 from memorisk.runs.folder import read_config
-from memorisk.statistics.intervals import two_way_interval
+from memorisk.statistics.intervals import difference_interval
 
 
 @dataclass(frozen=True)
@@ -62,11 +63,8 @@ def compare(first: str | Path, second: str | Path) -> Comparison:
     """
     (evidence_a, result_a), (evidence_b, result_b) = (_load(Path(f)) for f in (first, second))
     notes = []
-    n_seeds = min(len(evidence_a.seeds), len(evidence_b.seeds))
     if len(evidence_a.seeds) != len(evidence_b.seeds):
-        notes.append(
-            f"{len(evidence_a.seeds)} and {len(evidence_b.seeds)} seeds: the first {n_seeds} of each are compared"
-        )
+        notes.append(f"{len(evidence_a.seeds)} and {len(evidence_b.seeds)} seeds: patients are paired, seeds are not")
     if result_a.verdict.get("data_hash") != result_b.verdict.get("data_hash"):
         notes.append("the runs are on different images or groups: only what both scored is compared")
     rows, groups = [], []
@@ -76,7 +74,7 @@ def compare(first: str | Path, second: str | Path) -> Comparison:
         if not both:
             notes.append(f"class {label}: no group was scored in both runs")
             continue
-        values = [t.loc[both].to_numpy()[:, :n_seeds] for t in tables]
+        values = [t.loc[both].to_numpy() for t in tables]
         rows.append(_class_row(str(label), values, result_a, result_b))
         groups.append(_group_rows(str(label), both, values, result_a, result_b))
     if not rows:
@@ -101,11 +99,11 @@ def _class_table(evidence: Evidence, label: str) -> pd.DataFrame:
 
 
 def _class_row(label: str, values: list[np.ndarray], first: Result, second: Result) -> dict[str, object]:
-    interval = two_way_interval(values[1] - values[0])
+    interval = difference_interval(values[1], values[0])
     row: dict[str, object] = {
         "label": label,
         "n_groups": len(values[0]),
-        "n_seeds": values[0].shape[1],
+        "n_seeds": interval.n_seeds,
         "mean_first": float(np.nanmean(values[0])),
         "mean_second": float(np.nanmean(values[1])),
         "difference": interval.estimate,
@@ -121,9 +119,8 @@ def _class_row(label: str, values: list[np.ndarray], first: Result, second: Resu
 def _group_rows(label: str, names: list[str], values: list[np.ndarray], first: Result, second: Result) -> pd.DataFrame:
     rows = {"label": [label] * len(names), "group": names}
     rows |= {f"M_{n}": _row_means(v) for n, v in (("first", values[0]), ("second", values[1]))}
-    intervals = [two_way_interval(row[None, np.isfinite(row)].T) for row in values[1] - values[0]]
-    rows |= {"difference": [i.estimate for i in intervals]}
-    rows |= {"low": [i.low for i in intervals], "high": [i.high for i in intervals]}
+    limits = np.array([_seed_difference(a, b) for a, b in zip(*values, strict=True)])
+    rows |= {"difference": limits[:, 0], "low": limits[:, 1], "high": limits[:, 2]}
     table = pd.DataFrame(rows)
     for name, result in (("first", first), ("second", second)):
         own = result.per_group[result.per_group["label"] == label].set_index("group")["flagged"]
@@ -134,6 +131,16 @@ def _group_rows(label: str, names: list[str], values: list[np.ndarray], first: R
 def _row_means(values: np.ndarray) -> np.ndarray:
     there = np.isfinite(values)
     return np.where(there, values, 0.0).sum(axis=1) / np.maximum(there.sum(axis=1), 1)
+
+
+def _seed_difference(first: np.ndarray, second: np.ndarray) -> tuple[float, float, float]:
+    """One patient's difference with Welch's t interval over seeds; NaN limits below two seeds on a side."""
+    a, b = first[np.isfinite(first)], second[np.isfinite(second)]
+    difference = float(b.mean() - a.mean())
+    if min(len(a), len(b)) < 2 or a.std() + b.std() == 0:
+        return difference, float("nan"), float("nan")
+    found = stats.ttest_ind(b, a, equal_var=False).confidence_interval(0.95)
+    return difference, float(found.low), float(found.high)
 
 
 def _aucs(first: Result, second: Result) -> pd.DataFrame:
