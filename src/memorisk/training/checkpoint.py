@@ -1,13 +1,16 @@
 """The state of a training in progress: one safetensors file, written atomically at the end of an epoch.
 
-It holds the network, the optimiser's moments and the losses so far. No random state is kept, because every draw of a
-training derives from (seed, epoch, step). A file that belongs to another training is refused by its fingerprint.
+It holds the trained tensors, the optimiser's moments and the losses so far, of one model or of several that train
+together. No random state is kept, because every draw of a training derives from (seed, epoch, step). A file that
+belongs to another training is refused by its fingerprint.
 """
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
@@ -18,71 +21,81 @@ from memorisk.training.optimizers import AnyOptimizer
 
 
 @dataclass(frozen=True)
+class Checkpoint:
+    """Where the state of a training is kept, and how often it is written."""
+
+    path: Path
+    """The safetensors file."""
+
+    identity: str
+    """Fingerprint of the training; a file with another one is refused."""
+
+    seconds: float
+    """Least time between two writes."""
+
+
+@dataclass(frozen=True)
 class Progress:
     """Where a training stands."""
 
     epoch: int
     """Epochs that are done."""
 
-    losses: tuple[float, ...]
-    """Mean training loss of each epoch done."""
+    losses: np.ndarray
+    """Mean training loss of each epoch done and each model, [epochs, K] float64."""
 
 
 def save_checkpoint(
-    path: Path,
-    model: torch.nn.Module,
+    checkpoint: Checkpoint,
+    state: Mapping[str, torch.Tensor],
     optimizer: AnyOptimizer,
-    *,
     progress: Progress,
-    identity: str,
-    scaler: dict[str, float] | None = None,
+    scaler: torch.amp.GradScaler | None = None,
 ) -> None:
     """Write the training's state; a reader sees the old state or the new one."""
-    tensors = {f"model.{name}": _plain(value) for name, value in model.state_dict().items()}
+    tensors = {f"model.{name}": _plain(value) for name, value in state.items()}
     for index, parameter in enumerate(_parameters(optimizer)):
         for name, value in optimizer.state.get(parameter, {}).items():
             if value is not None:
                 tensors[f"optimizer.{index}.{name}"] = _plain(torch.as_tensor(value))
-    metadata = {
-        "identity": identity,
-        "epoch": str(progress.epoch),
-        "losses": json.dumps([float(loss).hex() for loss in progress.losses]),
-        "scaler": json.dumps(scaler or {}),
-    }
-    with atomic_path(path) as temporary:
+    tensors["losses"] = torch.from_numpy(np.ascontiguousarray(progress.losses))
+    scale = scaler.state_dict() if scaler is not None else {}
+    metadata = {"identity": checkpoint.identity, "epoch": str(progress.epoch), "scaler": json.dumps(scale)}
+    with atomic_path(checkpoint.path) as temporary:
         save_file(tensors, temporary, metadata=metadata)
 
 
 def load_checkpoint(
-    path: Path,
-    model: torch.nn.Module,
+    checkpoint: Checkpoint,
+    state: Mapping[str, torch.Tensor],
     optimizer: AnyOptimizer,
-    *,
-    identity: str,
     scaler: torch.amp.GradScaler | None = None,
 ) -> Progress:
-    """Put a training's state back, bit for bit.
+    """Put a training's state back, bit for bit, into the live tensors of ``state`` and the optimiser.
 
     Raises:
         InputError: if the file is unreadable or belongs to another training (other seed, images, options or network).
     """
+    name = checkpoint.path.name
     try:
-        with safe_open(path, framework="pt") as file:
+        with safe_open(checkpoint.path, framework="pt") as file:
             metadata = file.metadata() or {}
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
+            tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118 (not a dict)
     except (SafetensorError, OSError) as error:
-        raise InputError(f"checkpoint {path.name} cannot be read: remove it to start this training anew") from error
-    if metadata.get("identity") != identity:
-        raise InputError(f"checkpoint {path.name} belongs to another training: remove it or use another folder")
-    model.load_state_dict({n.removeprefix("model."): t for n, t in tensors.items() if n.startswith("model.")})
+        raise InputError(f"checkpoint {name} cannot be read: remove it to start this training anew") from error
+    if metadata.get("identity") != checkpoint.identity:
+        raise InputError(f"checkpoint {name} belongs to another training: remove it or use another folder")
+    with torch.no_grad():
+        for key, live in state.items():
+            live.copy_(tensors[f"model.{key}"])
     for index, parameter in enumerate(_parameters(optimizer)):
         prefix = f"optimizer.{index}."
-        state = {n.removeprefix(prefix): t for n, t in tensors.items() if n.startswith(prefix)}
-        optimizer.state[parameter] = {name: _like(parameter, value) for name, value in state.items()}
-    if scaler is not None:
+        moments = {key.removeprefix(prefix): t for key, t in tensors.items() if key.startswith(prefix)}
+        if moments:
+            optimizer.state[parameter] = {key: _like(parameter, value) for key, value in moments.items()}
+    if scaler is not None and scaler.is_enabled():
         scaler.load_state_dict(json.loads(metadata["scaler"]))
-    losses = tuple(float.fromhex(loss) for loss in json.loads(metadata["losses"]))
-    return Progress(int(metadata["epoch"]), losses)
+    return Progress(int(metadata["epoch"]), tensors["losses"].numpy())
 
 
 def _parameters(optimizer: AnyOptimizer) -> list[torch.Tensor]:

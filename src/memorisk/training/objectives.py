@@ -1,4 +1,7 @@
-"""What is minimised: cross entropy for one label of several, binary cross entropy for one logit or one per label."""
+"""What is minimised: cross entropy for one label of several, binary cross entropy for one logit or one per label.
+
+Each loss comes for one model, and for K models side by side (``stacked_``), whose logits have a leading axis.
+"""
 
 from collections.abc import Callable
 
@@ -32,8 +35,8 @@ def target_tensor(targets: np.ndarray | torch.Tensor, head: str, dtype: torch.dt
 def balancing_weights(targets: torch.Tensor, head: str, n_outputs: int) -> torch.Tensor:
     """Weights from the training targets.
 
-    Single and first: ``n / (k n_c)`` per class, 0 for a class without images, [k]. Binary and multi: weight of the
-    positives, ``n_negative / n_positive`` per label, 1 where one side is empty, [1] or [k].
+    Single and first: ``n / (k n_c)`` per class, k counting the classes present; 0 for a class without images, [k].
+    Binary and multi: weight of the positives, ``n_negative / n_positive`` per label, 1 where one side is empty.
     """
     if head in ("single", "first"):
         count = torch.bincount(targets, minlength=n_outputs).double()
@@ -45,7 +48,7 @@ def balancing_weights(targets: torch.Tensor, head: str, n_outputs: int) -> torch
 
 
 def objective(head: str, weights: torch.Tensor | None) -> Objective:
-    """The loss of (logits, targets), averaged over the batch (weighted mean when classes are weighted)."""
+    """The loss of (logits [b, k], targets), averaged over the batch; a weighted mean when classes are weighted. []."""
     if head in ("single", "first"):
         return lambda logits, y: F.cross_entropy(logits, y, weight=weights)
     if head == "binary":
@@ -53,15 +56,37 @@ def objective(head: str, weights: torch.Tensor | None) -> Objective:
     return lambda logits, y: F.binary_cross_entropy_with_logits(logits, y, pos_weight=weights)
 
 
+def stacked_objective(head: str, weights: torch.Tensor | None) -> Objective:
+    """The same for K models: (logits [K, b, k], targets [K, b] or [K, b, k]) to [K]; weights are [K, k]."""
+    if head in ("single", "first"):
+        return lambda logits, y: _stacked_cross_entropy(logits, y, weights)
+    positive = None if weights is None else weights[:, None]
+
+    def binary(logits: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        y = y.reshape(logits.shape)
+        losses = F.binary_cross_entropy_with_logits(logits, y, pos_weight=positive, reduction="none")
+        return losses.mean(dim=(1, 2))
+
+    return binary
+
+
+def _stacked_cross_entropy(logits: torch.Tensor, y: torch.Tensor, weights: torch.Tensor | None) -> torch.Tensor:
+    losses = -F.log_softmax(logits, dim=2).gather(2, y[:, :, None]).squeeze(2)  # [K, b]
+    if weights is None:
+        return losses.mean(dim=1)
+    weight = weights.gather(1, y)
+    return (weight * losses).sum(dim=1) / weight.sum(dim=1)
+
+
 def check_outputs(n_outputs: int, targets: torch.Tensor, head: str) -> None:
     """Refuse a network whose number of logits cannot hold the targets."""
-    needed = {"binary": 1, "multi": targets.shape[-1]}.get(head)
-    if needed is None:
+    exact = {"binary": 1, "multi": targets.shape[-1]}.get(head)
+    if exact is None:
         needed = int(targets.max()) + 1
-        if n_outputs >= needed:
-            return
-    if n_outputs != needed:
-        raise InputError(f"the network gives {n_outputs} logits; a {head} head over these targets needs {needed}")
+        if n_outputs < needed:
+            raise InputError(f"the network gives {n_outputs} logits; classes up to {needed - 1} need {needed}")
+    elif n_outputs != exact:
+        raise InputError(f"the network gives {n_outputs} logits; a {head} head over these targets needs {exact}")
 
 
 def _shown(values: torch.Tensor) -> str:

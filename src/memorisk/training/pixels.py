@@ -166,7 +166,7 @@ def _shift_and_scale(
     normalisation: Normalisation | None, stored: torch.dtype, device: torch.device, dtype: torch.dtype
 ) -> tuple[torch.Tensor | None, torch.Tensor | None]:
     """Mean and reciprocal deviation in stored units, so that a batch needs one subtraction and one product."""
-    if normalisation is None:
+    if normalisation is None or stored.is_floating_point:
         return None, None
     top = _RANGE[stored]
     mean = torch.tensor(normalisation.mean, dtype=torch.float64) * top

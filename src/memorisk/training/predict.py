@@ -1,5 +1,7 @@
 """Logits of a trained network: one pass, evaluation mode, no augmentation, float32 throughout."""
 
+from collections.abc import Callable
+
 import numpy as np
 import torch
 from torch import nn
@@ -47,22 +49,33 @@ def predict_logits(
         [n, k] float32.
 
     Raises:
-        InputError: if images, rows or options do not fit together.
+        InputError: if images, rows or options do not fit together, or there are no rows.
     """
+    chosen = np.arange(len(images)) if rows is None else np.asarray(rows, dtype=np.int64)
+    return map_images(model, model, images, chosen, options, device, normalisation)
+
+
+def map_images(
+    model: nn.Module,
+    function: Callable[[torch.Tensor], torch.Tensor],
+    images: Images,
+    rows: np.ndarray,
+    options: TrainOptions,
+    device: str | torch.device,
+    normalisation: Normalisation | None,
+) -> np.ndarray:
+    """A function of the network, in evaluation mode, of chosen images: [b, C, H, W] a batch, [n, ...] float32 out."""
     check_images(images)
     where = check_device(device)
-    chosen = np.arange(len(images)) if rows is None else np.asarray(rows, dtype=np.int64)
-    if images.ndim == 4 and normalisation is None:
-        normalisation = choose_normalisation(images, options.normalise)
     dtype = next(model.parameters()).dtype
-    source = PixelSource(images, chosen, device=where, dtype=dtype, normalisation=normalisation)
-    slots = torch.arange(len(chosen)).split(predict_batch_size(images)) if len(chosen) else ()
+    normalisation = normalisation or choose_normalisation(images, options.normalise)
+    source = PixelSource(images, rows, device=where, dtype=dtype, normalisation=normalisation)
     place(model, where)
     was_training = model.training
     model.eval()
     try:
         with torch.inference_mode():
-            parts = [model(x).float().cpu().numpy() for x in source.batches(slots)]
+            slots = torch.arange(len(rows)).split(predict_batch_size(images))
+            return np.concatenate([function(x).float().cpu().numpy() for x in source.batches(slots)])
     finally:
         model.train(was_training)
-    return np.concatenate(parts) if parts else np.empty((0, 0), dtype=np.float32)
