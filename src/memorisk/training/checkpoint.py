@@ -44,6 +44,9 @@ class Progress:
     losses: np.ndarray
     """Mean training loss of each epoch done and each model, [epochs, K] float64."""
 
+    resumed_from: int = 0
+    """Epochs that came from a checkpoint."""
+
 
 def save_checkpoint(
     checkpoint: Checkpoint,
@@ -95,7 +98,8 @@ def load_checkpoint(
             optimizer.state[parameter] = {key: _like(parameter, value) for key, value in moments.items()}
     if scaler is not None and scaler.is_enabled():
         scaler.load_state_dict(json.loads(metadata["scaler"]))
-    return Progress(int(metadata["epoch"]), tensors["losses"].numpy())
+    epoch = int(metadata["epoch"])
+    return Progress(epoch, tensors["losses"].numpy(), resumed_from=epoch)
 
 
 def _parameters(optimizer: AnyOptimizer) -> list[torch.Tensor]:

@@ -48,6 +48,9 @@ class FitLog:
     normalisation: Normalisation | None
     """How pixels were scaled; the same is needed to predict. None for features."""
 
+    resumed_from: int
+    """Epochs taken from a checkpoint; 0 for an undisturbed training."""
+
     seconds: float
     """Wall time of this call."""
 
@@ -102,7 +105,7 @@ def fit(
     if checkpoint is not None:
         kept = Checkpoint(Path(checkpoint), training.identity(seed), checkpoint_seconds)
     progress = training.run(seed, kept, on_epoch)
-    return training.log(progress.losses[:, 0], time.perf_counter() - begun)
+    return training.log(progress, time.perf_counter() - begun)
 
 
 @dataclass(frozen=True)
@@ -174,11 +177,19 @@ class _Training:
                 scaler=torch.amp.GradScaler(self.device.type, enabled=self.precision == "fp16"),
             )
 
-    def log(self, losses: np.ndarray, seconds: float) -> FitLog:
+    def log(self, progress: Progress, seconds: float) -> FitLog:
         """The log of a training that is done."""
-        n, epochs = len(self.targets), len(losses)
-        steps = epochs * len(batch_bounds(n, self.options.batch_size))
-        return FitLog(tuple(losses.tolist()), epochs, steps, n, self.precision, self.normalisation, seconds)
+        n = len(self.targets)
+        return FitLog(
+            losses=tuple(progress.losses[:, 0].tolist()),
+            epochs=progress.epoch,
+            steps=progress.epoch * len(batch_bounds(n, self.options.batch_size)),
+            n_images=n,
+            precision=self.precision,
+            normalisation=self.normalisation,
+            resumed_from=progress.resumed_from,
+            seconds=seconds,
+        )
 
     def losses(self, seed: int, epoch: int, bounds: Bounds, reseed: Callable[[int], None]) -> Iterator[torch.Tensor]:
         """The loss of each batch of an epoch."""

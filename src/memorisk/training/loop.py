@@ -5,6 +5,7 @@ Per step there is only forward, backward and update; the host waits for the devi
 
 import time
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -62,7 +63,7 @@ def run_epochs(
         total = _run_epoch(losses_of(epoch, bounds), bounds, optimizer, scaler)
         losses = np.atleast_1d(total.cpu().numpy()) / n
         _check_finite(losses, epoch, options.lr)
-        progress = Progress(epoch + 1, np.concatenate([progress.losses, losses[None]]))
+        progress = replace(progress, epoch=epoch + 1, losses=np.concatenate([progress.losses, losses[None]]))
         if checkpoint is not None and time.monotonic() - written >= checkpoint.seconds:
             save_checkpoint(checkpoint, state, optimizer, progress, scaler)
             written = time.monotonic()

@@ -17,7 +17,7 @@ from torch.func import functional_call, vmap
 
 from memorisk.runs.errors import InputError
 from memorisk.runs.fingerprint import fingerprint
-from memorisk.training.checkpoint import Checkpoint
+from memorisk.training.checkpoint import Checkpoint, Progress
 from memorisk.training.devices import autocast, check_device, choose_precision
 from memorisk.training.fit import FitLog
 from memorisk.training.loop import Bounds, OnEpoch, run_epochs
@@ -101,7 +101,7 @@ def fit_stacked(
         n=rows.shape[1], n_models=len(models), checkpoint=kept, on_epoch=on_epoch,
     )  # fmt: skip
     _unstack(models, parameters)
-    return together.logs(progress.losses, normalisation, time.perf_counter() - begun)
+    return together.logs(progress, normalisation, time.perf_counter() - begun)
 
 
 class _Together:
@@ -141,11 +141,22 @@ class _Together:
                 logits = self.forward(self.parameters, x)  # [K, b, k]
             yield self.loss_of(logits.to(x.dtype), targets[:, start:stop])
 
-    def logs(self, losses: np.ndarray, normalisation: Normalisation | None, seconds: float) -> list[FitLog]:
-        """The logs of trainings that are done, from their losses [epochs, K]."""
-        n, epochs = self.rows.shape[1], len(losses)
-        steps = epochs * len(batch_bounds(n, self.options.batch_size))
-        return [FitLog(tuple(c.tolist()), epochs, steps, n, self.precision, normalisation, seconds) for c in losses.T]
+    def logs(self, progress: Progress, normalisation: Normalisation | None, seconds: float) -> list[FitLog]:
+        """The logs of trainings that are done; each has the time of all."""
+        n = self.rows.shape[1]
+        return [
+            FitLog(
+                losses=tuple(losses.tolist()),
+                epochs=progress.epoch,
+                steps=progress.epoch * len(batch_bounds(n, self.options.batch_size)),
+                n_images=n,
+                precision=self.precision,
+                normalisation=normalisation,
+                resumed_from=progress.resumed_from,
+                seconds=seconds,
+            )
+            for losses in progress.losses.T
+        ]
 
     def identity(self, normalisation: Normalisation | None) -> str:
         """What a checkpoint must belong to, as for one training."""
