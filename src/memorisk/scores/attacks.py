@@ -1,0 +1,207 @@
+"""Membership-inference attacks on a pair of twin models, and the control (METHODS section 1, "Attacks").
+
+Paper 000, section A.8 names five scores over the candidate's and the independent model's losses. Each is an
+``AttackSpec`` here, and adding another is one entry in ``ATTACKS``. Two things decide what a score may be compared
+with:
+
+* a score of the target's loss alone may take as non-members whatever the *target* did not see: the twin's canaries (C2)
+  and the test part (E);
+* a score that also uses the *twin's* loss may take E only. The twin trained on C2, so its losses there are low for the
+  very reason that the images are not the target's, and the score would recognise the twin's members, not the target's.
+
+Deviations from the paper: none in the scores. From single-pass losses its confidence ratio and its M are the same score
+(``log p_target - log p_twin = loss_twin - loss_target``), so their ROC curves coincide; both are kept as its columns.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from memorisk.runs.errors import InputError, unknown_name
+
+FloatArray = NDArray[np.float64]
+AttackFunction = Callable[[FloatArray, FloatArray], FloatArray]
+
+MEMBER, NON_MEMBER, NEITHER = 1, 0, -1
+"""The roles of an image against one target: in its training set, admissible as not in it, left out of the
+comparison."""
+
+SPREAD_FLOOR = 1e-6
+"""Smallest standard deviation of a loss over seeds, in nats: losses that are exactly equal would divide by zero."""
+
+
+@dataclass(frozen=True)
+class AttackSpec:
+    """One membership score."""
+
+    name: str
+    """Name in tables and on the command line."""
+    title: str
+    """Name in reports."""
+    uses_twin: bool
+    """Whether the score needs the twin's loss; decides which non-members are admissible."""
+    control: bool
+    """A control must not separate members from non-members, and never counts as an attack."""
+    function: AttackFunction
+    """(loss of the target [S, N], loss of its twin [S, N]) -> score [S, N], higher = more likely a member."""
+    min_seeds: int = 1
+    """Seeds that the score needs of an image; below, the image has no score."""
+
+
+@dataclass(frozen=True)
+class AttackScores:
+    """The scores of one attack on every target, with what each image is to that target."""
+
+    attack: AttackSpec
+    score: FloatArray
+    """[S, N], higher = more likely a member; NaN where ``role`` is NEITHER or the score cannot be had."""
+    role: NDArray[np.int8]
+    """[S, N], MEMBER, NON_MEMBER or NEITHER, against model A of each seed."""
+
+
+def loss_threshold(loss_target: FloatArray, loss_twin: FloatArray) -> FloatArray:
+    """``-loss_target`` (Yeom et al. 2018): members have the lower loss. The twin is not used."""
+    return -loss_target
+
+
+def independent_loss(loss_target: FloatArray, loss_twin: FloatArray) -> FloatArray:
+    """``-loss_twin``, the control: a model that saw neither side tells them apart only if the sides differ."""
+    return -loss_twin
+
+
+def confidence_ratio(loss_target: FloatArray, loss_twin: FloatArray) -> FloatArray:
+    """``log p_target(y) - log p_twin(y)``, the logarithm of the ratio of the two probabilities of the true label."""
+    return (-loss_target) - (-loss_twin)
+
+
+def differential(loss_target: FloatArray, loss_twin: FloatArray) -> FloatArray:
+    """``loss_twin - loss_target``: M itself as the attack, in one seed."""
+    return loss_twin - loss_target
+
+
+def gaussian_likelihood_ratio(loss_target: FloatArray, loss_twin: FloatArray) -> FloatArray:
+    """``log N(l; mu_target, s_target) - log N(l; mu_twin, s_twin)``, l the target's loss, fitted per image.
+
+    Means and standard deviations (ddof 1, at least ``SPREAD_FLOOR``) are those of the image's own losses over seeds;
+    the scored seed is among them, as in the paper, which helps members and non-members alike. For a member the two
+    Gaussians are those of models that saw it and of models that did not. For an image of E *neither* model saw it:
+    both Gaussians then describe unseen losses, and the score is the chance difference of two such fits. An image of
+    C2 cannot stand in for it, since its twin's Gaussian is of models that did see it. Hence E only.
+
+    This is not LiRA (``lira.py``): a few seeds give a poor variance per image, and the model attacked is among the
+    fitted.
+
+    Args:
+        loss_target: [S, N] losses of the model that saw the image (of either, for images of E); NaN where not scored.
+        loss_twin: [S, N] losses of its twin.
+
+    Returns:
+        [S, N]; NaN for images scored in fewer than two seeds.
+    """
+    both = np.isfinite(loss_target) & np.isfinite(loss_twin)
+    n = both.sum(axis=0)  # [N]
+    score = np.full(loss_target.shape, np.nan)
+    enough = n >= 2
+    target = np.where(both, loss_target, 0.0)[:, enough]
+    twin = np.where(both, loss_twin, 0.0)[:, enough]
+    score[:, enough] = _log_normal(target, *_fit(target, both[:, enough])) - _log_normal(
+        target, *_fit(twin, both[:, enough])
+    )
+    score[~both] = np.nan
+    return score
+
+
+def _fit(values: FloatArray, present: NDArray[np.bool_]) -> tuple[FloatArray, FloatArray]:
+    n = present.sum(axis=0)
+    mean = (values * present).sum(axis=0) / n
+    variance = (np.square(values - mean) * present).sum(axis=0) / (n - 1)
+    return mean, np.maximum(np.sqrt(variance), SPREAD_FLOOR)
+
+
+def _log_normal(values: FloatArray, mean: FloatArray, spread: FloatArray) -> FloatArray:
+    return -0.5 * np.square((values - mean) / spread) - np.log(spread) - 0.5 * np.log(2 * np.pi)
+
+
+ATTACKS: dict[str, AttackSpec] = {
+    spec.name: spec
+    for spec in (
+        AttackSpec("loss_threshold", "Loss threshold", False, False, loss_threshold),
+        AttackSpec("confidence_ratio", "Confidence ratio", True, False, confidence_ratio),
+        AttackSpec("differential", "M as attack", True, False, differential),
+        AttackSpec("gaussian_likelihood_ratio", "Gaussian likelihood ratio", True, False, gaussian_likelihood_ratio, 2),
+        AttackSpec("independent_loss", "Independent loss (control)", True, True, independent_loss),
+    )
+}
+"""Every registered score by name, in the order of the paper's tables, the control last."""
+
+
+def attack_spec(name: str) -> AttackSpec:
+    """The registered score of that name.
+
+    Raises:
+        InputError: No score has that name.
+    """
+    if name not in ATTACKS:
+        raise unknown_name("attack", name, ATTACKS)
+    return ATTACKS[name]
+
+
+def attack_scores(
+    attack: AttackSpec | str, loss_a: ArrayLike, loss_b: ArrayLike, sign: ArrayLike, held_out: ArrayLike
+) -> AttackScores:
+    """Score every image against model A of every seed, with the non-members that the attack may be compared with.
+
+    Members are C1 (sign +1). Non-members are C2 and E for scores of the target's loss alone, E only for scores that
+    use the twin's. In the ``paper`` design A is the candidate, B the independent model, and sign is +1 on all of C.
+
+    Args:
+        attack: A spec or its registered name.
+        loss_a: [S, N] losses of model A of each seed, in nats.
+        loss_b: [S, N] losses of its twin.
+        sign: [S, N], +1 in C1 (A saw it), -1 in C2 (B saw it), 0 where both or neither did.
+        held_out: [N], True for images of E, which no model saw.
+
+    Returns:
+        Scores and roles, both [S, N].
+
+    Raises:
+        InputError: Shapes differ, a loss is infinite, a sign is not -1, 0 or +1, or an image of E has a sign.
+    """
+    spec = attack_spec(attack) if isinstance(attack, str) else attack
+    a, b, signs, test = _validated(loss_a, loss_b, sign, held_out)
+    # The Gaussian fit of an image needs, in every seed, "the model that saw it" first; scores of one loss need A first.
+    swap = (signs < 0) & spec.uses_twin
+    used = np.isfinite(a) & np.isfinite(b) & ((signs != 0) | test) if spec.uses_twin else np.isfinite(a)
+    target = np.where(used, np.where(swap, b, a), np.nan)
+    twin = np.where(used, np.where(swap, a, b), np.nan)
+    score = spec.function(target, twin)
+    role = np.full(signs.shape, NEITHER, dtype=np.int8)
+    role[signs > 0] = MEMBER
+    role[np.broadcast_to(test, signs.shape)] = NON_MEMBER
+    if not spec.uses_twin:
+        role[signs < 0] = NON_MEMBER
+    role[~np.isfinite(score)] = NEITHER
+    return AttackScores(spec, np.where(role == NEITHER, np.nan, score), role)
+
+
+def _validated(
+    loss_a: ArrayLike, loss_b: ArrayLike, sign: ArrayLike, held_out: ArrayLike
+) -> tuple[FloatArray, FloatArray, NDArray[np.int8], NDArray[np.bool_]]:
+    a, b = np.asarray(loss_a, dtype=np.float64), np.asarray(loss_b, dtype=np.float64)
+    signs, test = np.asarray(sign), np.asarray(held_out, dtype=bool)
+    if a.ndim != 2 or a.shape != b.shape or a.shape != signs.shape or test.shape != a.shape[1:]:
+        raise InputError(
+            f"losses of both twins and signs must be [seeds, images], held_out [images]; "
+            f"got {a.shape}, {b.shape}, {signs.shape}, {test.shape}"
+        )
+    if np.isinf(a).any() or np.isinf(b).any():
+        raise InputError(
+            "an attack's losses must be finite (NaN where a model was not asked); compute them from logits in float64"
+        )
+    if not np.isin(signs, (-1, 0, 1)).all():
+        raise InputError("signs must be +1 (seen by model A), -1 (seen by its twin) or 0")
+    if (signs[:, test] != 0).any():
+        raise InputError("a held-out image has a sign: images of the test part must be in no model's training set")
+    return a, b, signs.astype(np.int8), test
