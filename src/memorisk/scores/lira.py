@@ -1,0 +1,264 @@
+"""LiRA, the likelihood-ratio attack (Carlini et al. 2022), from reference models that did and did not see each image.
+
+The statistic is ``phi = log p_y - log(1 - p_y)`` (``differential.logit_margin``). For each image the references give
+two Gaussians, of models that saw it (IN) and of models that did not (OUT):
+
+* online: ``log N(phi; c_in, s_in) - log N(phi; c_out, s_out)``;
+* offline: ``log P(N(c_out, s_out) <= phi)``, which needs OUT references only.
+
+``c`` is the mean or the median of the image's references. Published code shares one name between
+several conventions for ``c`` and ``s``; here both are explicit options. The spreads, one value per side, with x
+running over images, r over the n_x references available to x:
+
+* ``per_example``: ``s_x^2 = sum_r (phi_xr - mean_x)^2 / n_x`` (ddof 0, as the authors' code);
+* ``pooled_residual``: ``s^2 = sum_x sum_r (phi_xr - mean_x)^2 / sum_x (n_x - 1)``, one value for all images: what is
+  left after each image's own difficulty, with the degrees of freedom that its mean has used up;
+* ``global``: ``s^2 = sum_x sum_r (phi_xr - mean of all)^2 / sum_x n_x``, one value for all images, differences of
+  difficulty between images included: the authors' ``fix_variance``. Their released code uses the IN value for both
+  sides (an oversight, ``std_out = np.std(dat_in)``); here each side has its own.
+
+The spread is taken about the mean whatever the centre, as in the authors' code. Their offline form is a two-sided
+density; here it is the one-sided probability of their paper. Rules on numbers of references: METHODS section 1,
+"Attacks".
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import log_ndtr
+
+from memorisk.runs.errors import InputError, unknown_name
+
+FloatArray = NDArray[np.float64]
+
+MODES = ("online", "offline")
+CENTRES = ("mean", "median")
+VARIANCES = ("per_example", "pooled_residual", "global")
+
+ONLINE_FROM = 16
+"""Models (target and its twin included) below which only the offline form is given."""
+PER_EXAMPLE_FROM = 64
+"""Models below which a variance per image is too noisy to divide by."""
+SPREAD_FLOOR = 1e-6
+"""Smallest standard deviation of phi: references that are exactly equal would divide by zero."""
+
+
+@dataclass(frozen=True)
+class References:
+    """The references of every image, the same number on each side; NaN where one is not available."""
+
+    refs_in: FloatArray
+    """[R, N], phi or p of models that saw the image."""
+    refs_out: FloatArray
+    """[R, N], of models that did not."""
+
+
+def lira_scores(
+    target: ArrayLike,
+    refs_in: ArrayLike | None,
+    refs_out: ArrayLike,
+    *,
+    mode: str = "online",
+    centre: str = "mean",
+    variance: str = "pooled_residual",
+    allow_small: bool = False,
+) -> FloatArray:
+    """Score the membership of every image in the target's training set; the formulas stand at the head of this module.
+
+    The offline score is 0 to the last bit above 38 standard deviations, where images tie.
+
+    Args:
+        target: [N], phi of the model attacked; NaN for images not to be scored.
+        refs_in: [R, N], phi of reference models that saw the image, NaN = not available. Not used offline.
+        refs_out: [R', N], of those that did not.
+        mode: "online" or "offline".
+        centre: "mean" or "median" of the image's references.
+        variance: "per_example", "pooled_residual" or "global".
+        allow_small: Skip the rules on the number of models, which is 2 (r + 1) for r references per side: online only
+            from 16 models, per_example only from 64.
+
+    Returns:
+        [N] float64, higher = more likely a member; NaN where the image has no target value or fewer than half of the
+        references that the best-served image has (at least two for per_example).
+
+    Raises:
+        InputError: An unknown option, shapes that differ, an infinite value, or too few models.
+    """
+    phi = np.asarray(target, dtype=np.float64)
+    out = _side(refs_out, phi, "refs_out")
+    seen = _side(refs_in, phi, "refs_in") if mode == "online" else None
+    sides = [out] if seen is None else [seen, out]
+    _check_options(mode, centre, variance)
+    counts = [np.isfinite(side).sum(axis=0) for side in sides]
+    most = min(int(count.max(initial=0)) for count in counts)
+    if not allow_small:
+        _check_models(most, mode, variance)
+    least = max((most + 1) // 2, 2 if variance == "per_example" else 1)
+    scored = np.isfinite(phi) & np.logical_and.reduce([count >= least for count in counts])
+    score = np.full(phi.shape, np.nan)
+    if not scored.any():
+        return score
+    x = phi[scored]
+    fits = [_fit(side[:, scored], count[scored], centre, variance) for side, count in zip(sides, counts, strict=True)]
+    if seen is None:
+        c, s = fits[0]
+        score[scored] = log_ndtr((x - c) / s)
+    else:
+        (c_in, s_in), (c_out, s_out) = fits
+        score[scored] = (
+            0.5 * np.square((x - c_out) / s_out) - 0.5 * np.square((x - c_in) / s_in) + np.log(s_out) - np.log(s_in)
+        )
+    return score
+
+
+def twin_references(phi_a: ArrayLike, phi_b: ArrayLike, sign: ArrayLike, target_seed: int) -> References:
+    """References for model A (or B) of one seed, from the twin pairs of all other seeds.
+
+    The target's own twin is left out with it. It shares the target's initialisation and batch order, and it saw exactly
+    what the target did not, so as a reference it would pull the OUT centre towards members and the IN centre towards
+    non-members. Without the pair every image has one IN and one OUT reference per other seed, K/2 - 1 per side of K
+    = 2S models, whether or not the target saw it: with nothing memorized the AUC is 0.5.
+
+    Args:
+        phi_a: [S, N], phi (or p, for RMIA) of model A of each seed.
+        phi_b: [S, N], of model B.
+        sign: [S, N], +1 where A saw the image, -1 where B did, 0 where both or neither did.
+        target_seed: Row of the seed attacked.
+
+    Returns:
+        References [S - 1, N]; NaN where the image's sign in that seed is 0.
+
+    Raises:
+        InputError: Shapes differ, or no other seed is left.
+    """
+    a, b = np.asarray(phi_a, dtype=np.float64), np.asarray(phi_b, dtype=np.float64)
+    signs = np.asarray(sign)
+    if a.ndim != 2 or a.shape != b.shape or a.shape != signs.shape:
+        raise InputError(
+            f"phi of both twins and signs must be [seeds, images]; got {a.shape}, {b.shape}, {signs.shape}"
+        )
+    n_seeds = len(a)
+    if not 0 <= target_seed < n_seeds or n_seeds < 2:
+        raise InputError(
+            f"references come from the other seeds: need 2 seeds or more and a row below {n_seeds}, got {target_seed}"
+        )
+    others = np.arange(n_seeds) != target_seed
+    a, b, signs = a[others], b[others], signs[others]
+    scored = signs != 0
+    return References(
+        refs_in=np.where(scored, np.where(signs > 0, a, b), np.nan),
+        refs_out=np.where(scored, np.where(signs > 0, b, a), np.nan),
+    )
+
+
+def references_per_side(
+    phi: ArrayLike, member: ArrayLike, target: int, *, twin: int | None = None, seed: int = 0
+) -> References:
+    """The same number of references per side for every image, drawn from the models other than the target.
+
+    Of K models, each image in half of them, a target that saw x leaves K/2 - 1 IN and K/2 OUT references, and one
+    that did not leaves the reverse. The counts alone then separate members from non-members: with nothing memorized
+    LiRA with a variance per example has an AUC of 0.43 at K = 8. So K/2 - 1 are drawn per side for *every* image;
+    where images are in different numbers of models, ``min(n_in, n_out) - 1``, n counted over all K.
+
+    Args:
+        phi: [K, N], phi (or p, for RMIA) of every model.
+        member: [K, N] bool, which model saw which image.
+        target: Row of the model attacked.
+        twin: Row of the target's twin when models come in pairs. It must be complementary to the target, and is left
+            out instead of a random reference (``twin_references`` says why).
+        seed: Of the draw.
+
+    Returns:
+        References [R, N], R the largest number per side of any image; NaN beyond an image's own number.
+
+    Raises:
+        InputError: Shapes differ, the target is not a row, or the twin saw an image that the target saw.
+    """
+    values, saw = np.asarray(phi, dtype=np.float64), np.asarray(member, dtype=bool)
+    if values.ndim != 2 or values.shape != saw.shape:
+        raise InputError(f"phi and member must be [models, images]; got {values.shape} and {saw.shape}")
+    if not 0 <= target < len(values) or (twin is not None and not 0 <= twin < len(values)):
+        raise InputError(f"target and twin must be rows of the {len(values)} models; got {target} and {twin}")
+    if twin is not None and (saw[twin] == saw[target]).any():
+        raise InputError("the twin must have seen exactly the images that the target did not")
+    n_in = saw.sum(axis=0)
+    per_side = np.maximum(np.minimum(n_in, len(values) - n_in) - 1, 0)  # [N]
+    left_out = [target] if twin is None else [target, twin]
+    order = np.random.default_rng(seed).random(values.shape)
+    return References(
+        refs_in=_draw(values, saw, left_out, order, per_side), refs_out=_draw(values, ~saw, left_out, order, per_side)
+    )
+
+
+def _draw(
+    values: FloatArray, side: NDArray[np.bool_], left_out: list[int], order: FloatArray, per_side: NDArray[np.intp]
+) -> FloatArray:
+    keys = np.where(side, order, np.inf)
+    keys[left_out] = np.inf
+    first = np.argsort(keys, axis=0)[: int(per_side.max(initial=0))]  # [R, N]
+    drawn = np.take_along_axis(values, first, axis=0)
+    drawn[np.arange(len(first))[:, None] >= per_side] = np.nan
+    return drawn
+
+
+def _side(refs: ArrayLike | None, phi: FloatArray, name: str) -> FloatArray:
+    if refs is None:
+        raise InputError(f"online LiRA needs {name}; without references that saw the images use mode='offline'")
+    side = np.asarray(refs, dtype=np.float64)
+    if phi.ndim != 1 or side.ndim != 2 or side.shape[1:] != phi.shape:
+        raise InputError(f"target must be [images] and {name} [references, images]; got {phi.shape} and {side.shape}")
+    if np.isinf(side).any() or np.isinf(phi).any():
+        raise InputError(f"phi must be finite (NaN = not available), in the target and in {name}")
+    return side
+
+
+def _check_options(mode: str, centre: str, variance: str) -> None:
+    for kind, name, allowed in (
+        ("LiRA mode", mode, MODES),
+        ("LiRA centre", centre, CENTRES),
+        ("LiRA variance", variance, VARIANCES),
+    ):
+        if name not in allowed:
+            raise unknown_name(kind, name, allowed)
+
+
+def _check_models(per_side: int, mode: str, variance: str) -> None:
+    models = 2 * (per_side + 1)
+    if mode == "online" and models < ONLINE_FROM:
+        raise InputError(
+            f"online LiRA needs {ONLINE_FROM} models ({ONLINE_FROM // 2 - 1} references per side), here {models}: "
+            f"use mode='offline', or train more models"
+        )
+    if variance == "per_example" and models < PER_EXAMPLE_FROM:
+        raise InputError(
+            f"a LiRA variance per example needs {PER_EXAMPLE_FROM} models "
+            f"({PER_EXAMPLE_FROM // 2 - 1} references per side), here {models}: "
+            f"use variance='pooled_residual' or 'global'"
+        )
+
+
+def _fit(refs: FloatArray, count: NDArray[np.intp], centre: str, variance: str) -> tuple[FloatArray, FloatArray]:
+    """Centre and standard deviation of every image, each [N] or broadcastable to it."""
+    missing = np.isnan(refs)
+    values = np.where(missing, 0.0, refs) if missing.any() else refs
+    mean = values.sum(axis=0) / count
+    location = mean if centre == "mean" else _median(refs, count)
+    if variance == "global":
+        residual = np.where(missing, 0.0, values - values.sum() / count.sum())
+        spread = np.sqrt(np.square(residual).sum() / count.sum())
+    else:
+        residual = np.where(missing, 0.0, values - mean)
+        squares = np.einsum("rn,rn->n", residual, residual)
+        if variance == "per_example":
+            spread = np.sqrt(squares / count)
+        else:
+            spread = np.sqrt(squares.sum() / max(int((count - 1).sum()), 1))
+    return location, np.maximum(spread, SPREAD_FLOOR)
+
+
+def _median(refs: FloatArray, count: NDArray[np.intp]) -> FloatArray:
+    ordered = np.sort(np.ascontiguousarray(refs.T), axis=1)  # [N, R], NaN last
+    rows = np.arange(len(ordered))
+    return 0.5 * (ordered[rows, (count - 1) // 2] + ordered[rows, count // 2])
