@@ -1,0 +1,153 @@
+"""RMIA, the robust membership-inference attack (Zarifzadeh et al. 2024): images ranked against a population.
+
+``LR(x, z) = (p(x | target) / p(x)) / (p(z | target) / p(z))`` and ``score(x) = share of population images z with LR
+>= gamma``, p the probability of the true label, ``p(.)`` its average over reference models. Everything is done in
+logarithms, and the share is a search in the sorted ratios of the population: O((N + Z) log Z), no N x Z array. The
+score therefore takes at most Z + 1 values; more population images resolve lower false-positive rates.
+
+The population must be non-members of the target and share no group with the images scored: ``split_population``.
+"""
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from memorisk.runs.errors import InputError, unknown_name
+
+FloatArray = NDArray[np.float64]
+
+MODES = ("online", "offline")
+LOG_FLOOR = float(np.log(np.finfo(np.float64).tiny))
+"""Logarithm of the smallest probability told from 0; a probability that has underflowed to 0 is read as this."""
+
+
+def rmia_scores(
+    p_target: ArrayLike,
+    p_refs_in: ArrayLike | None,
+    p_refs_out: ArrayLike,
+    population_target: ArrayLike,
+    population_refs: ArrayLike,
+    *,
+    gamma: float = 1.0,
+    mode: str = "online",
+    offline_a: float = 0.3,
+    log: bool = False,
+) -> FloatArray:
+    """Score the membership of every image in the target's training set.
+
+    Online, ``p(x) = (mean of p over IN references + mean over OUT references) / 2``; offline, with OUT references only,
+    ``p(x) = ((1 + a) mean over OUT references + (1 - a)) / 2``. ``p(z)`` is the plain mean over the population's
+    references online, and the same expression as ``p(x)`` offline.
+
+    Args:
+        p_target: [N], probability of the true label under the model attacked; NaN for images not to be scored.
+        p_refs_in: [R, N], under references that saw the image, NaN = not available. Not used offline.
+        p_refs_out: [R', N], under references that did not.
+        population_target: [Z], probability of the population's true labels under the model attacked.
+        population_refs: [R'', Z], under references; OUT references when offline.
+        gamma: Least ratio that counts, > 0. 1 is the released code's, 2 the paper's; the ranking of the images is
+            the same but for ties, of which a large gamma makes more.
+        mode: "online" or "offline".
+        offline_a: In [0, 1]: how much of a reference's missing probability is taken to be missing after training on x,
+            too (1: training on x changes nothing). 0.3 is the authors' default.
+        log: The five arrays are log-probabilities (minus the cross-entropies), which cannot underflow.
+
+    Returns:
+        [N] in [0, 1], higher = more likely a member; NaN where the target or a needed side of references is not
+        available.
+
+    Raises:
+        InputError: Unknown mode, shapes that differ, values that are no probabilities, an empty population, gamma <=
+            0, or offline_a outside [0, 1].
+    """
+    if mode not in MODES:
+        raise unknown_name("RMIA mode", mode, MODES)
+    if not gamma > 0 or not 0 <= offline_a <= 1:
+        raise InputError(f"RMIA needs gamma > 0 and offline_a in [0, 1]; got {gamma} and {offline_a}")
+    if mode == "online" and p_refs_in is None:
+        raise InputError("online RMIA needs p_refs_in; without references that saw the images use mode='offline'")
+    x = _log_probability(p_target, log, 1, "p_target")
+    z = _log_probability(population_target, log, 1, "population_target")
+    x_out = _log_mean(_log_probability(p_refs_out, log, 2, "p_refs_out"), x)
+    z_mean = _log_mean(_log_probability(population_refs, log, 2, "population_refs"), z)
+    if mode == "online":
+        x_in = _log_mean(_log_probability(p_refs_in, log, 2, "p_refs_in"), x)
+        with np.errstate(invalid="ignore"):  # NaN where a side is not available
+            x_mean = np.logaddexp(x_in, x_out) - np.log(2.0)
+    else:
+        x_mean, z_mean = _offline_mean(x_out, offline_a), _offline_mean(z_mean, offline_a)
+    ratio_x, ratio_z = x - x_mean, z - z_mean
+    population = np.sort(ratio_z[np.isfinite(ratio_z)])
+    if not len(population):
+        raise InputError("RMIA needs population images with a target and a reference value; none is left")
+    score = np.full(ratio_x.shape, np.nan)
+    usable = np.isfinite(ratio_x)
+    below = np.searchsorted(population, ratio_x[usable] - np.log(gamma), side="right")
+    score[usable] = below / len(population)
+    return score
+
+
+def split_population(groups: ArrayLike, seed: int, share: float = 0.5) -> NDArray[np.bool_]:
+    """Which of the non-members become the population; the others are scored. No group is on both sides.
+
+    Groups are drawn in random order until they hold ``share`` of the images (the nearest attainable number). The draw
+    depends on the set of groups and the seed, not on the order of the images.
+
+    Args:
+        groups: [N], group of every non-member.
+        seed: Of the draw.
+        share: Of the images that go to the population, in (0, 1).
+
+    Returns:
+        [N] bool, True in the population.
+
+    Raises:
+        InputError: Fewer than two groups, or a share outside (0, 1).
+    """
+    names, index, sizes = np.unique(np.asarray(groups), return_inverse=True, return_counts=True)
+    if not 0 < share < 1:
+        raise InputError(f"the population's share must lie between 0 and 1, got {share}")
+    if len(names) < 2:
+        raise InputError(
+            "RMIA needs non-members of 2 groups or more, some for the population and some to score: "
+            "use LiRA, or a larger test part"
+        )
+    order = np.random.default_rng(seed).permutation(len(names))
+    reached = np.cumsum(sizes[order])
+    cut = int(np.argmin(np.abs(reached[:-1] - share * sizes.sum()))) + 1
+    chosen = np.zeros(len(names), dtype=bool)
+    chosen[order[:cut]] = True
+    return chosen[index.reshape(-1)]
+
+
+def _log_probability(values: ArrayLike | None, log: bool, ndim: int, name: str) -> FloatArray:
+    p = np.asarray(values, dtype=np.float64)
+    if p.ndim != ndim:
+        shape = "[images]" if ndim == 1 else "[references, images]"
+        raise InputError(f"{name} must be {shape}, got an array of shape {p.shape}")
+    high = 0.0 if log else 1.0
+    if (p > high).any() or (not log and (p < 0).any()) or np.isinf(p).any():
+        allowed = "finite log-probabilities, at most 0" if log else "probabilities, between 0 and 1"
+        raise InputError(f"{name} must hold {allowed} (NaN = not available)")
+    if log:
+        return p
+    return np.log(np.maximum(p, np.finfo(np.float64).tiny))
+
+
+def _log_mean(log_p: FloatArray, like: FloatArray) -> FloatArray:
+    """Logarithm of the mean probability over the references that are available, [N]; NaN where none is."""
+    if log_p.shape[1:] != like.shape:
+        raise InputError(
+            f"references must be [references, images] for {len(like)} images, got an array of shape {log_p.shape}"
+        )
+    present = ~np.isnan(log_p)
+    n = present.sum(axis=0)
+    filled = np.where(present, log_p, -np.inf)
+    peak = filled.max(axis=0, initial=-np.inf)
+    peak = np.where(np.isfinite(peak), peak, LOG_FLOOR)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where(n > 0, peak + np.log(np.exp(filled - peak).sum(axis=0)) - np.log(n), np.nan)
+
+
+def _offline_mean(log_out: FloatArray, a: float) -> FloatArray:
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.logaddexp(np.log1p(a) + log_out, np.log1p(-a)) - np.log(2.0)
