@@ -1,0 +1,393 @@
+"""ROC curves of membership attacks: all thresholds, AUC with its interval over groups, TPR at a low FPR.
+
+Higher score = more likely a member. Ties count one half: the curve crosses them on the diagonal, and the AUC is the
+share of (member, non-member) pairs in the right order. METHODS section 1, "Attacks"; paper 000, section A.8.
+
+Youden's threshold maximises TPR - FPR. Chosen and judged on the same images it flatters the attack (the paper's form,
+given beside): with nothing to find it still finds something. Here folds are made of whole groups, the threshold of each
+fold comes from the others, and the accusations of all folds are judged together.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.stats import rankdata
+
+from memorisk.runs.errors import InputError
+from memorisk.statistics.jackknife import JackknifeInterval, jackknife, unavailable
+from memorisk.statistics.placements import check_sides, group_deleted_auc
+
+FloatArray = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class RocCurve:
+    """The curve at every distinct threshold, from "none accused" to "all accused"."""
+
+    fpr: FloatArray
+    """[P], share of non-members with score >= threshold."""
+    tpr: FloatArray
+    """[P], share of members with score >= threshold."""
+    threshold: FloatArray
+    """[P], falling, from infinity."""
+    n_members: int
+    """Members scored."""
+    n_non_members: int
+    """Non-members scored."""
+
+
+@dataclass(frozen=True)
+class TprAtFpr:
+    """A true-positive rate at a low false-positive rate, or why there is none."""
+
+    tpr: float
+    """NaN when not measurable."""
+    fpr: float
+    """The false-positive rate asked for; the attained one is at most that."""
+    n_non_members: int
+    """Non-members scored."""
+    needed: int
+    """Non-members needed: 10 / fpr, so that about ten lie above the threshold."""
+    note: str
+    """Empty, or "not measurable: ..."."""
+
+
+@dataclass(frozen=True)
+class YoudenAccuracy:
+    """Balanced accuracy, out of fold and naive."""
+
+    balanced_accuracy: float
+    """``(TPR + 1 - FPR) / 2`` of the accusations made out of fold; NaN when not measurable."""
+    naive: float
+    """The same at the threshold that is best on these very images: the paper's column, optimistic."""
+    accused: NDArray[np.bool_]
+    """[N], accused of membership, out of fold."""
+    fold: NDArray[np.intp]
+    """[N], the fold of each image."""
+    threshold: FloatArray
+    """[folds], the threshold that each fold was judged at."""
+    note: str
+    """Empty, or "not measurable: ..."."""
+
+
+@dataclass(frozen=True)
+class ControlCheck:
+    """What the control says about the attacks beside it."""
+
+    passed: bool
+    """Whether the control's AUC interval contains 0.5."""
+    message: str
+    """One sentence for the report."""
+
+
+def roc_curve(members: ArrayLike, non_members: ArrayLike) -> RocCurve:
+    """The ROC curve over all thresholds, equal to scikit-learn's without dropped points.
+
+    Args:
+        members: [m] scores.
+        non_members: [n] scores.
+
+    Returns:
+        The curve, P = distinct scores + 1.
+
+    Raises:
+        InputError: A side is empty or has a NaN.
+    """
+    member, non_member = check_sides(members, non_members)
+    values, index = np.unique(np.concatenate([member, non_member]), return_inverse=True)
+    true = np.bincount(index[: len(member)], minlength=len(values))[::-1]
+    false = np.bincount(index[len(member) :], minlength=len(values))[::-1]
+    return RocCurve(
+        fpr=np.concatenate([[0.0], np.cumsum(false) / len(non_member)]),
+        tpr=np.concatenate([[0.0], np.cumsum(true) / len(member)]),
+        threshold=np.concatenate([[np.inf], values[::-1]]),
+        n_members=len(member),
+        n_non_members=len(non_member),
+    )
+
+
+def auc(members: ArrayLike, non_members: ArrayLike) -> float:
+    """Area under the curve, ``P(member > non-member) + P(tie) / 2``, from placements.
+
+    Args:
+        members: [m] scores.
+        non_members: [n] scores.
+
+    Raises:
+        InputError: A side is empty or has a NaN.
+    """
+    member, non_member = check_sides(members, non_members)
+    m, n = len(member), len(non_member)
+    ranks = rankdata(np.concatenate([member, non_member]))
+    return float((ranks[:m].sum() - m * (m + 1) / 2) / (m * n))
+
+
+def log_roc_points(curve: RocCurve, cells: int = 100) -> tuple[FloatArray, FloatArray]:
+    """A few hundred points of the curve that look like it on a logarithmic FPR axis.
+
+    The axis from 1/n to 1 is cut into cells of equal logarithmic width. Of every cell the first and last points of the
+    curve are kept, and its edge is added where the curve crosses the cell on a diagonal; so no step is moved by more
+    than a cell. The TPR at FPR 0 is drawn from 1/(2n), half a non-member, since a logarithmic axis has no 0.
+
+    Args:
+        curve: From ``roc_curve``.
+        cells: Number of cells.
+
+    Returns:
+        FPR and TPR, at most 3 ``cells`` + 4 points.
+    """
+    left = 1.0 / curve.n_non_members
+    edges = np.logspace(np.log10(left), 0.0, cells + 1)
+    shown = curve.fpr > 0
+    fpr, tpr = curve.fpr[shown], curve.tpr[shown]
+    at_zero = float(curve.tpr[~shown].max())
+    cell = np.clip(np.searchsorted(edges, fpr * (1 + 1e-12), side="right") - 1, 0, cells)
+    first = np.flatnonzero(np.r_[True, cell[1:] != cell[:-1]])
+    last = np.r_[first[1:] - 1, len(cell) - 1]
+    keep = np.union1d(first, last)
+    crossed = np.setdiff1d(np.arange(1, cells), cell)  # empty cells: their left edge, where the curve passes through
+    x = np.concatenate([[left / 2, left], fpr[keep], edges[crossed]])
+    y = np.concatenate([[at_zero, at_zero], tpr[keep], np.interp(edges[crossed], np.r_[0.0, fpr], np.r_[at_zero, tpr])])
+    order = np.lexsort((y, x))
+    return x[order], y[order]
+
+
+def tpr_at_fpr(members: ArrayLike, non_members: ArrayLike, fpr: float) -> TprAtFpr:
+    """Largest TPR among thresholds whose FPR is at most ``fpr``; not measurable below 10/fpr non-members.
+
+    Nothing is interpolated: a threshold within a tie would have to be drawn by lot.
+
+    Args:
+        members: [m] scores.
+        non_members: [n] scores.
+        fpr: False-positive rate, in (0, 1).
+
+    Raises:
+        InputError: ``fpr`` outside (0, 1), or a side is empty or has a NaN.
+    """
+    if not 0 < fpr < 1:
+        raise InputError(f"a false-positive rate lies between 0 and 1, got {fpr}")
+    member, non_member = check_sides(members, non_members)
+    n = len(non_member)
+    needed = int(np.ceil(10 / fpr - 1e-9))
+    if n < needed:
+        note = f"not measurable: {n:,} non-members, at least {needed:,} needed"
+        return TprAtFpr(float("nan"), fpr, n, needed, note)
+    allowed = int(np.floor(fpr * n + 1e-9))
+    # Accused are the scores above the (allowed + 1)-th largest non-member, so at most ``allowed`` non-members are.
+    threshold = np.partition(non_member, n - allowed - 1)[n - allowed - 1]
+    return TprAtFpr(float((member > threshold).mean()), fpr, n, needed, "")
+
+
+def auc_jackknife(
+    member_score: ArrayLike,
+    member_group: ArrayLike,
+    non_score: ArrayLike,
+    non_group: ArrayLike,
+    *,
+    level: float = 0.95,
+) -> JackknifeInterval:
+    """AUC with a delete-one-group interval on the logit scale (``jackknife.py``); a group may be on both sides.
+
+    At an AUC of 0 or 1, or where all scores are tied, nothing varies: the limits are then Clopper-Pearson's on as many
+    disjoint pairs of groups as the smaller side has groups.
+
+    Args:
+        member_score: [m].
+        member_group: [m], any sortable ids.
+        non_score: [n].
+        non_group: [n].
+        level: Of confidence.
+
+    Raises:
+        InputError: A side is empty or has a NaN, or groups and scores differ in length.
+    """
+    member, non_member = check_sides(member_score, non_score)
+    groups = np.concatenate([np.asarray(member_group), np.asarray(non_group)])
+    if len(groups) != len(member) + len(non_member):
+        raise InputError(f"every score needs a group: {len(member) + len(non_member)} scores, {len(groups)} groups")
+    role = np.concatenate([np.ones(len(member), dtype=np.int8), np.zeros(len(non_member), dtype=np.int8)])
+    return seed_auc_jackknife(np.concatenate([member, non_member])[None], role[None], groups, level=level)
+
+
+def seed_auc_jackknife(
+    score: ArrayLike, role: ArrayLike, group: ArrayLike, *, level: float = 0.95
+) -> JackknifeInterval:
+    """Mean over seeds of the AUC, each group deleted from all seeds at once, so that its seeds count as one unit.
+
+    The interval is over groups: it holds for the models trained, not for retraining.
+
+    Args:
+        score: [S, N], from ``scores.attacks.attack_scores`` or LiRA / RMIA.
+        role: [S, N], 1 member, 0 non-member, anything else left out in that seed.
+        group: [N], any sortable ids.
+        level: Of confidence.
+
+    Returns:
+        The interval. Seeds with fewer than two groups on a side are left out; where that leaves none, the AUC of the
+        others with the limits 0 and 1; without any, NaN and the reason.
+
+    Raises:
+        InputError: Shapes differ, or an image with a role has a NaN score.
+    """
+    scores, roles = np.asarray(score, dtype=np.float64), np.asarray(role)
+    ids, index = np.unique(np.asarray(group), return_inverse=True)
+    if scores.ndim != 2 or scores.shape != roles.shape or index.shape != scores.shape[1:]:
+        raise InputError(
+            f"score and role must be [seeds, images], group [images]; got {scores.shape}, {roles.shape}, {index.shape}"
+        )
+    seeds = [
+        group_deleted_auc(s, r, index, len(ids))
+        for s, r in zip(scores, roles, strict=True)
+        if (r == 1).any() and (r == 0).any()
+    ]
+    if not seeds:
+        return unavailable("no members or no non-members were scored")
+    usable = [seed for seed in seeds if seed.pairs >= 2]
+    used = usable or seeds
+    estimate = float(np.mean([seed.auc for seed in used]))
+    members = np.sum([seed.members for seed in used], axis=0)
+    others = np.sum([seed.non_members for seed in used], axis=0)
+    present = (members > 0) | (others > 0)
+    if not usable:
+        reason = "fewer than two groups of members or of non-members: the whole range"
+        return JackknifeInterval(estimate, 0.0, 1.0, float("nan"), int(present.sum()), len(used), reason)
+    deleted = np.mean([seed.deleted for seed in used], axis=0)[present]
+    kind = np.where(others > 0, np.where(members > 0, 2, 0), 1)[present]
+    pairs = min(seed.pairs for seed in used)
+    return jackknife(estimate, deleted, kind, scale="logit", n_seeds=len(used), pairs=pairs, level=level)
+
+
+def reject_if_control_fails(control: JackknifeInterval) -> ControlCheck:
+    """Whether the independent-loss control leaves the attacks beside it standing: its AUC interval must contain 0.5.
+
+    Args:
+        control: AUC interval of the control (``scores.attacks``, ``independent_loss``).
+    """
+    if np.isnan(control.estimate):
+        return ControlCheck(
+            False, f"The control could not be measured ({control.method}), so the attacks are unchecked."
+        )
+    shown = f"{control.estimate:.3f} ({control.low:.3f} to {control.high:.3f})"
+    if control.contains(0.5):
+        return ControlCheck(True, f"The control's AUC is {shown}, which contains 0.5.")
+    return ControlCheck(
+        False,
+        f"The control's AUC is {shown}, which does not contain 0.5: members and non-members differ before training, "
+        f"and the attacks' AUCs measure that difference too.",
+    )
+
+
+def youden_threshold(members: ArrayLike, non_members: ArrayLike) -> float:
+    """The threshold t that maximises TPR - FPR for "accuse where score >= t"; the highest of equals.
+
+    It lies half-way between neighbouring scores, so that it does not hang on the last bit of one of them.
+
+    Args:
+        members: [m] scores.
+        non_members: [n] scores.
+
+    Raises:
+        InputError: A side is empty or has a NaN.
+    """
+    curve = roc_curve(members, non_members)
+    best = int(np.argmax(curve.tpr - curve.fpr))
+    if best == 0:
+        return float("inf")
+    if best == len(curve.threshold) - 1:
+        return float("-inf")
+    upper, lower = float(curve.threshold[best]), float(curve.threshold[best + 1])
+    middle = lower + (upper - lower) / 2
+    return middle if lower < middle <= upper else upper
+
+
+def youden_by_folds(
+    score: ArrayLike, member: ArrayLike, group: ArrayLike, *, folds: int = 5, seed: int = 0
+) -> YoudenAccuracy:
+    """Balanced accuracy with the threshold of each fold chosen on the other folds, folds made of whole groups.
+
+    Groups are dealt to folds at random, those with members first, so that every fold gets its share of both sides. With
+    fewer groups on a side than folds there are as many folds as that; with fewer than two it is not measurable.
+
+    Args:
+        score: [N], higher = more likely a member.
+        member: [N] bool.
+        group: [N], any sortable ids.
+        folds: Number of folds, at least 2.
+        seed: Of the deal.
+
+    Raises:
+        InputError: Lengths differ, a NaN score, a side is empty, or fewer than 2 folds asked for.
+    """
+    scores, members = np.asarray(score, dtype=np.float64), np.asarray(member, dtype=bool)
+    ids, index = np.unique(np.asarray(group), return_inverse=True)
+    if scores.ndim != 1 or scores.shape != members.shape or scores.shape != index.shape or folds < 2:
+        raise InputError(
+            f"score, member and group must be [images] and folds at least 2; "
+            f"got {scores.shape}, {members.shape}, {index.shape}, {folds}"
+        )
+    curve = roc_curve(scores[members], scores[~members])
+    naive = float((1 + np.max(curve.tpr - curve.fpr)) / 2)
+    has_member = np.bincount(index, members, len(ids)) > 0
+    has_other = np.bincount(index, ~members, len(ids)) > 0
+    n_folds = int(min(folds, has_member.sum(), has_other.sum()))
+    if n_folds < 2:
+        note = "not measurable: fewer than two groups of members or of non-members"
+        none = np.zeros(len(scores), dtype=bool)
+        return YoudenAccuracy(float("nan"), naive, none, np.zeros(len(scores), dtype=np.intp), np.empty(0), note)
+    fold = _deal(has_member, n_folds, seed)[index]
+    accused = np.zeros(len(scores), dtype=bool)
+    thresholds = np.empty(n_folds)
+    for k in range(n_folds):
+        other = fold != k
+        thresholds[k] = youden_threshold(scores[other & members], scores[other & ~members])
+        accused[~other] = scores[~other] >= thresholds[k]
+    return YoudenAccuracy(_balanced(accused, members), naive, accused, fold, thresholds, "")
+
+
+def balanced_accuracy_jackknife(
+    accused: ArrayLike, member: ArrayLike, group: ArrayLike, *, level: float = 0.95
+) -> JackknifeInterval:
+    """Balanced accuracy of accusations already made, with a delete-one-group interval (logit scale, ``jackknife.py``).
+
+    The thresholds stay as they are: the interval is of these accusations, not of choosing the threshold again.
+
+    Args:
+        accused: [N] bool, ``YoudenAccuracy.accused``.
+        member: [N] bool.
+        group: [N].
+        level: Of confidence.
+
+    Raises:
+        InputError: Lengths differ.
+    """
+    accusations, members = np.asarray(accused, dtype=bool), np.asarray(member, dtype=bool)
+    ids, index = np.unique(np.asarray(group), return_inverse=True)
+    if accusations.ndim != 1 or accusations.shape != members.shape or accusations.shape != index.shape:
+        raise InputError(
+            f"accused, member and group must be [images]; got {accusations.shape}, {members.shape}, {index.shape}"
+        )
+    n_groups = len(ids)
+    m_g, n_g = np.bincount(index, members, n_groups), np.bincount(index, ~members, n_groups)
+    pairs = int(min((m_g > 0).sum(), (n_g > 0).sum()))
+    if pairs < 2:
+        return unavailable("fewer than two groups of members or of non-members", n_groups, 1)
+    hit_g = np.bincount(index, accusations & members, n_groups)
+    false_g = np.bincount(index, accusations & ~members, n_groups)
+    tpr = (hit_g.sum() - hit_g) / (m_g.sum() - m_g)
+    fpr = (false_g.sum() - false_g) / (n_g.sum() - n_g)
+    kind = np.where(n_g > 0, np.where(m_g > 0, 2, 0), 1)
+    estimate = _balanced(accusations, members)
+    return jackknife(estimate, (tpr + 1 - fpr) / 2, kind, scale="logit", pairs=pairs, level=level)
+
+
+def _balanced(accused: NDArray[np.bool_], member: NDArray[np.bool_]) -> float:
+    return float((accused[member].mean() + 1 - accused[~member].mean()) / 2)
+
+
+def _deal(has_member: NDArray[np.bool_], folds: int, seed: int) -> NDArray[np.intp]:
+    order = np.lexsort((np.random.default_rng(seed).random(len(has_member)), ~has_member))
+    fold = np.empty(len(order), dtype=np.intp)
+    fold[order] = np.arange(len(order)) % folds
+    return fold

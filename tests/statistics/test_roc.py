@@ -1,0 +1,277 @@
+"""ROC, AUC, low false-positive rates and thresholds, each against scikit-learn or a naive definition."""
+
+import numpy as np
+import pytest
+from scipy.special import logit
+from scipy.stats import t
+from sklearn.metrics import roc_auc_score
+from sklearn.metrics import roc_curve as sklearn_roc_curve
+
+from memorisk.runs.errors import InputError
+from memorisk.statistics.jackknife import JackknifeInterval, unavailable
+from memorisk.statistics.placements import group_deleted_auc
+from memorisk.statistics.roc import (
+    auc,
+    auc_jackknife,
+    balanced_accuracy_jackknife,
+    log_roc_points,
+    reject_if_control_fails,
+    roc_curve,
+    seed_auc_jackknife,
+    tpr_at_fpr,
+    youden_by_folds,
+    youden_threshold,
+)
+
+
+def scores(rng, m, n, *, ties=False, shift=1.0):
+    member, other = rng.normal(shift, 1, m), rng.normal(0, 1, n)
+    return (np.round(member), np.round(other)) if ties else (member, other)
+
+
+@pytest.mark.parametrize("ties", [False, True])
+def test_curve_and_auc_equal_scikit_learn(ties):
+    rng = np.random.default_rng(0)
+    for m, n in ((1, 1), (7, 4), (300, 200)):
+        member, other = scores(rng, m, n, ties=ties)
+        truth, values = np.repeat([1, 0], [m, n]), np.concatenate([member, other])
+        fpr, tpr, thresholds = sklearn_roc_curve(truth, values, drop_intermediate=False)
+        curve = roc_curve(member, other)
+        np.testing.assert_allclose(curve.fpr, fpr, atol=1e-15)
+        np.testing.assert_allclose(curve.tpr, tpr, atol=1e-15)
+        np.testing.assert_array_equal(curve.threshold, thresholds)
+        assert auc(member, other) == pytest.approx(roc_auc_score(truth, values), abs=1e-12)
+        assert auc(member, other) == pytest.approx(np.trapezoid(curve.tpr, curve.fpr), abs=1e-12)
+        pairs = (member[:, None] > other).mean() + 0.5 * (member[:, None] == other).mean()
+        assert auc(member, other) == pytest.approx(pairs, abs=1e-12)
+
+
+def test_infinite_scores_have_a_rank_and_nan_has_not():
+    assert auc([np.inf, 2.0], [-np.inf, 1.0]) == 1.0
+    for call in (auc, roc_curve):
+        with pytest.raises(InputError, match="a score is NaN"):
+            call([1.0, np.nan], [0.0])
+        with pytest.raises(InputError, match="needs members and non-members"):
+            call([], [0.0])
+
+
+@pytest.mark.parametrize("ties", [False, True])
+def test_log_points_stay_within_a_cell_of_the_curve(ties):
+    rng = np.random.default_rng(1)
+    cells = 100
+    for m, n in ((20_000, 30_000), (500, 40), (3, 2)):
+        curve = roc_curve(*scores(rng, m, n, ties=ties))
+        x, y = log_roc_points(curve, cells)
+        assert len(x) <= 3 * cells + 4
+        assert (np.diff(x) >= 0).all()
+        assert (np.diff(y) >= 0).all()
+        assert (x[0], x[-1], y[-1]) == (0.5 / n, 1.0, 1.0)
+        assert y[0] == curve.tpr[curve.fpr == 0].max()
+        width = np.log(n) / cells + 1e-9
+        shown = curve.fpr > 0
+        # Every true point lies between the drawn curve one cell to the left and one cell to the right of it.
+        log_x, log_f = np.log(x), np.log(curve.fpr[shown])
+        below = np.interp(log_f - width, log_x, y)
+        above = np.interp(log_f + width, log_x, y)
+        assert (below <= curve.tpr[shown] + 1e-12).all()
+        assert (curve.tpr[shown] <= above + 1e-12).all()
+
+
+def test_tpr_at_fpr_is_the_best_threshold_and_refuses_small_samples():
+    rng = np.random.default_rng(2)
+    for ties in (False, True):
+        member, other = scores(rng, 500, 1037, ties=ties)
+        curve = roc_curve(member, other)
+        for fpr in (0.01, 0.02, 0.5):
+            got = tpr_at_fpr(member, other, fpr)
+            assert got.tpr == pytest.approx(curve.tpr[curve.fpr <= fpr].max(), abs=1e-15)
+            assert got.note == ""
+    member, other = scores(rng, 500, 999)
+    short = tpr_at_fpr(member, other, 0.01)
+    assert np.isnan(short.tpr)
+    assert short.note == "not measurable: 999 non-members, at least 1,000 needed"
+    assert tpr_at_fpr(member, rng.normal(size=1000), 0.01).needed == 1000
+    assert tpr_at_fpr(member, other, 0.001).needed == 10_000
+    exact = tpr_at_fpr([0.5], np.arange(1000.0), 0.01)
+    assert exact.tpr == 0.0
+    assert tpr_at_fpr([989.5], np.arange(1000.0), 0.01).tpr == 1.0  # ten of 1,000 non-members lie above
+    with pytest.raises(InputError, match="between 0 and 1"):
+        tpr_at_fpr(member, other, 0.0)
+
+
+# -- intervals over groups
+
+
+def naive_deletions(score, role, group):
+    """Mean over seeds of the AUC, recomputed without each group."""
+    values = []
+    for g in np.unique(group):
+        kept = group != g
+        values.append(np.mean([auc(s[kept & (r == 1)], s[kept & (r == 0)]) for s, r in zip(score, role, strict=True)]))
+    return np.array(values)
+
+
+@pytest.mark.parametrize("ties", [False, True])
+def test_deletions_equal_recomputation_also_for_groups_on_both_sides(ties):
+    rng = np.random.default_rng(3)
+    group = rng.integers(0, 25, 120)
+    score = rng.normal(size=(4, 120))
+    score = np.round(score * 2) if ties else score
+    role = rng.choice([1, 0, -1], size=(4, 120))
+    score[role < 0] = np.nan
+    parts = [group_deleted_auc(s, r, group, 25) for s, r in zip(score, role, strict=True)]
+    expected = naive_deletions(score, role, group)
+    np.testing.assert_allclose(np.mean([p.deleted for p in parts], axis=0), expected, atol=1e-13)
+    # The interval from the naive values, by the formulas in words.
+    interval = seed_auc_jackknife(score, role, group)
+    assert interval.estimate == pytest.approx(np.mean([p.auc for p in parts]), abs=1e-15)
+    variance = 24 / 25 * np.square(expected - expected.mean()).sum()
+    half = (logit(interval.high) - logit(interval.low)) / 2
+    a = interval.estimate
+    assert half == pytest.approx(t.ppf(0.975, interval.df) * np.sqrt(variance) / (a * (1 - a)), rel=1e-9)
+    assert (logit(interval.high) + logit(interval.low)) / 2 == pytest.approx(logit(a), abs=1e-9)
+    assert (interval.n_groups, interval.n_seeds) == (25, 4)
+
+
+def test_one_seed_form_and_renamed_groups():
+    rng = np.random.default_rng(4)
+    member, other = scores(rng, 60, 50)
+    m_group, n_group = rng.integers(0, 20, 60), rng.integers(15, 35, 50)
+    first = auc_jackknife(member, m_group, other, n_group)
+    named = auc_jackknife(member, [f"p{g}" for g in m_group], other, [f"p{g}" for g in n_group])
+    assert named.n_groups == first.n_groups == len(set(m_group) | set(n_group))
+    assert (named.low, named.high) == pytest.approx((first.low, first.high), abs=1e-12)
+    assert auc_jackknife(-member, m_group, -other, n_group).low == pytest.approx(1 - first.high, abs=1e-12)
+    with pytest.raises(InputError, match="every score needs a group"):
+        auc_jackknife(member, m_group, other, n_group[:-1])
+
+
+def test_groups_count_not_images():
+    """Ten copies of every image carry no more information: the interval must not shrink."""
+    rng = np.random.default_rng(5)
+    member, other = scores(rng, 30, 30)
+    once = auc_jackknife(member, np.arange(30), other, np.arange(30, 60))
+    copies = auc_jackknife(
+        np.repeat(member, 10), np.repeat(np.arange(30), 10), np.repeat(other, 10), np.repeat(np.arange(30, 60), 10)
+    )
+    assert copies.low == pytest.approx(once.low, abs=1e-12)
+    assert copies.high == pytest.approx(once.high, abs=1e-12)
+
+
+def test_perfect_separation_has_an_exact_bound():
+    """P(all n disjoint pairs in order) = AUC^n = 0.025 at the lower limit."""
+    perfect = auc_jackknife([2.0, 3.0, 4.0, 5.0], list("abcd"), [0.0, 1.0, 1.5], list("efg"))
+    assert (perfect.estimate, perfect.high) == (1.0, 1.0)
+    assert perfect.low**3 == pytest.approx(0.025, abs=1e-12)
+    inverse = auc_jackknife([0.0, 1.0, 1.5], list("efg"), [2.0, 3.0, 4.0, 5.0], list("abcd"))
+    assert (inverse.estimate, inverse.low) == (0.0, 0.0)
+    assert inverse.high == pytest.approx(1 - perfect.low)
+
+
+def test_what_cannot_be_measured_says_so():
+    tied = auc_jackknife(np.ones(8), np.arange(8), np.ones(9), np.arange(9, 18))
+    assert tied.estimate == 0.5
+    assert tied.low < 0.25
+    assert tied.high > 0.75
+    lone = auc_jackknife([1.0, 2.0], ["a", "a"], [0.0, 3.0], ["b", "c"])
+    assert (lone.estimate, lone.low, lone.high) == (0.5, 0.0, 1.0)
+    none = seed_auc_jackknife(np.zeros((2, 3)), np.ones((2, 3)), [0, 1, 2])
+    assert np.isnan(none.estimate)
+    assert none.method.startswith("not measurable")
+    # A seed with one group of members is left out beside seeds that have more.
+    score, role = np.array([[1.0, 0, 0, 1], [1, 0, 2, 0.5]]), np.array([[1, 0, 0, 0], [1, 0, 1, 0]])
+    mixed = seed_auc_jackknife(score, role, np.arange(4))
+    assert (mixed.n_seeds, mixed.estimate) == (1, 1.0)
+    with pytest.raises(InputError, match="score and role must be"):
+        seed_auc_jackknife(score, role[:1], np.arange(4))
+
+
+def test_control_check_speaks_plainly():
+    inside = JackknifeInterval(0.52, 0.45, 0.59, 20.0, 30, 1, "")
+    outside = JackknifeInterval(0.62, 0.55, 0.69, 20.0, 30, 1, "")
+    assert reject_if_control_fails(inside).passed
+    assert "contains 0.5" in reject_if_control_fails(inside).message
+    assert not reject_if_control_fails(outside).passed
+    assert "0.620 (0.550 to 0.690), which does not contain 0.5" in reject_if_control_fails(outside).message
+    missing = reject_if_control_fails(unavailable("no members"))
+    assert not missing.passed
+    assert "could not be measured" in missing.message
+
+
+# -- thresholds
+
+
+@pytest.mark.parametrize("ties", [False, True])
+def test_youden_threshold_is_the_best_of_all(ties):
+    rng = np.random.default_rng(6)
+    for _ in range(20):
+        member, other = scores(rng, 30, 20, ties=ties)
+        gains = [(member >= v).mean() - (other >= v).mean() for v in np.concatenate([member, other, [np.inf]])]
+        best = youden_threshold(member, other)
+        assert (member >= best).mean() - (other >= best).mean() == pytest.approx(max(gains), abs=1e-12)
+    assert youden_threshold([0.0], [1.0]) == np.inf
+    assert youden_threshold([1.0], [0.0]) == 0.5
+    assert youden_threshold([1.0, np.nextafter(1.0, 2.0)], [np.nextafter(1.0, 0.0)]) == 1.0
+
+
+def test_thresholds_come_from_other_folds_and_folds_are_whole_groups():
+    rng = np.random.default_rng(7)
+    group = rng.integers(0, 40, 200)
+    member = np.isin(group, rng.permutation(40)[:15])
+    score = rng.normal(size=200) + member
+    result = youden_by_folds(score, member, group, folds=5, seed=3)
+    for g in range(40):
+        assert len(set(result.fold[group == g])) == 1
+    for k in range(5):
+        inside = result.fold == k
+        assert member[inside].any()
+        assert (~member[inside]).any()
+        best = youden_threshold(score[~inside & member], score[~inside & ~member])
+        assert result.threshold[k] == best
+        np.testing.assert_array_equal(result.accused[inside], score[inside] >= best)
+    accuracy = (result.accused[member].mean() + 1 - result.accused[~member].mean()) / 2
+    assert result.balanced_accuracy == pytest.approx(accuracy)
+    curve = roc_curve(score[member], score[~member])
+    assert result.naive == pytest.approx((1 + (curve.tpr - curve.fpr).max()) / 2)
+
+
+def test_out_of_fold_does_not_find_what_is_not_there():
+    rng = np.random.default_rng(8)
+    honest, naive = [], []
+    for i in range(300):
+        group = np.repeat(np.arange(40), 2)
+        member = group % 2 == 0
+        score = rng.normal(size=40)[group] + 0.5 * rng.normal(size=80)
+        result = youden_by_folds(score, member, group, seed=i)
+        honest.append(result.balanced_accuracy)
+        naive.append(result.naive)
+    assert abs(np.mean(honest) - 0.5) <= 2 * np.std(honest, ddof=1) / np.sqrt(300)
+    assert np.mean(naive) > 0.55
+
+
+def test_few_groups_have_fewer_folds_or_none():
+    score, member = np.array([3.0, 2.0, 1.0, 0.0, -1.0]), np.array([1, 1, 0, 0, 0], dtype=bool)
+    assert len(youden_by_folds(score, member, np.arange(5)).threshold) == 2
+    none = youden_by_folds(score, member, [0, 0, 1, 2, 3])
+    assert np.isnan(none.balanced_accuracy)
+    assert none.naive == 1.0
+    assert "fewer than two groups" in none.note
+    with pytest.raises(InputError, match="folds at least 2"):
+        youden_by_folds(score, member, np.arange(5), folds=1)
+
+
+def test_balanced_accuracy_deletions_equal_recomputation():
+    rng = np.random.default_rng(9)
+    group = rng.integers(0, 12, 80)
+    member, accused = rng.random(80) < 0.5, rng.random(80) < 0.6
+    got = balanced_accuracy_jackknife(accused, member, group)
+    values = []
+    for g in range(12):
+        kept = group != g
+        values.append((accused[kept & member].mean() + 1 - accused[kept & ~member].mean()) / 2)
+    variance = 11 / 12 * np.square(np.array(values) - np.mean(values)).sum()
+    a = (accused[member].mean() + 1 - accused[~member].mean()) / 2
+    half = t.ppf(0.975, got.df) * np.sqrt(variance) / (a * (1 - a))
+    assert got.estimate == pytest.approx(a)
+    assert logit(got.high) - logit(a) == pytest.approx(half, rel=1e-9)
+    assert np.isnan(balanced_accuracy_jackknife(accused, member, np.zeros(80)).estimate)
