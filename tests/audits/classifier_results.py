@@ -64,16 +64,26 @@ def make_result(labels=NAMES, *, seed=0, status="fail", ids=None, groups_of=3, i
             "versions": {"memorisk": "0.1.0", "torch": "2.15.0", "python": "3.11.2"},
             "roc": _roc(rng),
             "null": {"members": per_image["M"].tolist(), "null": null},
-            "placebo": {"repeats": 20, "share_at_or_below_0.05": 0.051, "lists": 1},
+            "placebo": {
+                "n_repeats": 20,
+                "with_list": 1,
+                "all": {"share": 0.051, "low": 0.043, "high": 0.057, "canaries": 400.0, "tests": 60.0},
+            },
+            "dataset": "skin",
+            "form": "the corrected form, design balanced: 8 twin pairs, 16 models",
+            "n_trained_on": 200.0,
+            "utility": {"test_accuracy": 0.86, "test_balanced_accuracy": 0.71, "majority_share": 0.515},
+            "pseudonymised": False,
             "notes": ["two images were skipped: unreadable"],
             "rarest_vs_top": {
                 "label_rarest": labels[-1],
                 "label_top": labels[0],
-                "difference": -0.31,
-                "low": -0.52,
-                "high": -0.1,
+                "n_rarest": 24,
+                "difference": 0.31,
+                "low": 0.1,
+                "high": 0.52,
             },
-            "agreement": {"spearman": 0.41, "p": 0.0004},
+            "agreement": {"other_seeds": {"spearman": {"estimate": 0.41, "low": 0.3, "high": 0.5}, "n_high": 80}},
         }
         | summary,
     )
@@ -205,6 +215,19 @@ def _roc(rng):
         tpr = np.array([0.0, *((member[:, None] >= non[None, :]).mean(axis=0))])
         out[attack] = {"fpr": fpr, "tpr": tpr}
     return out
+
+
+TARGET = {
+    "file": "released.safetensors",
+    "n_members": 400,
+    "accuracy_members": 0.99,
+    "attacks": {"loss_threshold": {"auc": 0.66, "low": 0.6, "high": 0.72, "n_members": 400, "n_non_members": 60}},
+    "replication": {
+        "loss": {"target": 0.41, "twins": 0.52, "low": 0.44, "high": 0.6, "within": False},
+        "accuracy": {"target": 0.88, "twins": 0.86, "low": 0.84, "high": 0.88, "within": True},
+        "replicated": False,
+    },
+}
 
 
 def hostile_result(**changes) -> Result:

@@ -43,8 +43,9 @@ def to_storable(table: pd.DataFrame, name: str) -> pd.DataFrame:
         raise ValueError(f"table {name!r}: its index is not stored; make it a column with reset_index()")
     stored: dict[str, pd.Series] = {}
     described: list[dict[str, Any]] = []
-    for column in table.columns:
-        series, description = _storable_column(table[column].reset_index(drop=True), f"{name}.{column}")
+    for column, values in table.items():
+        column = str(column)
+        series, description = _storable_column(values.reset_index(drop=True), f"{name}.{column}")
         stored[escape(column)] = series
         described.append({"name": column, **description})
     out = pd.DataFrame(stored, index=pd.RangeIndex(len(table)))

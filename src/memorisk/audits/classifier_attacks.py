@@ -1,0 +1,176 @@
+"""The sections of the classifier report on what an attacker could see: in the audited models, and in the very one."""
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from memorisk.audits import classifier_words as words
+from memorisk.audits.classifier_reading import Reading, number, settings
+from memorisk.audits.classifier_sections import number_list, with_interval, without_blanks
+from memorisk.report import figures
+from memorisk.report.blocks import (
+    Block,
+    Callout,
+    Column,
+    Definitions,
+    Details,
+    Figure,
+    Inline,
+    Name,
+    Paragraph,
+    Strong,
+    Table,
+)
+from memorisk.report.formats import decimal, is_missing, percent
+from memorisk.report.frames import largest_first, numbers, rows, texts, truths
+
+_ALL = "(all)"
+
+
+def attack_section(reading: Reading) -> list[Block]:
+    """The attacks' AUC and rates, the control set apart, and the ROC curves."""
+    table = reading.result.attacks
+    if not len(table) or "attack" not in table:
+        return [Paragraph("No attack was run.")]
+    control = truths(table, "control")
+    named = table.assign(attack=[_title(a, c) for a, c in zip(texts(table, "attack"), control, strict=True)])
+    whole = np.array([label in ("", _ALL) for label in texts(table, "label")])
+    overall = pd.concat([largest_first(rows(named, whole & m), "auc") for m in (~control, control)])
+    blocks: list[Block] = [
+        Paragraph(
+            "An attacker tries to tell from the model's answers who was in its training data. AUC 0.5 is guessing, 1 "
+            "is always right. An attacker who must be sure works at a low false positive rate, so that the left end "
+            "of the curves counts."
+        ),
+        *_control(rows(named, whole & control)),
+        _attack_table(overall, "Attacks over all classes, most successful first; the control last.", label=False),
+        *_roc_figure(reading, overall),
+    ]
+    if not whole.all():
+        title = "Attacks, class by class"
+        blocks.append(Details(title, [_attack_table(rows(named, ~whole), f"{title}.", label=True)]))
+    known = [a for a in dict.fromkeys(texts(table, "attack")) if a in words.ATTACKS]
+    if known:
+        explained = [(words.ATTACKS[a][0], words.ATTACKS[a][1]) for a in known]
+        blocks.append(Details("What each attack does", [Definitions(explained)]))
+    return [*blocks, *_agreement(reading.summary.get("agreement"))]
+
+
+def _title(attack: str, control: bool) -> str:
+    """An attack's name as words, a control marked as such."""
+    known = words.ATTACKS.get(attack)
+    return (known[0] if known else attack.replace("_", " ")) + (" (control)" if control else "")
+
+
+def _attack_table(frame: pd.DataFrame, caption: str, *, label: bool) -> Table:
+    unknown = "not measurable"
+    columns = [
+        *([Column(source="label", heading="Class", row_heading=True)] if label else []),
+        Column(source="attack", heading="Attack", row_heading=not label),
+        Column(source="auc", heading="AUC [95 % interval]", format="decimal", interval=("low", "high")),
+        Column(source="tpr_at_1pct", heading="Found at 1 % false positives", format="percent", missing=unknown),
+        Column(source="tpr_at_01pct", heading="Found at 0.1 %", format="percent", missing=unknown),
+        Column(source="balanced_accuracy", heading="Balanced accuracy", format="percent"),
+        Column(source="n_members", heading="Members", format="count"),
+        Column(source="n_non_members", heading="Non-members", format="count"),
+        Column(source="note", heading="Note", missing=" "),
+    ]
+    shown = without_blanks(frame, "note")
+    return Table(
+        frame=shown,
+        columns=[c for c in columns if c.source in shown],
+        caption=caption,
+        elsewhere="attacks.parquet",
+        visible_rows=40,
+    )
+
+
+def _control(control: pd.DataFrame) -> list[Block]:
+    """Say whether the control, which cannot work, seems to."""
+    if not len(control) or not {"auc", "low", "high"} <= set(control):
+        return []
+    row = control.iloc[0]
+    found = f"the attack that cannot work has AUC {with_interval(row, 'auc')}"
+    if is_missing(row["low"]) or is_missing(row["high"]):
+        return [Paragraph([Strong("The control could not be measured: "), f"{found}."])]
+    if row["low"] <= 0.5 <= row["high"]:
+        return [Paragraph([Strong("The control behaves: "), f"{found}, an interval that contains 0.5."])]
+    text = (
+        f"The interval excludes 0.5: {found}. Members and non-members differ in something else than membership; do not "
+        "rely on the attacks below."
+    )
+    return [Callout("warning", "The control fails", [Paragraph(text)])]
+
+
+def _roc_figure(reading: Reading, overall: pd.DataFrame) -> list[Block]:
+    curves = reading.summary.get("roc")
+    if not isinstance(curves, dict) or not curves:
+        return []
+    attacks = reading.result.attacks
+    controls = set(texts(rows(attacks, truths(attacks, "control")), "attack"))
+    pairs = {
+        _title(k, k in controls): (number_list(v.get("fpr")), number_list(v.get("tpr")))
+        for k, v in curves.items()
+        if isinstance(v, dict)
+    }
+    pairs = {k: v for k, v in pairs.items() if len(v[0]) == len(v[1]) > 0}
+    non = numbers(overall, "n_non_members")
+    smallest = 10 / float(np.nanmin(non[non > 0])) if (non > 0).any() else None
+    told: list[Inline] = ["ROC curves on logarithmic axes."]
+    if len(overall):
+        row = overall.iloc[0]
+        told = ["The most successful attack is ", Name(str(row["attack"])), f" with AUC {with_interval(row, 'auc')}."]
+    shaded = f" Shaded: below {percent(min(smallest, 1))} some attack has too few non-members." if smallest else ""
+    return [
+        Figure(
+            svg=figures.roc_log(pairs, smallest_measurable=smallest, controls=[_title(c, True) for c in controls]),
+            title="What each attack finds, and at which price.",
+            caption="One model, as an attacker meets it. The dotted line is guessing; a curve above it finds members."
+            + shaded,
+            alternative=told,
+        )
+    ]
+
+
+def _agreement(agreement: Any) -> list[Block]:
+    """Whether the images with large M are those that the attacks find; M from other models than the attacked one."""
+    if not isinstance(agreement, dict) or not agreement:
+        return []
+    rows = settings(agreement)
+    return [Details("Does M tell whom the attacks find?", [Definitions(rows, compact=True)])]
+
+
+def target_section(reading: Reading) -> list[Block]:
+    """What an attacker finds in the very model that is to be released, and whether the audited models speak for it."""
+    target = reading.summary.get("target")
+    if not isinstance(target, dict):
+        return []
+    blocks: list[Block] = []
+    replication = target.get("replication")
+    if isinstance(replication, dict) and "replicated" in replication:
+        blocks.append(_replication(replication))
+    attacks = target.get("attacks")
+    if isinstance(attacks, dict) and attacks:
+        found = [{"attack": _title(str(k), False), **v} for k, v in attacks.items() if isinstance(v, dict)]
+        table = pd.DataFrame(found).astype({"attack": object})
+        caption = "Attacks on the very model, its training images against the test part."
+        blocks.append(_attack_table(table, caption, label=False))
+    rest = {k: v for k, v in target.items() if k not in ("attacks", "replication", "verdict")}
+    return [*blocks, Definitions(settings(rest), compact=True)]
+
+
+def _replication(replication: dict[str, Any]) -> Callout:
+    """Whether the very model's test loss and accuracy lie within the spread of the audited models."""
+    sentences = []
+    for name in ("loss", "accuracy"):
+        part = replication.get(name)
+        known = [number(part.get(k)) for k in ("target", "low", "high")] if isinstance(part, dict) else []
+        if len(known) == 3 and None not in known:
+            value, low, high = (decimal(v) for v in known)
+            sentences.append(f"Test {name} {value}; one more audited model would lie between {low} and {high}.")
+    text = " ".join(sentences)
+    if replication["replicated"]:
+        return Callout("note", "The audited models behave like the very model on the test part", [Paragraph(text)])
+    more = " An audit of another recipe is not an audit of this model: read what concerns the classes with care."
+    return Callout("warning", "The audited models do not behave like the very model", [Paragraph(text + more)])

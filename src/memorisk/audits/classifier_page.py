@@ -1,0 +1,350 @@
+"""The page of the classifier audit: its Result in the order in which a data-protection officer asks.
+
+May this model be released? What was asked, and what was not covered? Which classes, how sure, against which null? What
+could an attacker see? Which patients, which images? How was it done, and what does it not say? Absent keys of the
+summary leave their sentence out, so that results of ``audit losses`` and of older runs render too.
+"""
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from memorisk.audits import classifier_words as words
+from memorisk.audits.classifier_attacks import attack_section, target_section
+from memorisk.audits.classifier_reading import Reading, as_list, listed, number, settings
+from memorisk.audits.classifier_sections import class_section, null_section, rarity_section
+from memorisk.report.blocks import (
+    Block,
+    Callout,
+    Column,
+    Definitions,
+    Details,
+    Fact,
+    Facts,
+    Gallery,
+    Heading,
+    Inline,
+    Name,
+    Page,
+    Paragraph,
+    Section,
+    Steps,
+    Strong,
+    Table,
+    Text,
+    Thumbnail,
+)
+from memorisk.report.formats import count, decimal, percent
+from memorisk.report.frames import texts
+from memorisk.report.result import Result
+from memorisk.report.thumbnails import data_uri
+
+MOST_IMAGES = 12
+
+
+def classifier_page(result: Result, *, gallery: Mapping[str, np.ndarray] | None = None, redact: bool = False) -> Page:
+    """Lay out the report of a classifier audit.
+
+    Args:
+        result: With the tables of the classifier audit.
+        gallery: Pixels (``[h, w, c]``, uint8 or uint16) by image id, for thumbnails of the most memorized images;
+        without
+            it no picture is shown.
+        redact: Leave out every id and every picture.
+    """
+    reading = Reading.of(result, redact=redact)
+    name = reading.summary.get("dataset")
+    title: list[Inline] = ["Memorization audit of a classifier"]
+    if name and not redact:
+        title += [": ", Name(str(name))]
+    target = target_section(reading)
+    return Page(
+        title=title,
+        subtitle="What the model remembers of the images it was trained on",
+        lead=_verdict(reading),
+        sections=[
+            Section("What was asked, and what was not covered", _asked(reading), "asked"),
+            Section("Which classes are remembered", class_section(reading), "classes"),
+            Section("Is it the rare classes?", rarity_section(reading), "rarity"),
+            Section("Training images beside chance", null_section(reading), "null"),
+            Section("What an attacker could see", attack_section(reading), "attacks"),
+            *([Section("The very model to be released", target, "target")] if target else []),
+            Section(f"{reading.units.capitalize()} flagged", _flagged(reading), "flagged"),
+            Section("Most memorized images", _images(reading, None if redact else gallery), "images"),
+            Section("How it was done", _how(reading), "how"),
+            Section("Assumptions and limits", _limits(reading), "limits"),
+            Section("Words used here", [Definitions(words.glossary(reading.unit, reading.units))], "words"),
+        ],
+        footer=[Paragraph(_footer(reading))],
+    )
+
+
+def _verdict(reading: Reading) -> list[Block]:
+    """The verdict in a sentence, why, what would decide it, and the five numbers to carry away."""
+    status = reading.status
+    kind, headline = words.HEADLINES[status]
+    blocks: list[Block] = [Paragraph(_sentence(reading))]
+    if why := as_list(reading.verdict.get("why")):
+        blocks += [Heading("Why"), Steps([Name(w) for w in why])]
+    if status != "pass" and (decides := as_list(reading.verdict.get("what_would_decide"))):
+        title = "What would decide it" if status == "undecided" else "What would settle what is open"
+        blocks += [Heading(title), Steps([Name(d) for d in decides])]
+    items = [
+        Fact("Images scored", count(reading.images_scored), _of(reading.summary.get("n_images"))),
+        Fact(
+            f"{reading.units.capitalize()} scored", count(reading.groups_scored), _of(reading.summary.get("n_groups"))
+        ),
+        Fact("Classes", count(len(reading.per_class)), reading.tier_note()),
+        Fact("Models trained", _whole(reading.summary.get("n_models")), reading.seed_note()),
+        Fact(f"{reading.units.capitalize()} flagged", count(reading.flagged_total)),
+    ]
+    return [Callout(kind, headline, blocks), Facts(items)]
+
+
+def _sentence(reading: Reading) -> Text:
+    """What the verdict means, for whoever reads no further."""
+    gate = words.GATES.get(str(reading.verdict.get("gate")), "").format(unit=reading.unit)
+    rule = f" The gate chosen for this audit: {gate}." if gate else ""
+    if reading.status == "pass":
+        return f"No class and no {reading.unit} that could be tested is remembered more than the gate allows.{rule}"
+    if reading.status == "fail":
+        found = []
+        if reading.flagged_total:
+            found.append(f"{_plural(reading.flagged_total, reading.unit, reading.units)} flagged")
+        above = reading.classes_above_gate()
+        if above:
+            found.append(f"{_plural(above, 'class', 'classes')} surely above the gate")
+        return f"The model remembers its training images: {' and '.join(found) or 'see the reasons below'}.{rule}"
+    return f"The data of this audit settle neither that the model passes nor that it fails. This is not a pass.{rule}"
+
+
+def _asked(reading: Reading) -> list[Block]:
+    """The question, and everything that the answer does not cover."""
+    summary = reading.summary
+    question = (
+        "The audit asks of each training image: how much better does a model do on it because it was trained on this "
+        f"very image? Where that is more than chance explains, the model holds something of that {reading.unit}, and "
+        "may give it away."
+    )
+    gaps: list[Text] = []
+    if (not_images := number(summary.get("not_scored_images"))) is not None:
+        of_groups = number(summary.get("not_scored_groups"))
+        also = "" if of_groups is None or reading.unit == "image" else f" and {count(of_groups)} {reading.units}"
+        gaps.append(
+            [Strong(f"{count(not_images)} images{also} were not scored"), f"{_of(summary.get('n_images'), ', ')}."]
+        )
+    if (test := number(summary.get("n_test"))) is not None:
+        gaps.append(f"{count(test)} images are the test part: no model saw them, and they serve as the null.")
+    if classes := as_list(summary.get("not_auditable")):
+        gaps.append([Strong("Not auditable"), ", too small to be divided: ", *listed(classes), "."])
+    untested = reading.untestable()
+    if len(untested):
+        names = listed(texts(untested, "label"))
+        gaps.append(
+            [Strong("Cannot be tested"), f" for single {reading.units}: ", *names, " (reasons in the class table)."]
+        )
+    if less := _less_data(reading):
+        gaps.append(less)
+    blocks: list[Block] = [Paragraph(question), Heading("Not covered"), Steps(gaps)]
+    return blocks
+
+
+def _less_data(reading: Reading) -> Text | None:
+    """By how much less data the audited models had than the full set."""
+    trained, full = reading.trained_on, number(reading.summary.get("n_images"))
+    if trained is None or not full:
+        return None
+    return (
+        f"Each model of this audit was trained on {count(trained)} images, {percent(1 - trained / full)} fewer than "
+        f"the {count(full)} of the full set. A model trained on all of them may remember each image less or more."
+    )
+
+
+def _flagged(reading: Reading) -> list[Block]:
+    """The list of flagged patients, with what a flag means before it."""
+    blocks: list[Block] = []
+    if reading.no_p_values:
+        blocks.append(reading.no_p_value_callout())
+        return blocks
+    blocks.append(Callout("note", "What a flag means", [Paragraph(reading.flag_statement())]))
+    flagged = reading.flagged_groups()
+    columns = [
+        Column(source="place", heading="No.", format="count"),
+        *([] if reading.redacted else [Column(source="group", heading=reading.unit.capitalize(), row_heading=True)]),
+        Column(source="label", heading="Class", row_heading=reading.redacted),
+        Column(source="n_images", heading="Images", format="count"),
+        Column(source="M", heading="Largest M", format="decimal"),
+        Column(source="n_seeds", heading="Seeds", format="count"),
+        Column(source="p_value", heading="p-value", format="probability"),
+        Column(source="adjusted", heading="Adjusted p", format="probability"),
+    ]
+    blocks.append(
+        Table(
+            frame=flagged,
+            columns=[c for c in columns if c.source in flagged],
+            caption=f"Flagged {reading.units}, largest memorization first.",
+            elsewhere="per_group.parquet",
+            empty=f"No {reading.unit} is flagged. In classes that cannot be tested none could have been.",
+        )
+    )
+    if reading.redacted:
+        blocks.append(Paragraph("Ids are left out of this report. They are in the run's own tables."))
+    return blocks
+
+
+def _images(reading: Reading, gallery: Mapping[str, np.ndarray] | None) -> list[Block]:
+    """The images with the largest M: pictures where they were asked for, else their ids."""
+    top = reading.top_images(MOST_IMAGES)
+    if reading.redacted:
+        return [Paragraph("Images and their ids are left out of this report.")]
+    caption = (
+        f"The {len(top)} images with the largest M. M of a single image is descriptive: chance has its share in it."
+    )
+    if gallery is None:
+        columns = [
+            Column(source="image", heading="Image", row_heading=True),
+            Column(source="label", heading="Class"),
+            Column(source="group", heading=reading.unit.capitalize()),
+            Column(source="M", heading="M", format="decimal"),
+            Column(source="n_seeds", heading="Seeds", format="count"),
+            Column(source="loss_unseen", heading="Loss unseen", format="decimal"),
+            Column(source="loss_seen", heading="Loss seen", format="decimal"),
+        ]
+        return [
+            Table(
+                frame=top,
+                columns=[c for c in columns if c.source in top],
+                caption=caption,
+                empty="No image was scored.",
+            ),
+            Paragraph("Pictures are shown only when a gallery was asked for."),
+        ]
+    items = [
+        Thumbnail(
+            data_uri=data_uri(gallery[row["image"]]),
+            caption=[Name(str(row["image"])), ["class ", Name(str(row["label"]))], f"M {decimal(row['M'])}"],
+            alternative="Training image, named below",
+        )
+        for row in top.to_dict("records")
+        if row["image"] in gallery
+    ]
+    return [Gallery(items=items, caption=caption)] if items else [Paragraph("No image was scored.")]
+
+
+def _how(reading: Reading) -> list[Block]:
+    """Everything to repeat the audit."""
+    summary = reading.summary
+    design = str(summary.get("design") or "")
+    rows: list[tuple[Text, Text]] = []
+    if form := summary.get("form"):
+        rows.append(("Form that ran", Name(str(form))))
+    if protocol := summary.get("protocol"):
+        rows.append(("Protocol", f"{protocol}: {words.PROTOCOLS.get(str(protocol), '')}"))
+    simple = {
+        "design": "Design",
+        "n_models": "Models trained",
+        "n_trained_on": "Images each was trained on",
+        "seeds": "Seeds",
+        "model": "Network",
+        "device": "Trained on",
+        "n_train": "Images seen by both models of a pair",
+        "n_canary": "Images that are scored (canaries)",
+        "n_test": "Test images",
+        "n_validation": "Images set aside for choosing models",
+        "n_skipped": "Unreadable images left out",
+        "level_q": "Level of the list (q)",
+        "correction": "Correction of the list",
+        "data_hash": "Fingerprint of the data",
+        "weights_kept": "Weights of the models kept in the run folder",
+        "pseudonymised": "Ids replaced by keyed hashes",
+    }
+    rows += [(text, Name(_written(summary[k]))) for k, text in simple.items() if summary.get(k) not in (None, "")]
+    blocks: list[Block] = []
+    if design in words.DESIGNS:
+        blocks.append(Paragraph(words.DESIGNS[design].format(unit=reading.unit, units=reading.units)))
+    blocks.append(Definitions(rows, compact=True))
+    if utility := _utility(summary.get("utility")):
+        blocks.append(Paragraph(utility))
+    for key, title in (("training", "Training recipe"), ("versions", "Versions"), ("placebo", "Placebo, in numbers")):
+        if value := summary.get(key):
+            blocks.append(Details(title, [Definitions(settings(value), compact=True)]))
+    if notes := as_list(summary.get("notes")):
+        blocks += [Heading("Notes of the run"), Steps([Name(n) for n in notes])]
+    return blocks
+
+
+def _limits(reading: Reading) -> list[Block]:
+    """What the numbers rest on, and what they do not say."""
+    design = str(reading.summary.get("design") or "")
+    blocks: list[Block] = [
+        Paragraph(reading.flag_statement()),
+        Heading("What the numbers rest on"),
+        Steps(words.assumptions(design, reading.units)),
+    ]
+    blocks.append(_placebo(reading.summary.get("placebo")))
+    return [*blocks, Heading("What they do not say"), Steps(words.limits(design, reading.units))]
+
+
+def _utility(utility: object) -> str:
+    """How good the audited models are at their task."""
+    keys = ("test_accuracy", "test_balanced_accuracy", "majority_share")
+    values = [number(utility.get(k)) for k in keys] if isinstance(utility, dict) else [None]
+    known = [percent(v) for v in values if v is not None]
+    if len(known) < len(keys):
+        return ""
+    return (
+        f"On the test part the audited models are right in {known[0]} of images (balanced over classes {known[1]}; "
+        f"always naming the commonest class would give {known[2]})."
+    )
+
+
+def _placebo(placebo: object) -> Callout:
+    """What the audit found where there was nothing to find, or that this was not tried."""
+    if not isinstance(placebo, dict) or not placebo:
+        return Callout("note", "No placebo was run with this audit: its level was not checked on these data.")
+    repeats, listed_in = (number(placebo.get(k)) for k in ("n_repeats", "with_list"))
+    sentences = []
+    for key, which in (("all", "all classes"), ("rare", "classes below 5 % of the images")):
+        part = placebo.get(key)
+        known = [number(part.get(k)) for k in ("share", "low", "high")] if isinstance(part, dict) else []
+        if len(known) == 3 and None not in known:
+            share, low, high = (percent(v) for v in known)
+            spread = f"expected 5 %, by chance {low} to {high}"
+            sentences.append(f"In {which} {share} of the p-values were at most 0.05 ({spread}).")
+    if repeats is not None and listed_in is not None:
+        sentences.append(f"In {count(listed_in)} of {count(repeats)} repeats somebody was flagged.")
+    shown = Paragraph(" ".join(sentences) or "Its numbers are below, under “How it was done”.")
+    return Callout("note", "Placebo: the same audit where there was nothing to find", [shown])
+
+
+def _footer(reading: Reading) -> Text:
+    version = (reading.summary.get("versions") or {}).get("memorisk")
+    made = f"Made by memorisk {version}. " if version else "Made by memorisk. "
+    shown = (
+        "Ids and images are left out."
+        if reading.redacted
+        else "This file names training images: handle it as personal data."
+    )
+    return made + shown + " It needs no network and asks for none."
+
+
+def _of(total: object, before: str = "") -> str:
+    value = number(total)
+    return "" if value is None else f"{before}of {count(value)}"
+
+
+def _whole(value: object) -> str:
+    known = number(value)
+    return "not stated" if known is None else count(known)
+
+
+def _plural(n: int, one: str, many: str) -> str:
+    return f"{count(n)} {one if n == 1 else many}"
+
+
+def _written(value: object) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:g}"
+    return ", ".join(str(v) for v in value) if isinstance(value, list) else str(value)

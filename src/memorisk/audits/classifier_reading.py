@@ -1,0 +1,202 @@
+"""What the pages of the classifier audit read out of its Result: counts, words and subsets, each in one place."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from memorisk.audits import classifier_words as words
+from memorisk.report.blocks import Block, Callout, Inline, Name, Paragraph, Steps, Text
+from memorisk.report.formats import count
+from memorisk.report.frames import largest_first, numbers, rows, texts, truths
+from memorisk.report.redaction import redact as redact_result
+from memorisk.report.result import Result
+from memorisk.statistics.tiers import HIGH_ABOVE, MODERATE_FROM
+
+GATE_LIMITS = {"high": HIGH_ABOVE, "moderate": MODERATE_FROM, "never": HIGH_ABOVE}
+MOST_LISTED = 12
+
+
+@dataclass(frozen=True)
+class Reading:
+    """A result as the page reads it.
+
+    Attributes:
+        result: Without ids where they are to be left out.
+        redacted: Whether they are.
+        images_scored: Images with an M.
+        groups_scored: Groups with an M.
+        unit: What a group is called.
+        units: The same for several.
+    """
+
+    result: Result
+    redacted: bool
+    images_scored: int
+    groups_scored: int
+    unit: str
+    units: str
+
+    @classmethod
+    def of(cls, result: Result, *, redact: bool) -> "Reading":
+        """Count with the ids, then leave them out where asked."""
+        n_images, n_groups = (number(result.summary.get(k)) for k in ("n_images", "n_groups"))
+        alone = n_groups is not None and n_images == n_groups
+        return cls(
+            result=redact_result(result) if redact else result,
+            redacted=redact,
+            images_scored=_distinct(result.per_image, "image"),
+            groups_scored=_distinct(result.per_group, "group"),
+            unit="image" if alone else "patient",
+            units="images" if alone else "patients",
+        )
+
+    @property
+    def summary(self) -> dict[str, Any]:
+        """The result's summary."""
+        return self.result.summary
+
+    @property
+    def verdict(self) -> dict[str, Any]:
+        """The result's verdict."""
+        return self.result.verdict
+
+    @property
+    def status(self) -> str:
+        """pass, fail, or undecided for anything else."""
+        return self.result.status if self.result.status in words.HEADLINES else "undecided"
+
+    @property
+    def per_class(self) -> pd.DataFrame:
+        """One row per class, highest mean first."""
+        return largest_first(self.result.per_class, "mean")
+
+    @property
+    def flagged_total(self) -> int:
+        """How many groups are flagged."""
+        return int(truths(self.result.per_group, "flagged").sum())
+
+    @property
+    def no_p_values(self) -> bool:
+        """Whether no group has a p-value."""
+        return len(self.result.per_group) > 0 and bool(np.isnan(numbers(self.result.per_group, "p_value")).all())
+
+    @property
+    def trained_on(self) -> float | None:
+        """How many images each audited model was trained on: |T| + |C|/2, in the paper's design |T| + |C|."""
+        stated = number(self.summary.get("n_trained_on"))
+        train, canary = (number(self.summary.get(k)) for k in ("n_train", "n_canary"))
+        if stated is not None or train is None or canary is None:
+            return stated
+        return train + (canary if self.summary.get("design") == "paper" else canary / 2)
+
+    def flag_statement(self) -> str:
+        """The required sentence on what a flag means, with this audit's numbers."""
+        q = number(self.summary.get("level_q", self.verdict.get("level")))
+        level = "q" if q is None else f"{100 * q:g} %"
+        half = "" if self.summary.get("design") == "paper" else "/2"
+        made = f"|T|+|C|{half}" + ("" if self.trained_on is None else f" = {count(self.trained_on)}") + " images"
+        return words.flagged_statement(level, made)
+
+    def classes_above_gate(self) -> int:
+        """Classes whose lower limit lies above the gate."""
+        limit = GATE_LIMITS.get(str(self.verdict.get("gate")))
+        return 0 if limit is None else int((numbers(self.result.per_class, "low") > limit).sum())
+
+    def untestable(self) -> pd.DataFrame:
+        """Classes in which no single group could have been flagged."""
+        table = self.result.per_class
+        return rows(table, ~truths(table, "testable")) if "testable" in table else table.head(0)
+
+    def flagged_groups(self) -> pd.DataFrame:
+        """Flagged groups, largest M first, numbered."""
+        table = largest_first(rows(self.result.per_group, truths(self.result.per_group, "flagged")), "M")
+        return table.assign(place=np.arange(1, len(table) + 1))
+
+    def top_images(self, n: int) -> pd.DataFrame:
+        """The n rows of images with the largest M."""
+        table = self.result.per_image
+        return largest_first(rows(table, ~np.isnan(numbers(table, "M"))), "M").head(n)
+
+    def tier_note(self) -> str:
+        """How many classes are in which tier."""
+        tiers = texts(self.result.per_class, "tier")
+        order = ("HIGH", "MODERATE", "LOW", "insufficient evidence")
+        return ", ".join(f"{tiers.count(t)} {t}" for t in order if t in tiers)
+
+    def seed_note(self) -> str:
+        """How many seeds they come from."""
+        seeds = self.summary.get("seeds")
+        return f"from {len(seeds)} seeds" if isinstance(seeds, list) else ""
+
+    def no_p_value_callout(self) -> Callout:
+        """Say that there are no p-values, and why."""
+        blocks: list[Block] = [
+            Paragraph(
+                f"No {self.unit} could be flagged or cleared. The means of the classes and the attacks still stand."
+            )
+        ]
+        if reasons := self.prerequisite_messages():
+            blocks.append(Steps([Name(r) for r in reasons]))
+        return Callout("warning", "No p-values are given, since what they rest on does not hold", blocks)
+
+    def prerequisite_messages(self) -> list[str]:
+        """What the checks of the prerequisites said, if they failed."""
+        found = self.summary.get("prerequisites")
+        messages = as_list(found) if isinstance(found, list) else []
+        messages = messages or [v for v in texts(self.result.per_class, "why_not") if v]
+        return list(dict.fromkeys(messages))
+
+
+def number(value: Any) -> float | None:
+    """A count from a number or from a list of what is counted; None for anything else."""
+    if isinstance(value, list):
+        return float(len(value))
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def as_list(value: Any) -> list[str]:
+    """Texts from a list, from one text, or from nothing."""
+    if value is None or value == "":
+        return []
+    return [str(v) for v in value] if isinstance(value, list) else [str(value)]
+
+
+def listed(names: Sequence[str], most: int = MOST_LISTED) -> list[Inline]:
+    """Names set off by commas, the rest counted."""
+    pieces: list[Inline] = []
+    for i, name in enumerate(names[:most]):
+        pieces += [", ", Name(name)] if i else [Name(name)]
+    return [*pieces, f" and {len(names) - most} more"] if len(names) > most else pieces
+
+
+def settings(values: Any, before: str = "") -> list[tuple[Text, Text]]:
+    """Nested settings as rows of a definition list, names joined by dots; long lists are counted."""
+    if not isinstance(values, dict):
+        return [(before or "value", Name(_setting(values)))]
+    rows: list[tuple[Text, Text]] = []
+    for key, value in values.items():
+        name = f"{before}{key}"
+        if isinstance(value, dict):
+            rows += settings(value, f"{name}.")
+        else:
+            rows.append((Name(name), Name(_setting(value))))
+    return rows
+
+
+def _setting(value: Any) -> str:
+    if isinstance(value, list):
+        return ", ".join(str(v) for v in value) if len(value) <= 20 else f"{len(value)} values"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    return "not set" if value is None else str(value)
+
+
+def _distinct(table: pd.DataFrame, column: str) -> int:
+    """How many different ids have an M; rows where there are no ids."""
+    scored = rows(table, ~np.isnan(numbers(table, "M")))
+    return len(set(texts(scored, column))) if column in scored else len(scored)

@@ -1,0 +1,228 @@
+"""The sections of the classifier report that show what is remembered: classes, rarity, members beside the null."""
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from memorisk.audits.classifier_reading import Reading, number
+from memorisk.report import figures
+from memorisk.report.blocks import (
+    Block,
+    Column,
+    Details,
+    Figure,
+    Inline,
+    Name,
+    Paragraph,
+    Table,
+    Text,
+    Tone,
+)
+from memorisk.report.formats import count, decimal, is_missing, percent
+from memorisk.report.frames import numbers, rows, texts
+
+TIER_TONES: dict[str, Tone] = {
+    "HIGH": "bad",
+    "MODERATE": "middling",
+    "LOW": "good",
+    "insufficient evidence": "quiet",
+}
+
+
+def class_section(reading: Reading) -> list[Block]:
+    """The class table with intervals, and the same drawn."""
+    table = reading.per_class
+    if not len(table):
+        return [Paragraph("No class was scored.")]
+    columns = [
+        Column(source="label", heading="Class", row_heading=True),
+        Column(source="mean", heading="Mean M [95 % interval]", format="decimal", interval=("low", "high")),
+        Column(source="tier", heading="Tier", tones=TIER_TONES),
+        Column(source="flagged", heading=f"{reading.units.capitalize()} flagged", format="count"),
+        Column(source="smallest_list", heading="Smallest list", format="count", missing="none"),
+        Column(source="n", heading="Images", format="count"),
+        Column(source="frequency", heading="Share", format="percent"),
+        Column(source="n_groups_scored", heading=f"{reading.units.capitalize()} scored", format="count"),
+        Column(source="n_test_groups", heading="Unseen for the null", format="count"),
+        Column(source="why_not", heading="Cannot be tested because", missing=" "),
+    ]
+    shown = without_blanks(table, "why_not")
+    main = Table(
+        frame=shown,
+        columns=[c for c in columns if c.source in shown],
+        caption="Classes by mean memorization, highest first.",
+        visible_rows=30,
+        elsewhere="per_class.parquet",
+    )
+    blocks: list[Block] = [
+        Paragraph(
+            "M is what an image gains from being trained on: 0 means nothing, above 0.3 (HIGH) that the model is far "
+            "surer of this image than it would be of a new one. The interval says how far chance in the "
+            f"{reading.units} and in the training reaches; a wide one means that little is known."
+        )
+    ]
+    if {"mean", "low", "high"} <= set(table):
+        blocks.append(_interval_figure(table))
+    blocks += [main, *_other_summaries(table)]
+    return blocks
+
+
+def _interval_figure(table: pd.DataFrame) -> Figure:
+    labels = texts(table, "label")
+    known = rows(table, ~np.isnan(numbers(table, "mean")))
+    words: list[Inline] = ["No class has a mean."]
+    if len(known):
+        top, bottom = known.iloc[0], known.iloc[-1]
+        words = ["The highest mean is that of ", Name(str(top["label"])), f" ({with_interval(top)}), the lowest that "]
+        words += ["of ", Name(str(bottom["label"])), f" ({with_interval(bottom)}). The table below the figure has all."]
+    cut = f" The first {figures.MOST_ROWS} of {len(labels)} classes." if len(labels) > figures.MOST_ROWS else ""
+    return Figure(
+        svg=figures.interval_plot(labels, *(numbers(table, c) for c in ("mean", "low", "high"))),
+        title="Mean memorization of each class.",
+        caption=f"Dot: mean; line: 95 % interval; shading: tier (LOW below 0.1, HIGH above 0.3). An arrow marks an "
+        f"interval that goes on beyond the edge.{cut}",
+        alternative=words,
+    )
+
+
+def _other_summaries(table: pd.DataFrame) -> list[Block]:
+    """Median and trimmed mean, folded away."""
+    wanted = {
+        "median": ("Median", "median_low", "median_high"),
+        "trimmed_mean": ("10 % trimmed mean", "trimmed_low", "trimmed_high"),
+    }
+    columns = [
+        Column(source=c, heading=f"{title} [95 % interval]", format="decimal", interval=(low, high))
+        for c, (title, low, high) in wanted.items()
+        if {c, low, high} <= set(table)
+    ]
+    if not columns:
+        return []
+    first = Column(source="label", heading="Class", row_heading=True)
+    caption = "Summaries that a few extreme images move less."
+    return [Details("Median and trimmed mean", [Table(frame=table, columns=[first, *columns], caption=caption)])]
+
+
+def rarity_section(reading: Reading) -> list[Block]:
+    """Frequency against M, and the rarest class against the most memorized one."""
+    table = reading.per_class
+    if not {"frequency", "mean", "low", "high"} <= set(table) or not len(table):
+        return [Paragraph("Frequencies of the classes are not part of this result.")]
+    blocks: list[Block] = []
+    pair = reading.summary.get("rarest_vs_top")
+    if isinstance(pair, dict):
+        blocks.append(Paragraph(_rarest_sentence(pair)))
+    same_numbers = Table(
+        frame=table.sort_values("frequency", kind="stable"),
+        columns=[
+            Column(source="label", heading="Class", row_heading=True),
+            Column(source="frequency", heading="Share", format="percent"),
+            Column(source="mean", heading="Mean M [95 % interval]", format="decimal", interval=("low", "high")),
+        ],
+        caption="The same numbers, rarest class first.",
+    )
+    rarest = same_numbers.frame.iloc[0]
+    top = table.iloc[0]
+    words: list[Inline] = ["The rarest class, ", Name(str(rarest["label"])), f", has mean M {with_interval(rarest)}; "]
+    words += ["the most memorized, ", Name(str(top["label"])), f", has {with_interval(top)} at "]
+    words += [f"{percent(top['frequency'])} of the images."]
+    blocks.append(
+        Figure(
+            svg=figures.frequency_plot(
+                texts(table, "label"), *(numbers(table, c) for c in ("frequency", "mean", "low", "high"))
+            ),
+            title="Frequency of a class against its memorization.",
+            caption="Each dot is a class; the line is its 95 % interval. If rarity alone mattered, the dots would "
+            "fall from the upper left to the lower right.",
+            alternative=words,
+            table=same_numbers,
+        )
+    )
+    return blocks
+
+
+def _rarest_sentence(pair: dict[str, Any]) -> Text:
+    """Whether the rarest class is the most memorized one, with the difference and its interval, whatever its sign."""
+    rarest, top = str(pair.get("label_rarest")), str(pair.get("label_top"))
+    if rarest == top:
+        return ["The rarest class, ", Name(rarest), _size(pair, "rarest"), ", is also the most memorized one."]
+    pieces: list[Inline] = ["The rarest class, ", Name(rarest), _size(pair, "rarest"), ", is not the most memorized; "]
+    pieces += [Name(top), _size(pair, "top"), " is."]
+    difference, low, high = (number(pair.get(k)) for k in ("difference", "low", "high"))
+    if difference is None:
+        return pieces
+    pieces.append(f" Their means differ by {decimal(abs(difference))}")
+    if low is not None and high is not None:
+        low, high = sorted((low, high) if difference >= 0 else (-low, -high))
+        pieces.append(f" (95 % interval {decimal(low)} to {decimal(high)})")
+        pieces.append(", which chance may explain" if low <= 0 else ", more than chance explains")
+    return [*pieces, "."]
+
+
+def _size(pair: dict[str, Any], which: str) -> str:
+    """Number of images and mean M of one of the two classes, as far as they are known."""
+    n, mean = number(pair.get(f"n_{which}")), number(pair.get(f"mean_{which}"))
+    known = [f"{count(n)} images" if n is not None else "", f"mean M {decimal(mean)}" if mean is not None else ""]
+    return f" ({', '.join(k for k in known if k)})" if any(known) else ""
+
+
+def null_section(reading: Reading) -> list[Block]:
+    """Members' M beside the null, and the distribution of p-values."""
+    null = reading.summary.get("null")
+    blocks: list[Block] = []
+    if isinstance(null, dict) and null.get("members") and null.get("null"):
+        members, chance = (number_list(null[k]) for k in ("members", "null"))
+        blocks.append(
+            Figure(
+                svg=figures.null_against_members(members, chance),
+                title="Memorization of the training images beside chance.",
+                caption="Read upwards from a value of M: the share of training images that reach it (full line), and "
+                "the share of unseen images on which the same calculation gives as much by chance (dashed). Where the "
+                "full line lies above the dashed one, something is remembered.",
+                alternative=_null_words(members, chance),
+            )
+        )
+    if reading.no_p_values:
+        blocks.append(reading.no_p_value_callout())
+    elif len(reading.result.per_group):
+        p = numbers(reading.result.per_group, "p_value")
+        low = float(np.mean(p[np.isfinite(p)] <= 0.05))
+        drawn = Figure(
+            svg=figures.p_value_histogram(p),
+            title=f"p-values of the {reading.units}.",
+            caption="Without memorization all bars would be about as high as the dashed line.",
+            alternative=f"{percent(low)} of the p-values are at most 0.05; without memorization it would be about 5 %.",
+        )
+        blocks.append(Details(f"p-values of all {reading.units}", [drawn]))
+    return blocks or [Paragraph("The null is not part of this result.")]
+
+
+def _null_words(members: np.ndarray, chance: np.ndarray) -> str:
+    shares = [
+        f"M of at least {value}: {percent(np.mean(members >= value))} of the training images, "
+        f"{percent(np.mean(chance >= value))} by chance"
+        for value in (0.1, 0.3, 1.0)
+    ]
+    return "; ".join(shares) + "."
+
+
+def with_interval(row: pd.Series, column: str = "mean") -> str:
+    """A number with its interval, as a sentence has it."""
+    low, high = row.get("low"), row.get("high")
+    limits = "" if is_missing(low) or is_missing(high) else f", 95 % interval {decimal(low)} to {decimal(high)}"
+    return ("not known" if is_missing(row[column]) else decimal(row[column])) + limits
+
+
+def without_blanks(table: pd.DataFrame, column: str) -> pd.DataFrame:
+    """The table with empty texts of a column as missing, and without the column where all are."""
+    written = texts(table, column)
+    if not any(written):
+        return table.drop(columns=column, errors="ignore")
+    return table.assign(**{column: [v or None for v in written]})
+
+
+def number_list(values: object) -> np.ndarray:
+    """A list of numbers as an array, None as NaN."""
+    listed = values if isinstance(values, list) else []
+    return np.array([np.nan if v is None else v for v in listed], dtype=float)

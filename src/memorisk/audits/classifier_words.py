@@ -1,0 +1,190 @@
+"""The fixed wording of the classifier report: verdicts, assumptions and limits (METHODS section 1), and a glossary.
+
+Apart from the page's layout, so that whoever checks what the report claims reads one file.
+"""
+
+from collections.abc import Sequence
+
+from memorisk.report.blocks import Kind
+
+HEADLINES: dict[str, tuple[Kind, str]] = {
+    "pass": ("pass", "Passed"),
+    "fail": ("fail", "Not ready for release"),
+    "undecided": ("undecided", "Could not be decided"),
+}
+
+GATES = {
+    "high": "no class may be in the HIGH tier (mean memorization above 0.3) and no {unit} may be flagged",
+    "moderate": "no class may reach the MODERATE tier (mean memorization 0.1 or more) and no {unit} may be flagged",
+    "never": "none, so that nothing found here stops a pipeline; the status is that of the gate “high”",
+}
+
+DESIGNS = {
+    "balanced": "Every image outside the test part was left out of exactly half of the models, in twin pairs: two "
+    "models alike in everything but which of two comparable {units} they were trained on.",
+    "matched": "Pairs of twin models share the training part; the canary part was halved anew for each seed, one half "
+    "for each twin. Only the canary part (15 % of the images) is scored.",
+    "paper": "A candidate model was trained on the training and the canary part, an independent model on the training "
+    "part only. The candidate has more data and more steps, so that its M mixes memorization with “more data helps”. "
+    "Only the canary part (15 % of the images) is scored.",
+}
+
+ATTACKS: dict[str, tuple[str, str]] = {
+    "loss_threshold": (
+        "Loss threshold",
+        "Calls an image a member when the model is little surprised by its true class. Needs the model's answer only.",
+    ),
+    "confidence_ratio": (
+        "Confidence ratio",
+        "Compares the model's confidence with that of its twin. From single answers the same as M.",
+    ),
+    "differential": ("M as attack", "M of one pair of models: the loss of the twin minus the loss of the model."),
+    "gaussian_likelihood_ratio": (
+        "Gaussian likelihood ratio",
+        "Asks whether the loss is more like those of models that saw the image or of models that did not; the "
+        "published attack.",
+    ),
+    "independent_loss": (
+        "Independent loss",
+        "The control: the loss of a model that saw neither side. It tells members apart only if the comparison is "
+        "unfair.",
+    ),
+    "lira_offline": (
+        "LiRA, offline",
+        "How unlikely the model's confidence would be for a model that never saw the image, from other models trained "
+        "without it.",
+    ),
+    "lira_online": (
+        "LiRA, online",
+        "The same, set against models trained with the image: more work for the attacker, and more power.",
+    ),
+    "rmia_offline": (
+        "RMIA, offline",
+        "Compares how much the model favours the image with how much it favours images of other people.",
+    ),
+    "rmia_online": ("RMIA, online", "The same, with models trained on the image as well."),
+}
+"""What the registered attacks are called, and what they do; one that is not listed goes by its own name."""
+
+PROTOCOLS = {
+    "corrected": "the corrected form (the published question with its defects repaired)",
+    "paper": "the paper's form (the published protocol, to be compared with published tables)",
+}
+
+
+def flagged_statement(level: str, trained_on: str) -> str:
+    """What a flag means; METHODS section 1, "Wording in every report", with the numbers filled in."""
+    return (
+        "Flagged: its loss gap exceeds what retraining and the other canaries do to unseen images of its class; at "
+        f"most {level} of the flagged are expected to be such noise. It concerns models trained on {trained_on} by "
+        "this recipe, not directly the released one, and not what an attacker without the twin can see: for that read "
+        "the attack AUC."
+    )
+
+
+def assumptions(design: str, units: str) -> list[str]:
+    """What the numbers rest on, for the design that ran."""
+    twins = [
+        "p-values: for each class apart, the share of all sign flips of the seeds, over the scored images and the "
+        "unseen test images of the same class, that reach the observed value. Classes are never pooled: a pooled null "
+        "is wrong in rare classes.",
+    ]
+    paper = [
+        "p-values: for each class apart, the share of unseen test images whose loss gap reaches the observed one. "
+        "There are no sign flips, since the candidate and the independent model do not play symmetric roles.",
+    ]
+    return [
+        *(paper if design == "paper" else twins),
+        "The level of the list (Benjamini-Hochberg within each class) rests on the placebo, a run of the whole audit "
+        "in which there was nothing to find, not on a theorem.",
+        "The test part chose no checkpoint, and training, canary and test part come from one random split by "
+        f"{units[:-1]}. Where that does not hold, no p-values are given.",
+        "Images that no model saw must look alike in the canary and the test part; this is checked for each class.",
+        "Intervals of class means count both the chance of who is in the data and the chance of training (two-way, "
+        f"over {units} and seeds). With fewer than three seeds they are conditional on these trainings.",
+    ]
+
+
+def limits(design: str, units: str) -> list[str]:
+    """What must not be read into the report."""
+    scored = (
+        "models on half of the data; the released model, trained on all, may remember each image less or more"
+        if design == "balanced"
+        else "models on less than the full data, and only for the canary part"
+    )
+    return [
+        f"The report speaks of {scored}.",
+        "A model that passes is not anonymous. It means that this audit, of this size, found no class and no "
+        f"{units[:-1]} above the gate.",
+        "“Insufficient evidence” (fewer than 10 scored " + units + " in a class) never passes: too little was seen, "
+        "not nothing found.",
+        "“Cannot be tested” means that even the strongest finding possible could not have been told from chance in "
+        "a class of this size. It does not mean that nothing is memorized.",
+        "The tiers are those of the published method (0.1 and 0.3). They are conventions, not legal thresholds.",
+        "Flagging works within a class: a class that is remembered as a whole shows in its mean, not in its list.",
+    ]
+
+
+def glossary(unit: str, units: str) -> Sequence[tuple[str, str]]:
+    """Words of the report for a reader without statistics."""
+    return (
+        (
+            "Memorization (M)",
+            "How much better the model does on an image because it was trained on that very image: the loss of a "
+            "model that never saw it minus the loss of one that did. 0 means no difference; at 0.7 the model gives "
+            "the right answer about twice the probability it would otherwise give it.",
+        ),
+        ("Loss", "How surprised a model is by the right answer; 0 is not surprised at all."),
+        (
+            "Twin models",
+            "Two models trained in the same way on the same data, except that each image under test is in only one of "
+            "them.",
+        ),
+        (
+            f"{unit.capitalize()} (group)",
+            "All images of one person, lesion or video, as given with the data. They are never divided between "
+            "training and test, and they are flagged together."
+            if unit != "image"
+            else "No patients were given with the data, so that each image stands for itself.",
+        ),
+        ("Canary", "An image whose memorization is measured: in one twin it was trained on, in the other it was not."),
+        ("Null", "What the same calculation gives for images where nothing can have been memorized."),
+        (
+            "p-value",
+            "How often chance alone would give a value at least as large. Small values speak against chance.",
+        ),
+        (
+            "Interval (95 %)",
+            "The range that, in 95 of 100 repetitions of such an audit, would hold the true value. A wide one means "
+            "that little is known.",
+        ),
+        (
+            "Flagged",
+            f"On the list of {units} whose memorization chance does not explain. The list is made so that only the "
+            "stated share of it is expected to be there by chance.",
+        ),
+        (
+            "Smallest list",
+            "The fewest entries such a list could have in this class, given how little chance can be excluded.",
+        ),
+        (
+            "Tier",
+            "LOW: mean memorization below 0.1. MODERATE: 0.1 to 0.3. HIGH: above 0.3. Insufficient evidence: fewer "
+            f"than 10 scored {units}.",
+        ),
+        (
+            "AUC",
+            "How well an attack tells members of the training data from others: 0.5 is guessing, 1 is always right.",
+        ),
+        (
+            "True and false positive rate",
+            "Of the members, the share the attack finds; of the non-members, the share it wrongly calls members. An "
+            "attacker who must be sure works at a low false positive rate.",
+        ),
+        (
+            "Control",
+            "An attack that cannot work. If it seems to work, the comparison is unfair and the others are not to be "
+            "trusted.",
+        ),
+        ("Seed", "A number that fixes the chance in one training, so that it can be repeated."),
+    )

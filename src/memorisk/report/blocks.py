@@ -1,0 +1,207 @@
+"""What a page is made of: frozen blocks that say what stands where, not how it looks.
+
+Texts written by this project are plain ``str``; whatever comes from the user (names of classes, ids, notes) is wrapped
+in :class:`Name`, or stands in a table cell or caption slot that treats everything as a name.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+import pandas as pd
+
+Kind = Literal["pass", "fail", "undecided", "note", "warning"]
+Tone = Literal["good", "middling", "bad", "quiet"]
+
+
+@dataclass(frozen=True)
+class Name:
+    """A piece of text of unknown origin: isolated, with invisible characters shown."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Strong:
+    """An emphasised piece of text."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Link:
+    """A link to another section of the same page."""
+
+    text: str
+    section: str
+
+
+Inline = str | Name | Strong | Link
+Text = Inline | Sequence[Inline]
+
+
+@dataclass(frozen=True)
+class Paragraph:
+    """Running text."""
+
+    text: Text
+
+
+@dataclass(frozen=True)
+class Steps:
+    """A list of items; numbered when their order matters."""
+
+    items: Sequence[Text]
+    ordered: bool = False
+
+
+@dataclass(frozen=True)
+class Definitions:
+    """Terms and what they mean, or settings and their values."""
+
+    items: Sequence[tuple[Text, Text]]
+    compact: bool = False
+
+
+@dataclass(frozen=True)
+class Fact:
+    """One number a reader should carry away."""
+
+    label: str
+    value: str
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Facts:
+    """A row of numbers."""
+
+    items: Sequence[Fact]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Column:
+    """How one column of a table is shown."""
+
+    source: str
+    """The column of the frame."""
+    heading: str
+    format: str = "text"
+    """A name in :data:`memorisk.report.formats.FORMATS`."""
+    interval: tuple[str, str] | None = None
+    """Columns with the lower and upper limit, shown in brackets behind the value."""
+    tones: Mapping[str, Tone] = field(default_factory=dict)
+    """Values, as they are written, that are shown as a badge, and its tone."""
+    missing: str = ""
+    """What stands where there is no value; a dash if not given."""
+    row_heading: bool = False
+    """Whether this column names the row."""
+
+    @property
+    def numeric(self) -> bool:
+        """Whether the column is set flush right and sorted by number."""
+        return self.format not in {"text", "yes_no"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Table:
+    """A data frame as a table; long ones keep their first rows in sight and fold the rest away."""
+
+    frame: pd.DataFrame
+    columns: Sequence[Column]
+    caption: str
+    visible_rows: int = 25
+    most_rows: int = 500
+    """Rows beyond this are counted, not shown."""
+    elsewhere: str = ""
+    """The file that holds all rows, named when some are not shown."""
+    empty: str = "None."
+    """What to say when there is no row."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Figure:
+    """A drawing with its caption, and the same content as text and numbers for whoever cannot see it."""
+
+    svg: str
+    """From :mod:`memorisk.report.figures`; inserted as it is, so never built from a user's text by hand."""
+    title: str
+    caption: Text
+    alternative: Text
+    """What the figure shows, in sentences."""
+    table: Table | None = None
+    """The drawn numbers."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Thumbnail:
+    """One picture of a gallery."""
+
+    data_uri: str
+    """``data:image/png;base64,...``, from :func:`memorisk.report.thumbnails.data_uri`."""
+    caption: Sequence[Text]
+    """Short lines below it."""
+    alternative: str = ""
+    """What stands for the picture where it is not seen; empty when the caption says all."""
+
+    def __post_init__(self) -> None:
+        if not self.data_uri.startswith("data:image/png;base64,"):
+            raise ValueError("a thumbnail is a PNG in a data URI, never an address; use data_uri()")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gallery:
+    """Pictures side by side."""
+
+    items: Sequence[Thumbnail]
+    caption: str
+
+
+@dataclass(frozen=True)
+class Callout:
+    """A box that must not be missed. Its kind is said by words and a symbol, never by colour alone."""
+
+    kind: Kind
+    title: Text
+    blocks: "Sequence[Block]" = ()
+
+
+@dataclass(frozen=True)
+class Details:
+    """Blocks folded away behind a line."""
+
+    summary: Text
+    blocks: "Sequence[Block]"
+
+
+@dataclass(frozen=True)
+class Heading:
+    """A heading within a section."""
+
+    text: Text
+
+
+Block = (
+    Paragraph | Steps | Definitions | Facts | Table | Figure | Gallery | Callout | Details | Heading
+)  # every kind has a macro of its name in templates/blocks.html
+
+
+@dataclass(frozen=True)
+class Section:
+    """A part of the page with a heading, listed in its contents."""
+
+    title: str
+    blocks: Sequence[Block]
+    id: str
+
+
+@dataclass(frozen=True)
+class Page:
+    """One report."""
+
+    title: Text
+    lead: Sequence[Block]
+    """What stands before the contents: the verdict."""
+    sections: Sequence[Section]
+    subtitle: Text = ""
+    footer: Sequence[Block] = ()

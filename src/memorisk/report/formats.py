@@ -1,0 +1,79 @@
+"""How a value of a table is written for a reader: one function per kind, chosen by name in a column's specification."""
+
+import math
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any
+
+MINUS = "\N{MINUS SIGN}"
+_DECIMALS = 3
+
+
+def is_missing(value: Any) -> bool:
+    """Whether there is no value: None, NaN, or pandas' own mark for it."""
+    if value is None or type(value).__name__ in {"NAType", "NaTType"}:
+        return True
+    return isinstance(value, float) and math.isnan(value)
+
+
+def text(value: Any) -> str:
+    """A name or any other value, as it is."""
+    return str(value)
+
+
+def count(value: Any) -> str:
+    """A whole number with commas between thousands."""
+    return _signed(f"{float(value):,.0f}")
+
+
+def decimal(value: Any) -> str:
+    """A number with three decimals."""
+    return _signed(f"{float(value):.{_DECIMALS}f}")
+
+
+def short(value: Any) -> str:
+    """A number with two decimals."""
+    return _signed(f"{float(value):.2f}")
+
+
+def percent(value: Any) -> str:
+    """A share as a percentage: one decimal, more only where the share is below 0.1 %."""
+    share = 100 * float(value)
+    digits = 1 if share == 0 or abs(share) >= 0.1 else 3
+    return _signed(f"{share:.{digits}f}") + "\N{NO-BREAK SPACE}%"
+
+
+def probability(value: Any) -> str:
+    """A p-value: three decimals, or the power of ten it lies below."""
+    p = float(value)
+    if p >= 0.001:
+        return f"{p:.3f}"
+    return "0" if p <= 0 else f"{p:.1e}".replace("e-0", "e-").replace("e-", f"e{MINUS}")
+
+
+def yes_no(value: Any) -> str:
+    """Yes or no."""
+    return "yes" if bool(value) else "no"
+
+
+FORMATS: Mapping[str, Callable[[Any], str]] = MappingProxyType(
+    {
+        "text": text,
+        "count": count,
+        "decimal": decimal,
+        "short": short,
+        "percent": percent,
+        "probability": probability,
+        "yes_no": yes_no,
+    }
+)
+
+
+def _signed(digits: str) -> str:
+    """The same number with a true minus sign, and without one before zero."""
+    digits = digits.replace("inf", "\N{INFINITY}")
+    if digits == "-\N{INFINITY}":
+        return MINUS + "\N{INFINITY}"
+    if digits.startswith("-"):
+        return digits[1:] if not any(c in "123456789" for c in digits) else MINUS + digits[1:]
+    return digits

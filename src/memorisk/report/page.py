@@ -1,0 +1,171 @@
+"""A page as one self-contained HTML file that opens from the disk and asks nobody for anything.
+
+The file's own content policy allows the one style sheet and the one script it carries, by their hashes, pictures from
+data URIs, and nothing else: no network, no other script, no form, no style attribute. Everything that may come from a
+user is escaped by the templates and isolated by :func:`memorisk.report.text.name_html`. The same page gives the same
+bytes.
+"""
+
+import base64
+import hashlib
+import re
+from collections.abc import Sequence
+from functools import cache
+from importlib import resources
+from itertools import count
+from typing import Any
+
+import jinja2
+import pandas as pd
+from markupsafe import Markup, escape
+
+from memorisk.report.blocks import Block, Column, Inline, Link, Name, Page, Strong, Table, Text
+from memorisk.report.drawing import palette_css
+from memorisk.report.formats import FORMATS, is_missing
+from memorisk.report.text import name_html, visible
+
+_MISSING = Markup('<span aria-hidden="true">–</span><span class="vh">not available</span>')
+_FOLD_AT_LEAST = 5
+_PERCENT = re.compile(r"(\d) %")
+
+
+def render_page(page: Page) -> str:
+    """Write a page as HTML.
+
+    Args:
+        page: What stands on it.
+
+    Returns:
+        The file's text; it holds no lone surrogate and can be written as UTF-8.
+    """
+    numbers = count(1)
+    style, script = _style(), _file("page.js")
+    policy = "; ".join(
+        (
+            "default-src 'none'",
+            "img-src data:",
+            f"style-src '{_hash(style)}'",
+            f"script-src '{_hash(script)}'",
+            "base-uri 'none'",
+            "form-action 'none'",
+        )
+    )
+    return (
+        _environment()
+        .get_template("page.html")
+        .render(
+            page=page,
+            plain_title=_plain(page.title),
+            style=Markup(style),
+            script=Markup(script),
+            policy=policy,
+            next_id=lambda: f"b{next(numbers)}",
+        )
+    )
+
+
+def inline_html(text: Text) -> Markup:
+    """Inline pieces as HTML; a plain ``str`` is this project's own wording, yet escaped all the same."""
+    pieces: Sequence[Inline] = [text] if isinstance(text, str | Name | Strong | Link) else text
+    return Markup("").join(_piece_html(p) for p in pieces)
+
+
+def cell_html(row: dict[str, Any], column: Column) -> Markup:
+    """One cell's content."""
+    value = row.get(column.source)
+    if is_missing(value):
+        return Markup('<span class="ci">{}</span>').format(column.missing) if column.missing else _MISSING
+    if column.numeric and isinstance(value, str):
+        return name_html(value)
+    written = FORMATS[column.format](value)
+    if written in column.tones:
+        return Markup('<span class="badge {}">{}</span>').format(column.tones[written], written)
+    shown = name_html(written) if column.format == "text" else escape(written)
+    if column.interval is None:
+        return shown
+    limits = [row.get(c) for c in column.interval]
+    if any(is_missing(v) for v in limits):
+        return shown
+    low, high = (FORMATS[column.format](v) for v in limits)
+    return Markup('{} <span class="ci">[{}, {}]</span>').format(shown, low, high)
+
+
+def sort_key(row: dict[str, Any], column: Column) -> str:
+    """What the page's script sorts a numeric cell by; empty where there is no value."""
+    value = row.get(column.source)
+    if not column.numeric or value is None or is_missing(value) or isinstance(value, str):
+        return ""
+    return repr(float(value))
+
+
+def table_rows(table: Table) -> tuple[list[dict[str, Any]], list[dict[str, Any]], int]:
+    """A table's rows in sight, the rows folded away, and how many more there are; no fold for a handful."""
+    frame = table.frame[[c for c in _sources(table) if c in table.frame]]
+    shown = frame.iloc[: table.most_rows]
+    rows = [dict(zip(shown.columns, r, strict=True)) for r in shown.itertuples(index=False, name=None)]
+    cut = table.visible_rows if len(rows) >= table.visible_rows + _FOLD_AT_LEAST else len(rows)
+    return rows[:cut], rows[cut:], len(frame) - len(rows)
+
+
+def _sources(table: Table) -> list[str]:
+    """The columns of the frame that the table shows."""
+    wanted = [s for c in table.columns for s in (c.source, *(c.interval or ()))]
+    return list(dict.fromkeys(wanted))
+
+
+def _piece_html(piece: Inline) -> Markup:
+    if isinstance(piece, Name):
+        return name_html(piece.text)
+    if isinstance(piece, Strong):
+        return Markup("<strong>{}</strong>").format(piece.text)
+    if isinstance(piece, Link):
+        return Markup('<a href="#{}">{}</a>').format(piece.section, piece.text)
+    return escape(_PERCENT.sub("\\1\N{NO-BREAK SPACE}%", visible(piece)))
+
+
+def _plain(text: Text) -> str:
+    """Inline pieces as plain text, for the window's title."""
+    pieces = [text] if isinstance(text, str | Name | Strong | Link) else text
+    return visible("".join(p if isinstance(p, str) else p.text for p in pieces))
+
+
+def _hash(text: str) -> str:
+    """A content policy's name for an inline script or style sheet."""
+    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode("ascii")
+
+
+@cache
+def _file(name: str) -> str:
+    """A file of the templates folder, with the line ends that a browser hashes."""
+    text = resources.files("memorisk.report").joinpath("templates", name).read_text(encoding="utf-8")
+    return text.replace("\r\n", "\n").strip()
+
+
+@cache
+def _style() -> str:
+    return palette_css() + "\n" + _file("page.css")
+
+
+@cache
+def _environment() -> jinja2.Environment:
+    """The templates, escaping everything and failing on any name they do not know."""
+    environment = jinja2.Environment(
+        loader=jinja2.FunctionLoader(_file),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters["inline"] = inline_html
+    environment.filters["name"] = name_html
+    environment.filters["kind"] = lambda block: type(block).__name__.lower()
+    environment.globals.update(cell=cell_html, sort_key=sort_key, table_rows=table_rows)
+    return environment
+
+
+def frame_of(columns: dict[str, Sequence[Any]]) -> pd.DataFrame:
+    """A small table for a block, from columns of any values."""
+    return pd.DataFrame({k: pd.Series(list(v), dtype=object) for k, v in columns.items()})
+
+
+__all__ = ["Block", "cell_html", "frame_of", "inline_html", "render_page", "sort_key", "table_rows"]

@@ -1,0 +1,76 @@
+"""Text of unknown origin, made safe to read: what cannot be seen is shown, what would reorder the line is disarmed.
+
+HTML escaping (by the templates) keeps a name from being executed; this module keeps it from deceiving the eye.
+"""
+
+import unicodedata
+
+from markupsafe import Markup, escape
+
+_INVISIBLE = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
+_NAMED = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
+_JOINER = "\u200d"
+
+
+def visible_parts(text: str) -> list[tuple[str, bool]]:
+    r"""Split a text into runs, each with whether it is an escape that stands for a character nobody could see.
+
+    Control and format characters (line breaks, direction marks, zero-width characters), lone surrogates and unassigned
+    code points become escapes such as ``\u202e``. A joiner inside an emoji stays, since there it is seen.
+    """
+    parts: list[tuple[str, bool]] = []
+    run = ""
+    for i, character in enumerate(text):
+        if unicodedata.category(character) in _INVISIBLE and not _joins_emoji(text, i):
+            if run:
+                parts.append((run, False))
+            parts.append((_NAMED.get(character) or character.encode("unicode_escape").decode("ascii"), True))
+            run = ""
+        else:
+            run += character
+    return [*parts, (run, False)] if run else parts
+
+
+def visible(text: object) -> str:
+    """The text on one line with invisible characters as escapes; plain text, for titles and figures."""
+    return "".join(part for part, _ in visible_parts(str(text)))
+
+
+def name_html(text: object) -> Markup:
+    """A name as HTML: escaped, isolated from the direction of the text around it, invisible characters marked."""
+    shown = visible_parts(str(text))
+    if not shown:
+        return Markup('<span class="esc">(empty)</span>')
+    inner = Markup("").join(Markup('<span class="esc">{}</span>').format(p) if e else escape(p) for p, e in shown)
+    return Markup("<bdi>{}</bdi>").format(inner)
+
+
+def shorten(text: str, limit: int) -> str:
+    """Cut a text to about ``limit`` letters' width, wide characters counting two, with an ellipsis."""
+    if text_width(text) <= limit:
+        return text
+    kept, width = "", 1.0
+    for character in text:
+        width += _character_width(character)
+        if width > limit:
+            break
+        kept += character
+    return kept + "\N{HORIZONTAL ELLIPSIS}"
+
+
+def text_width(text: str) -> float:
+    """A text's width in letters of a proportional font: wide characters and emoji count two, combining marks none."""
+    return sum(_character_width(c) for c in text)
+
+
+def _character_width(character: str) -> float:
+    if unicodedata.combining(character) or character == _JOINER or unicodedata.category(character) == "Mn":
+        return 0.0
+    return 2.0 if unicodedata.east_asian_width(character) in "WF" else 1.0
+
+
+def _joins_emoji(text: str, i: int) -> bool:
+    """Whether the character at ``i`` is a zero-width joiner between two pictures."""
+    if text[i] != _JOINER or i == 0 or i + 1 == len(text):
+        return False
+    return unicodedata.category(text[i - 1]) in {"So", "Sk", "Mn"} and unicodedata.category(text[i + 1]) == "So"
