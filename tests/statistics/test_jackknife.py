@@ -6,7 +6,8 @@ from scipy.stats import norm
 from statsmodels.stats.proportion import proportion_confint
 
 from memorisk.statistics.jackknife import counting_bound, jackknife, jackknife_variance
-from memorisk.statistics.roc import auc_jackknife, balanced_accuracy_jackknife, seed_auc_jackknife
+from memorisk.statistics.roc import auc_jackknife, seed_auc_jackknife
+from memorisk.statistics.thresholds import balanced_accuracy_jackknife
 
 REPEATS = 1000
 

@@ -13,14 +13,11 @@ from memorisk.statistics.placements import group_deleted_auc
 from memorisk.statistics.roc import (
     auc,
     auc_jackknife,
-    balanced_accuracy_jackknife,
     log_roc_points,
     reject_if_control_fails,
     roc_curve,
     seed_auc_jackknife,
     tpr_at_fpr,
-    youden_by_folds,
-    youden_threshold,
 )
 
 
@@ -196,82 +193,3 @@ def test_control_check_speaks_plainly():
     missing = reject_if_control_fails(unavailable("no members"))
     assert not missing.passed
     assert "could not be measured" in missing.message
-
-
-# -- thresholds
-
-
-@pytest.mark.parametrize("ties", [False, True])
-def test_youden_threshold_is_the_best_of_all(ties):
-    rng = np.random.default_rng(6)
-    for _ in range(20):
-        member, other = scores(rng, 30, 20, ties=ties)
-        gains = [(member >= v).mean() - (other >= v).mean() for v in np.concatenate([member, other, [np.inf]])]
-        best = youden_threshold(member, other)
-        assert (member >= best).mean() - (other >= best).mean() == pytest.approx(max(gains), abs=1e-12)
-    assert youden_threshold([0.0], [1.0]) == np.inf
-    assert youden_threshold([1.0], [0.0]) == 0.5
-    assert youden_threshold([1.0, np.nextafter(1.0, 2.0)], [np.nextafter(1.0, 0.0)]) == 1.0
-
-
-def test_thresholds_come_from_other_folds_and_folds_are_whole_groups():
-    rng = np.random.default_rng(7)
-    group = rng.integers(0, 40, 200)
-    member = np.isin(group, rng.permutation(40)[:15])
-    score = rng.normal(size=200) + member
-    result = youden_by_folds(score, member, group, folds=5, seed=3)
-    for g in range(40):
-        assert len(set(result.fold[group == g])) == 1
-    for k in range(5):
-        inside = result.fold == k
-        assert member[inside].any()
-        assert (~member[inside]).any()
-        best = youden_threshold(score[~inside & member], score[~inside & ~member])
-        assert result.threshold[k] == best
-        np.testing.assert_array_equal(result.accused[inside], score[inside] >= best)
-    accuracy = (result.accused[member].mean() + 1 - result.accused[~member].mean()) / 2
-    assert result.balanced_accuracy == pytest.approx(accuracy)
-    curve = roc_curve(score[member], score[~member])
-    assert result.naive == pytest.approx((1 + (curve.tpr - curve.fpr).max()) / 2)
-
-
-def test_out_of_fold_does_not_find_what_is_not_there():
-    rng = np.random.default_rng(8)
-    honest, naive = [], []
-    for i in range(300):
-        group = np.repeat(np.arange(40), 2)
-        member = group % 2 == 0
-        score = rng.normal(size=40)[group] + 0.5 * rng.normal(size=80)
-        result = youden_by_folds(score, member, group, seed=i)
-        honest.append(result.balanced_accuracy)
-        naive.append(result.naive)
-    assert abs(np.mean(honest) - 0.5) <= 2 * np.std(honest, ddof=1) / np.sqrt(300)
-    assert np.mean(naive) > 0.55
-
-
-def test_few_groups_have_fewer_folds_or_none():
-    score, member = np.array([3.0, 2.0, 1.0, 0.0, -1.0]), np.array([1, 1, 0, 0, 0], dtype=bool)
-    assert len(youden_by_folds(score, member, np.arange(5)).threshold) == 2
-    none = youden_by_folds(score, member, [0, 0, 1, 2, 3])
-    assert np.isnan(none.balanced_accuracy)
-    assert none.naive == 1.0
-    assert "fewer than two groups" in none.note
-    with pytest.raises(InputError, match="folds at least 2"):
-        youden_by_folds(score, member, np.arange(5), folds=1)
-
-
-def test_balanced_accuracy_deletions_equal_recomputation():
-    rng = np.random.default_rng(9)
-    group = rng.integers(0, 12, 80)
-    member, accused = rng.random(80) < 0.5, rng.random(80) < 0.6
-    got = balanced_accuracy_jackknife(accused, member, group)
-    values = []
-    for g in range(12):
-        kept = group != g
-        values.append((accused[kept & member].mean() + 1 - accused[kept & ~member].mean()) / 2)
-    variance = 11 / 12 * np.square(np.array(values) - np.mean(values)).sum()
-    a = (accused[member].mean() + 1 - accused[~member].mean()) / 2
-    half = t.ppf(0.975, got.df) * np.sqrt(variance) / (a * (1 - a))
-    assert got.estimate == pytest.approx(a)
-    assert logit(got.high) - logit(a) == pytest.approx(half, rel=1e-9)
-    assert np.isnan(balanced_accuracy_jackknife(accused, member, np.zeros(80)).estimate)
