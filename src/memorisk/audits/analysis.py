@@ -18,8 +18,8 @@ from memorisk.report.result import Result
 from memorisk.scores.differential import feldman_zhang, memorization
 from memorisk.statistics.contrasts import unpaired_difference
 from memorisk.statistics.intervals import two_way_interval
-from memorisk.statistics.prerequisites import one_twin_losses, unseen_against_test, unseen_losses
-from memorisk.statistics.verdict import decide
+from memorisk.statistics.prerequisites import unseen_against_test
+from memorisk.statistics.verdict import Decision, decide
 
 SCHEMA = 1
 PER_CLASS = (
@@ -112,10 +112,8 @@ def analyse(evidence: Evidence, options: AnalysisOptions, context: Context) -> R
     verdict = {
         "schema": SCHEMA,
         "audit": "classifier",
-        "status": decision.status,
         "gate": options.fail_on,
-        "why": decision.why,
-        "what_would_decide": decision.what_would_decide,
+        **_status(decision, context),
         "tiers": dict(zip(per_class["label"], per_class["tier"], strict=True)),
         "flagged_groups": {r["label"]: int(r["flagged"]) for _, r in per_class.iterrows()},
         "level": options.level,
@@ -160,23 +158,18 @@ def _prerequisites(evidence: Evidence) -> dict[str, tuple[float, bool]]:
     """Per class: p of "unseen canaries look like test images" (adjusted over classes), and whether it may stand."""
     items, sign = evidence.items, evidence.sign
     canary, test = (items.split == "canary") & (sign != 0).any(axis=0), items.split == "test"
-    unseen = unseen_losses(evidence.loss_a[:, canary], evidence.loss_b[:, canary], sign[:, canary])
-    if evidence.design == "paper":
-        of_test = evidence.loss_b[:, test].mean(axis=0)
-    else:
-        of_test = one_twin_losses(evidence.loss_a[:, test], evidence.loss_b[:, test], items.group[test].astype(str))
+    unseen = np.where(sign > 0, evidence.loss_b, np.where(sign < 0, evidence.loss_a, np.nan))
     found = unseen_against_test(
-        unseen,
+        unseen[:, canary],
         items.group[canary].astype(str),
         items.label[canary].astype(str),
-        of_test,
+        evidence.loss_a[:, test],
+        evidence.loss_b[:, test],
         items.group[test].astype(str),
         items.label[test].astype(str),
+        symmetric=evidence.design != "paper",
     )
-    return {
-        str(label): (float(p), bool(ok) or not n_test)
-        for label, p, ok, n_test in zip(found.label, found.adjusted, found.ok, found.n_test_groups, strict=True)
-    }
+    return {label: (check.adjusted, check.ok or not check.n_test_groups) for label, check in found.items()}
 
 
 def rarest_against_top(findings: list[ClassFindings]) -> dict[str, Any] | None:
@@ -208,6 +201,16 @@ def form_words(evidence: Evidence, context: Context) -> str:
         return f"{form}: a candidate on T + C and an independent on T, {s} seeds"
     kind = "every image outside the test part is a canary" if context.design == "balanced" else "T is shared"
     return f"the corrected form, design {context.design} ({kind}): {s} twin pairs, {2 * s} models"
+
+
+def _status(decision: Decision, context: Context) -> dict[str, Any]:
+    """Status and reasons; twins that do not speak for the given model cannot pass it."""
+    status, why, deciding = decision.status, list(decision.why), list(decision.what_would_decide)
+    if context.target is not None and not context.target["replication"]["replicated"]:
+        reason = "the twins do not replicate the given model: its test loss or accuracy is outside their own spread"
+        status, why = ("undecided", [reason]) if status == "pass" else (status, [*why, reason])
+        deciding.append("twins by the very recipe of the given model (--train, or its settings)")
+    return {"status": status, "why": why, "what_would_decide": deciding}
 
 
 def _per_image(evidence: Evidence, findings: list[ClassFindings], per_group: pd.DataFrame) -> pd.DataFrame:

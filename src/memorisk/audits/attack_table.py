@@ -17,7 +17,7 @@ from memorisk.runs.errors import InputError
 from memorisk.scores.attacks import ATTACKS, MEMBER, NEITHER, NON_MEMBER, attack_scores
 from memorisk.scores.lira import ONLINE_FROM, lira_scores, twin_references
 from memorisk.scores.rmia import rmia_scores
-from memorisk.statistics.correlation import attack_agreement
+from memorisk.statistics.correlation import Agreement, attack_agreement
 from memorisk.statistics.roc import log_roc_points, reject_if_control_fails, roc_curve, seed_auc_jackknife, tpr_at_fpr
 from memorisk.statistics.thresholds import seed_youden_by_folds
 
@@ -176,6 +176,19 @@ def _agreement(evidence: Evidence) -> dict[str, Any] | None:
         found = attack_agreement(evidence.gap, evidence.sign, success, evidence.items.group)
     except InputError:
         return None
-    return {k: v for k, v in vars(found).items() if isinstance(v, (int, float, str))} | {
-        k: vars(v) for k, v in vars(found).items() if hasattr(v, "estimate")
+    return {"other_seeds": _agreement_row(found.other_seeds), "circular": _agreement_row(found.circular)}
+
+
+def _agreement_row(found: Agreement) -> dict[str, Any]:
+    return {
+        "spearman": found.spearman.estimate,
+        "spearman_low": found.spearman.low,
+        "spearman_high": found.spearman.high,
+        "success_high": found.success_high,
+        "success_low": found.success_low,
+        "difference": found.difference.estimate,
+        "difference_low": found.difference.low,
+        "difference_high": found.difference.high,
+        "n_high": found.n_high,
+        "n_low": found.n_low,
     }

@@ -10,7 +10,7 @@ import pandas as pd
 
 from memorisk.audits.evidence import Evidence
 from memorisk.audits.options import AnalysisOptions
-from memorisk.scores.differential import memorization
+from memorisk.scores.differential import group_table, memorization
 from memorisk.statistics.intervals import Interval, jackknife_interval, two_way_interval
 from memorisk.statistics.multiple import benjamini_hochberg, benjamini_yekutieli, smallest_list_of
 from memorisk.statistics.nulls import UnitPValues, sign_flip_p_values, unit_p_values
@@ -51,9 +51,9 @@ def audit_class(
     sign, gap = evidence.sign, evidence.gap
     scored = np.flatnonzero(own & (items.split == "canary") & (sign != 0).any(axis=0))
     test = np.flatnonzero(own & (items.split == "test"))
-    groups, unit = np.unique(items.group[scored], return_inverse=True)
-    test_groups, test_unit = np.unique(items.group[test], return_inverse=True)
-    table = group_table(gap[:, scored], sign[:, scored], unit, len(groups))
+    groups, unit = np.unique(items.group[scored].astype(str), return_inverse=True)
+    test_groups, test_unit = np.unique(items.group[test].astype(str), return_inverse=True)
+    table = group_table(gap[:, scored], sign[:, scored], items.group[scored].astype(str)).values
 
     testable = blocked is None and len(scored) > 0 and len(test) > 0
     if testable:
@@ -90,14 +90,6 @@ def audit_class(
         "prerequisite_p": prerequisite_p,
     }
     return ClassFindings(row, per_group, image_p, table)
-
-
-def group_table(gap: np.ndarray, sign: np.ndarray, unit: np.ndarray, n_units: int) -> np.ndarray:
-    """Mean signed gap of each unit in each seed, [U, S]; NaN where the unit was in both twins or in neither."""
-    signed = np.where(sign != 0, sign * gap, np.nan)  # [S, I]
-    counts = np.bincount(unit, minlength=n_units)  # [U]
-    sums = np.stack([np.bincount(unit, weights=row, minlength=n_units) for row in signed], axis=1)  # NaN spreads
-    return sums / np.maximum(counts, 1)[:, None]
 
 
 def _p_values(

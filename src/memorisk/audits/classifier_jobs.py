@@ -21,9 +21,9 @@ from memorisk.runs.folder import RunFolder
 from memorisk.scores.differential import binary_cross_entropy, cross_entropy, logit_margin
 from memorisk.training.devices import check_device
 from memorisk.training.jobs import CHECKPOINTS, LOGITS, WEIGHTS, TrainJob, load_function, run_training
+from memorisk.training.joint_jobs import run_jointly
 from memorisk.training.options import TrainOptions, resolve_options
 from memorisk.training.pixels import Normalisation, choose_normalisation
-from memorisk.training.strategy import run_together
 from memorisk.training.targets import Targets, build_targets
 
 Counted = Callable[[int, int], None]
@@ -155,7 +155,7 @@ def train_all(
 
     if not todo:
         return
-    if run_together(todo, on_done):
+    if run_jointly(todo, on_done):
         return
     on_gpu = recipe.device.startswith("cuda")
     processes = 1 if on_gpu else options.processes or max(1, available_cores() // recipe.threads)

@@ -12,12 +12,12 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from memorisk.audits.class_tests import group_table
 from memorisk.audits.evidence import Evidence, evidence_from_table
 from memorisk.report.result import Result
 from memorisk.runs.errors import InputError
 from memorisk.runs.files import read_table, write_json, write_table
 from memorisk.runs.folder import read_config
+from memorisk.scores.differential import group_table
 from memorisk.statistics.intervals import difference_interval
 
 
@@ -94,8 +94,8 @@ def _class_table(evidence: Evidence, label: str) -> pd.DataFrame:
     """[G, S] signed mean gap of each scored group of a class, by group."""
     items, sign = evidence.items, evidence.sign
     scored = np.flatnonzero((items.label == label) & (items.split == "canary") & (sign != 0).any(axis=0))
-    groups, unit = np.unique(items.group[scored].astype(str), return_inverse=True)
-    return pd.DataFrame(group_table(evidence.gap[:, scored], sign[:, scored], unit, len(groups)), index=groups)
+    table = group_table(evidence.gap[:, scored], sign[:, scored], items.group[scored].astype(str))
+    return pd.DataFrame(table.values, index=table.group)
 
 
 def _class_row(label: str, values: list[np.ndarray], first: Result, second: Result) -> dict[str, object]:

@@ -222,15 +222,16 @@ def _own_training(job: TrainJob) -> JobLog:
     val = np.empty(0, dtype=np.intp) if job.val_rows is None else job.val_rows
     settings: dict[str, Any] = dict(job.own_settings)
     rows = np.sort(job.rows)
-    arguments = {
-        "val_images": np.ascontiguousarray(images[val]),
-        "val_labels": job.targets[val],
-        "seed": job.seed,
-        "device": job.device,
-    }
+    arguments: dict[str, Any] = {"seed": job.seed, "device": job.device}
+    if next(iter(inspect.signature(function).parameters), "") == "dataset":
+        given: tuple[Any, ...] = (RowDataset(images, job.targets, rows),)
+        arguments |= {"val_dataset": RowDataset(images, job.targets, val)}
+    else:
+        given = (np.ascontiguousarray(images[rows]), job.targets[rows])
+        arguments |= {"val_images": np.ascontiguousarray(images[val]), "val_labels": job.targets[val]}
     _check_settings(function, settings, arguments)
     try:
-        model = function(np.ascontiguousarray(images[rows]), job.targets[rows], **arguments, **settings)
+        model = function(*given, **arguments, **settings)
     except InputError:
         raise
     except Exception as error:
@@ -249,6 +250,20 @@ def _check_settings(function: Callable[..., Any], settings: dict[str, Any], argu
     for name in [*arguments, *settings]:
         if name not in parameters:
             raise unknown_name("argument of the training function", name, parameters)
+
+
+class RowDataset(torch.utils.data.Dataset):
+    """Some rows of a store as (uint8 or uint16 tensor [c, h, w], label), for functions that take a ``dataset``."""
+
+    def __init__(self, images: np.ndarray, targets: np.ndarray, rows: np.ndarray) -> None:
+        self.images, self.targets, self.rows = images, targets, rows
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, index: int) -> tuple[torch.Tensor, Any]:
+        row = self.rows[index]
+        return torch.from_numpy(np.ascontiguousarray(self.images[row].transpose(2, 0, 1))), self.targets[row]
 
 
 def own_logits(model: nn.Module, images: np.ndarray, device: str) -> np.ndarray:
