@@ -1,0 +1,157 @@
+"""Tables that describe images: read as text, with the columns that mean image, label, group and split found by name.
+
+A column that the options name is taken as named; otherwise the first of the usual names that the table has,
+compared in lower case without blanks and punctuation. What was guessed is said in the manifest's notes.
+"""
+
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import pandas as pd
+
+from memorisk.runs.errors import InputError, one_line, unknown_name
+
+Role = Literal["path", "image", "label", "group", "split", "dataset"]
+
+USUAL_NAMES: dict[str, tuple[str, ...]] = {
+    "path": ("path", "filepath", "imagepath", "relpath", "relativepath", "file", "filename", "imagefile", "dicompath"),
+    "image": (
+        *("image", "imageid", "imageindex", "imagename", "img", "imgid", "imgname", "isicid", "sopinstanceuid"),
+        *("sopuid", "dicomid", "id"),
+    ),
+    "label": (
+        *("label", "labels", "class", "classname", "target", "dx", "diagnosis", "finding", "findings"),
+        *("findinglabel", "findinglabels", "category", "disease", "y"),
+    ),
+    "group": (
+        *("group", "groupid", "patient", "patientid", "subject", "subjectid", "person", "personid", "participantid"),
+        *("identity", "case", "caseid", "lesion", "lesionid", "video", "videoid", "eye", "eyeid"),
+    ),
+    "split": ("split", "subset", "partition"),
+    "dataset": (),
+}
+SPLITS = {
+    **dict.fromkeys(("train", "training", "trainset", "tr"), "train"),
+    **dict.fromkeys(("val", "valid", "validation", "validate", "dev"), "val"),
+    **dict.fromkeys(("test", "testing", "testset"), "test"),
+}
+NO_FINDING = "none"
+_NUMBER = re.compile(r"[+-]?(0|[1-9][0-9]*)(\.[0-9]*)?([eE][+-]?[0-9]+)?")
+_YES, _NO = frozenset(("1", "1.0", "true", "yes")), frozenset(("0", "0.0", "-1", "-1.0", "", "false", "no"))
+
+
+def plain_name(name: object) -> str:
+    """A column's name in lower case, letters and digits only."""
+    return re.sub(r"[^0-9a-z]", "", str(name).lower())
+
+
+def pick(columns: Iterable[object], role: Role, given: str | None, source: str) -> str | None:
+    """The column for a role: the one that is named, else the first usual name that occurs, else None.
+
+    Raises:
+        InputError: The named column does not exist.
+    """
+    names = [str(c) for c in columns]
+    if given is not None:
+        if given not in names:
+            raise unknown_name(f"{role} column of {one_line(source)}:", given, names)
+        return given
+    by_plain: dict[str, str] = {}
+    for name in names:
+        by_plain.setdefault(plain_name(name), name)
+    return next((by_plain[usual] for usual in USUAL_NAMES[role] if usual in by_plain), None)
+
+
+def canonical_split(value: str) -> str:
+    """``train``, ``val`` or ``test`` for their usual spellings; any other name as it is."""
+    return SPLITS.get(value.strip().lower(), value.strip())
+
+
+def text(value: Any) -> str:
+    """A value as text: whole floats without a point, missing values empty, bytes decoded."""
+    if (
+        value is None
+        or value is pd.NA
+        or value is pd.NaT
+        or (isinstance(value, (float, np.floating)) and np.isnan(value))
+    ):
+        return ""
+    if isinstance(value, bytes):
+        return value.decode("utf-8", errors="backslashreplace")
+    if isinstance(value, (float, np.floating)) and float(value).is_integer():
+        return str(int(value))
+    return str(value)
+
+
+def texts(values: Iterable[Any]) -> list[str]:
+    """Values as text, each by :func:`text`."""
+    return [text(v) for v in values]
+
+
+def read_described(path: Path) -> pd.DataFrame:
+    """A CSV, TSV or Parquet file; CSV values are text as they stand (``007`` stays ``007``, ``NA`` stays ``NA``).
+
+    Raises:
+        InputError: The file is no such table.
+    """
+    try:
+        with path.open("rb") as file:
+            if file.read(4) == b"PAR1":
+                return pd.read_parquet(path)
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            header = file.readline()
+        delimiter = max(",;\t", key=header.count)
+        return pd.read_csv(
+            path, sep=delimiter, dtype=str, keep_default_na=False, encoding="utf-8-sig", skipinitialspace=False
+        )
+    except pd.errors.EmptyDataError:
+        raise InputError(f"{one_line(path)}: the table is empty") from None
+    except UnicodeDecodeError:
+        raise InputError(f"{one_line(path)}: the table is not UTF-8 text; save it as UTF-8 or Parquet") from None
+    except (OSError, ValueError, pd.errors.ParserError) as error:
+        reason = "there is no such file" if isinstance(error, FileNotFoundError) else one_line(error, 160)
+        raise InputError(f"{one_line(path)}: cannot be read as a table ({reason})") from None
+
+
+def with_numbers(column: pd.Series) -> pd.Series:
+    """A text column as numbers where every value is one (or empty); codes such as ``007`` stay text."""
+    values = column.tolist()
+    if not all(isinstance(v, str) for v in values):
+        return column
+    filled = [v for v in values if v]
+    if not filled or not all(_NUMBER.fullmatch(v) for v in filled):
+        return column
+    return pd.Series(pd.to_numeric(pd.Series([v or None for v in values], dtype=object)), name=column.name)
+
+
+def label_values(table: pd.DataFrame, column: str, source: str) -> list[str]:
+    """Labels of a table: one column, or several columns of 0 and 1 (``A,B,C``) whose ones are joined by ``|``.
+
+    A row of several columns without a one is labelled ``none``.
+
+    Raises:
+        InputError: A column does not exist, or holds something other than 0 and 1 where several are named.
+    """
+    if column in table.columns or "," not in column:
+        return [v.strip() for v in texts(table[column])]
+    names = [part.strip() for part in column.split(",")]
+    marks = []
+    for name in names:
+        if name not in table.columns:
+            raise unknown_name(f"label column of {one_line(source)}:", name, [str(c) for c in table.columns])
+        values = [v.strip().lower() for v in texts(table[name])]
+        strange = next((v for v in values if v not in _YES and v not in _NO), None)
+        if strange is not None:
+            raise InputError(f"{one_line(source)}: column {one_line(name)} holds {one_line(strange)!r}, not 0 or 1")
+        marks.append([v in _YES for v in values])
+    return ["|".join(n for n, m in zip(names, row, strict=True) if m) or NO_FINDING for row in zip(*marks, strict=True)]
+
+
+def label_column(table: pd.DataFrame, given: str | None, source: str) -> str | None:
+    """The label column (or comma-separated columns), named or guessed; None where there is none."""
+    if given is not None and "," in given and given not in table.columns:
+        return given
+    return pick(table.columns, "label", given, source)

@@ -1,0 +1,223 @@
+"""A manifest in the making: what a source found, and the steps that every source shares.
+
+In order: labels from a table (``source_labels``), label and group from patterns in file names, frames of stacks,
+groups for the images that have none, splits, columns, checks.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pandas as pd
+
+from memorisk.images.columns import canonical_split, texts
+from memorisk.images.formats import file_format
+from memorisk.images.manifest import BUILTIN, RESERVED, Manifest, listed
+from memorisk.images.options import ImageOptions
+from memorisk.images.readers import count_frames
+from memorisk.images.readers_nifti import count_frames as count_slices
+from memorisk.images.source_labels import join_labels
+from memorisk.images.source_walk import KIND_BY_SUFFIX, suffix
+from memorisk.runs.errors import InputError, one_line
+
+_STACKS = frozenset(("TIFF", "GIF", "WEBP", "DICOM", "NIfTI", "NIfTI, gzipped"))
+
+
+@dataclass
+class Draft:
+    """Rows of a source before the shared steps."""
+
+    table: pd.DataFrame
+    """Columns image and path, any of label, group, split, dataset, member, frame, and the source's own."""
+    root: Path
+    name: str
+    notes: list[str] = field(default_factory=list)
+    skipped: list[tuple[str, str]] = field(default_factory=list)
+    """Path and reason of what was left out."""
+    group_from: str = ""
+    """Where the group column came from, in words."""
+    group_fallback: str = ""
+    """What to name as a way out when that turns out empty or the same everywhere."""
+    names: dict[str, list[str]] = field(default_factory=dict)
+    """Further names by which a table may call the rows, as SOPInstanceUID; a list as long as the table each."""
+
+    def skip(self, path: str, reason: str) -> None:
+        """Note a file or row that is left out."""
+        self.skipped.append((path, reason))
+
+
+def finish(draft: Draft, options: ImageOptions) -> Manifest:
+    """The manifest of a draft, checked.
+
+    Raises:
+        InputError: No images, duplicate ids, a pattern that does not match, a group that says nothing, or what
+            :func:`memorisk.images.source_labels.join_labels` refuses.
+    """
+    if draft.table.empty:
+        reasons = Counter(reason for _, reason in draft.skipped).most_common(3)
+        why = "; ".join(f"{n:,} left out: {reason}" for reason, n in reasons)
+        raise InputError(f"{one_line(draft.name)}: no images{f' ({why})' if why else ''}")
+    if options.labels_csv is not None:
+        join_labels(draft, options)
+    _apply_patterns(draft, options)
+    _refuse_empty_group(draft)
+    if "member" not in draft.table or "frame" not in draft.table:
+        _expand_frames(draft, options)
+    _fill_groups(draft)
+    _name_splits(draft)
+    manifest = Manifest(
+        table=_ordered(draft.table),
+        root=draft.root,
+        name=draft.name,
+        notes=tuple(draft.notes),
+        skipped=pd.DataFrame(draft.skipped, columns=["path", "reason"], dtype=object),
+    )
+    manifest.validate()
+    return manifest
+
+
+def _apply_patterns(draft: Draft, options: ImageOptions) -> None:
+    """Label and group by regular expressions on the files' names."""
+    paths = draft.table["path"].tolist()
+    if options.label_from is not None:
+        draft.table["label"] = _matched(options.label_from, "label", paths, paths, draft.name)
+    if options.group_from is not None:
+        names = paths if "/" in options.group_from else [p.rsplit("/", 1)[-1] for p in paths]
+        draft.table["group"] = _matched(options.group_from, "group", names, paths, draft.name)
+        draft.group_from = f"pattern {options.group_from!r}"
+        draft.group_fallback = "change the pattern, or leave it out to make each image its own group"
+
+
+def _matched(pattern: str, role: str, names: list[str], paths: list[str], source: str) -> list[str]:
+    """What a pattern finds in each name: its group called ``role``, else its first group, else the whole match.
+
+    Raises:
+        InputError: Some names do not match; the first are listed.
+    """
+    compiled = re.compile(pattern)
+    which = role if role in compiled.groupindex else (1 if compiled.groups else 0)
+    found = [compiled.search(name) for name in names]
+    values = [(m.group(which) or "") if m else "" for m in found]
+    failed = [path for path, value in zip(paths, values, strict=True) if not value]
+    if failed:
+        raise InputError(
+            f"{one_line(source)}: {role}_from {pattern!r} finds nothing in {len(failed):,} of {len(paths):,} names "
+            f"({listed(failed)})"
+        )
+    return values
+
+
+def _refuse_empty_group(draft: Draft) -> None:
+    """A group that is empty or the same for all images says nothing about whose they are.
+
+    Raises:
+        InputError: It is so; the way out is named.
+    """
+    if "group" not in draft.table or len(draft.table) < 2:
+        return
+    values = set(draft.table["group"])
+    if len(values) == 1:
+        value = next(iter(values))
+        what = "empty" if value == "" else f"{one_line(value, 60)!r}"
+        raise InputError(
+            f"{one_line(draft.name)}: the {draft.group_from or 'group'} is {what} for all {len(draft.table):,} images, "
+            f"so it cannot tell whose they are; {draft.group_fallback or 'give another group_column or group_from'}"
+        )
+
+
+def _expand_frames(draft: Draft, options: ImageOptions) -> None:
+    """Choose the frames of stacks; with ``all`` a row becomes one for each frame, all in the group of their file."""
+    paths = draft.table["path"].tolist()
+    volumes = [_is_volume(draft.root, path) for path in paths]
+    if any(volumes):
+        draft.table["member"] = [options.slice_plane if volume else "" for volume in volumes]
+    if options.frames == "auto":
+        return
+    frames = [_chosen_frames(draft.root / p, v, options) for p, v in zip(paths, volumes, strict=True)]
+    if options.frames == "all" and "group" not in draft.table:
+        draft.table["group"] = draft.table["image"]
+    table = draft.table.loc[draft.table.index.repeat([len(chosen) for chosen in frames])].reset_index(drop=True)
+    flat = [frame for chosen in frames for frame in chosen]
+    if options.frames == "all":
+        table["image"] = [i if f is None else f"{i}#{f}" for i, f in zip(table["image"].tolist(), flat, strict=True)]
+        draft.notes.append(f"{len(paths):,} files gave {len(table):,} frames; those of a file share its group.")
+    if any(frame is not None for frame in flat):
+        table["frame"] = pd.array(flat, dtype="Int64")
+    draft.table = table
+
+
+def _is_volume(root: Path, path: str) -> bool:
+    """Whether a file is a NIfTI volume: by its suffix, by its content where that says nothing."""
+    if suffix(path) in KIND_BY_SUFFIX or path.startswith(BUILTIN):
+        return KIND_BY_SUFFIX.get(suffix(path)) == "nifti"
+    found = file_format(root / path)
+    return found is not None and found.kind == "nifti"
+
+
+def _chosen_frames(path: Path, volume: bool, options: ImageOptions) -> list[int | None]:
+    """Frames to take of one file; ``[None]`` leaves it to the reader's rule."""
+    found = file_format(path)
+    if not (volume or (found is not None and found.name in _STACKS)):
+        return [None]
+    if options.frames == "first":
+        return [0]
+    try:
+        n = count_slices(path, options.slice_plane) if volume else count_frames(path)
+    except Exception:  # unreadable files keep one row: the store refuses or counts them, with the reason
+        return [None]
+    if options.frames == "middle":
+        return [n // 2]
+    if n == 1:
+        return [None]
+    return list(range((n // 2) % options.frame_step, n, options.frame_step))
+
+
+def _fill_groups(draft: Draft) -> None:
+    """An image without a group is its own; its name must not be that of another's group."""
+    images = draft.table["image"].tolist()
+    if "group" not in draft.table:
+        draft.table["group"] = images
+        return
+    groups = texts(draft.table["group"])
+    known = set(groups)
+    missing = groups.count("")
+    if missing:
+        own = [image if image not in known else f"{image} (alone)" for image in images]
+        groups = [group or alone for group, alone in zip(groups, own, strict=True)]
+        draft.notes.append(f"{missing:,} images have no group; each is its own.")
+    draft.table["group"] = groups
+
+
+def _name_splits(draft: Draft) -> None:
+    """Splits by their usual names; the column goes if it is empty."""
+    if "split" not in draft.table:
+        return
+    splits = [canonical_split(value) for value in texts(draft.table["split"])]
+    if any(splits):
+        draft.table["split"] = splits
+    else:
+        draft.table = draft.table.drop(columns="split")
+
+
+def _ordered(table: pd.DataFrame) -> pd.DataFrame:
+    """The manifest's own columns first, as text; then the source's, in their order."""
+    table = table.reset_index(drop=True)
+    if "label" not in table:
+        table["label"] = ""
+    own = [c for c in RESERVED if c in table]
+    for column in own:
+        if column != "frame":
+            table[column] = texts(table[column])
+    return table.reindex(columns=[*own, *[c for c in table.columns if c not in RESERVED]])
+
+
+def keep_user_columns(table: pd.DataFrame, extra: Mapping[str, pd.Series]) -> pd.DataFrame:
+    """A draft's table with a source's other columns beside it, renamed ``user_<name>`` where the name is ours."""
+    for name, values in extra.items():
+        kept = name
+        while kept in RESERVED or kept in table:
+            kept = f"user_{kept}"
+        table[kept] = values.array
+    return table

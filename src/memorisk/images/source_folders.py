@@ -1,0 +1,145 @@
+"""Folders: class folders of ordinary images or NIfTI volumes, or a tree of DICOM files.
+
+The class of an image is the folder it lies in. A train, val or test folder above the classes gives the split; where
+the images' own folders have such names they are splits, not classes. Where all images lie in one folder of a name
+that says nothing (``images``), there are no classes.
+"""
+
+from collections import Counter
+from pathlib import Path
+
+import pandas as pd
+
+from memorisk.images.columns import SPLITS
+from memorisk.images.formats import Kind, file_format
+from memorisk.images.manifest import Manifest, listed
+from memorisk.images.options import ImageOptions
+from memorisk.images.paths import refuse_escape
+from memorisk.images.source_dicom import dicom_draft
+from memorisk.images.source_draft import Draft, finish
+from memorisk.images.source_walk import KIND_BY_SUFFIX, Walk, suffix, walk_files
+from memorisk.runs.errors import InputError, one_line
+
+_NOT_CLASSES = frozenset(
+    (
+        "images",
+        "image",
+        "img",
+        "imgs",
+        "pictures",
+        "photos",
+        "data",
+        "files",
+        "raw",
+        "png",
+        "jpg",
+        "jpeg",
+        "nii",
+        "nifti",
+    )
+)
+_LAYOUTS: dict[Kind, str] = {"raster": "folder", "dicom": "dicom", "nifti": "nifti"}
+
+
+def load_folder(root: Path, options: ImageOptions) -> Manifest:
+    """The manifest of a folder.
+
+    Raises:
+        InputError: No images, kinds mixed without a layout, links that leave the folder, names that are not UTF-8, or
+            what :func:`memorisk.images.source_draft.finish` refuses.
+    """
+    walk = walk_files(root, follow_links=options.follow_links)
+    refuse_escape(walk.escaping, root.name, "follow_links accepts them")
+    by_kind, others = _by_kind(root, walk.files)
+    kind = _chosen_kind(root, by_kind, others, options)
+    draft = Draft(table=pd.DataFrame(), root=root, name=root.resolve().name or "images", skipped=[*walk.skipped])
+    _note_others(draft, walk, by_kind, others, kind, options)
+    if kind == "dicom":
+        return finish(dicom_draft(draft, by_kind["dicom"], options), options)
+    files = by_kind.get(kind, [])
+    draft.table = pd.DataFrame({"image": files, "path": files}, dtype=object)
+    labels, splits = folder_labels(files)
+    if options.labels_csv is None:
+        draft.table["label"] = labels
+    if any(splits):
+        draft.table["split"] = splits
+    return finish(draft, options)
+
+
+def folder_labels(files: list[str]) -> tuple[list[str], list[str]]:
+    """Class and split of each relative path by the module's rule; empty where there is none."""
+    folders = [file.split("/")[:-1] for file in files]
+    own = {parts[-1].lower() for parts in folders if parts}
+    own_are_splits = bool(own) and own <= set(SPLITS)
+    nameless = len(own) == 1 and own <= _NOT_CLASSES
+    labels, splits = [], []
+    for parts in folders:
+        above = parts if own_are_splits else parts[:-1]
+        split = next((SPLITS[part.lower()] for part in reversed(above) if part.lower() in SPLITS), "")
+        labels.append("" if own_are_splits or nameless or not parts else parts[-1])
+        splits.append(split)
+    return labels, splits
+
+
+def _by_kind(root: Path, files: list[str]) -> tuple[dict[Kind, list[str]], list[str]]:
+    """Image files by kind, and the files that are none. A usual suffix is believed here: the reader looks inside."""
+    found: dict[Kind, list[str]] = {}
+    others = []
+    for file in files:
+        kind = KIND_BY_SUFFIX.get(suffix(file))
+        if kind is None:
+            inside = file_format(root / file)
+            kind = inside.kind if inside is not None else None
+        if kind is None or kind == "arrays":
+            others.append(file)
+        else:
+            found.setdefault(kind, []).append(file)
+    return found, others
+
+
+def _chosen_kind(root: Path, by_kind: dict[Kind, list[str]], others: list[str], options: ImageOptions) -> Kind:
+    """The kind of images to take.
+
+    Raises:
+        InputError: There are none, or several and no layout says which.
+    """
+    wanted: dict[str, Kind] = {layout: kind for kind, layout in _LAYOUTS.items()}
+    if options.layout in wanted:
+        return wanted[options.layout]
+    if options.layout != "auto":
+        raise InputError(f"layout {options.layout} is for a file; {one_line(root)} is a folder")
+    if not by_kind:
+        tables = [f for f in others if suffix(f) in (".csv", ".tsv", ".parquet", ".npz", ".npy", ".h5", ".hdf5", ".gz")]
+        hint = f"; give one of its files instead ({listed(tables, 3)})" if tables else ""
+        raise InputError(f"{one_line(root)}: no images in this folder ({len(others):,} other files){hint}")
+    if len(by_kind) > 1:
+        counts = ", ".join(f"{len(files):,} {kind}" for kind, files in by_kind.items())
+        layouts = " or ".join(_LAYOUTS[kind] for kind in by_kind)
+        raise InputError(f"{one_line(root)}: holds images of several kinds ({counts}); choose with layout: {layouts}")
+    return next(iter(by_kind))
+
+
+def _note_others(
+    draft: Draft, walk: Walk, by_kind: dict[Kind, list[str]], others: list[str], kind: Kind, options: ImageOptions
+) -> None:
+    """List what is not taken.
+
+    Raises:
+        InputError: File names are not UTF-8 and ``skip_unreadable`` is not set.
+    """
+    if walk.not_utf8 and not options.skip_unreadable:
+        raise InputError(
+            f"{one_line(draft.name)}: {len(walk.not_utf8):,} file names are not UTF-8 ({listed(walk.not_utf8)}); "
+            "rename them, or skip_unreadable goes on without them"
+        )
+    for file in walk.not_utf8:
+        draft.skip(file, "the file name is not UTF-8")
+    for file in others:
+        draft.skip(file, "not an image")
+    for other, files in by_kind.items():
+        if other != kind:
+            for file in files:
+                draft.skip(file, f"{other}, where the layout is {options.layout}")
+    for reason, n in Counter(reason for _, reason in draft.skipped).items():
+        shown = [path for path, why in draft.skipped if why == reason]
+        draft.notes.append(f"{n:,} {'file' if n == 1 else 'files'} left out, {reason}: {listed(shown, 3)}.")

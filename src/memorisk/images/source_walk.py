@@ -1,0 +1,95 @@
+"""What lies in a folder: regular files in a fixed order, links that leave it refused, hidden files left alone."""
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+
+from memorisk.images.formats import Kind
+from memorisk.images.paths import within
+from memorisk.runs.errors import InputError, one_line
+
+KIND_BY_SUFFIX: dict[str, Kind] = {
+    **dict.fromkeys((".png", ".jpg", ".jpeg", ".jpe", ".jfif", ".bmp", ".gif", ".webp", ".tif", ".tiff"), "raster"),
+    **dict.fromkeys((".jp2", ".j2k", ".pgm", ".ppm", ".pnm"), "raster"),
+    **dict.fromkeys((".dcm", ".dicom"), "dicom"),
+    **dict.fromkeys((".nii", ".nii.gz"), "nifti"),
+}
+
+
+@dataclass
+class Walk:
+    """The files of a folder and what was found beside them."""
+
+    files: list[str] = field(default_factory=list)
+    """Relative POSIX paths, sorted."""
+    escaping: list[str] = field(default_factory=list)
+    """Links that lead out of the folder."""
+    not_utf8: list[str] = field(default_factory=list)
+    """Names that are not UTF-8, with the strange bytes escaped."""
+    skipped: list[tuple[str, str]] = field(default_factory=list)
+    """Links within the folder, sockets and the like, with the reason."""
+
+
+def suffix(path: str) -> str:
+    """A file's suffix in lower case; ``.nii.gz`` counts as one."""
+    lower = path.lower()
+    return ".nii.gz" if lower.endswith(".nii.gz") else PurePosixPath(lower).suffix
+
+
+def walk_files(root: Path, *, follow_links: bool) -> Walk:
+    """All files below a folder.
+
+    Hidden files and folders (``.name``) and what archives of macOS add (``__MACOSX``) do not count. A linked folder is
+    entered only with ``follow_links``, each folder once.
+
+    Raises:
+        InputError: A folder cannot be opened.
+    """
+    walk = Walk()
+    real_root = os.path.realpath(root)
+    visited = {real_root}
+    pending = [""]
+    while pending:
+        folder = pending.pop()
+        for entry, relative in _entries(root, folder):
+            if entry.is_symlink():
+                real = os.path.realpath(entry.path)
+                if not within(real_root, real) and not follow_links:
+                    walk.escaping.append(relative)
+                    continue
+                if entry.is_dir() and (not follow_links or real in visited):
+                    walk.skipped.append((relative, "a link to a folder that is listed where it lies"))
+                    continue
+            if entry.is_dir():
+                visited.add(os.path.realpath(entry.path))
+                pending.append(relative + "/")
+            elif not entry.is_file() and not entry.is_symlink():
+                walk.skipped.append((relative, "not a regular file"))
+            elif _is_utf8(relative):
+                walk.files.append(relative)
+            else:
+                walk.not_utf8.append(one_line(os.fsencode(relative).decode("utf-8", errors="backslashreplace")))
+    for found in (walk.files, walk.escaping, walk.not_utf8, walk.skipped):
+        found.sort()
+    return walk
+
+
+def _entries(root: Path, folder: str) -> Iterator[tuple[os.DirEntry[str], str]]:
+    try:
+        with os.scandir(root / folder) as entries:
+            for entry in entries:
+                if not entry.name.startswith(".") and entry.name != "__MACOSX":
+                    yield entry, folder + entry.name
+    except OSError as error:
+        raise InputError(
+            f"{one_line(root / folder)}: the folder cannot be opened ({one_line(error.strerror)})"
+        ) from None
+
+
+def _is_utf8(name: str) -> bool:
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -1,0 +1,74 @@
+"""From what a user names to a manifest: the built-in digits, a folder, a table, a file of arrays.
+
+Each kind of source has its module; they meet in ``source_draft``, where labels, groups, frames and checks are the
+same.
+"""
+
+from pathlib import Path
+
+from memorisk.images.digits import digits_manifest
+from memorisk.images.formats import file_format
+from memorisk.images.manifest import Manifest
+from memorisk.images.options import ImageOptions
+from memorisk.images.source_arrays import load_arrays
+from memorisk.images.source_folders import load_folder
+from memorisk.images.source_tables import load_table
+from memorisk.runs.errors import InputError, one_line
+
+_TABLES = frozenset((".csv", ".tsv", ".txt", ".parquet", ".pq"))
+
+
+def load_manifest(source: str | Path, options: ImageOptions | None = None) -> Manifest:
+    """The manifest of a source; no pixel is decoded.
+
+    Args:
+        source: ``"digits"`` (built in; a folder of that name is ``"./digits"``), a folder (class folders, DICOM tree,
+            NIfTI volumes), a CSV, TSV or Parquet table, or arrays (npz in MedMNIST's layout or plain, npy, HDF5, idx).
+        options: How images are found, labelled and grouped.
+
+    Returns:
+        The manifest, checked; ``notes`` say what was guessed, ``skipped`` what was left out.
+
+    Raises:
+        InputError: There is no such source, it holds no images, or a row cannot be trusted (duplicate ids, paths that
+            leave the folder, a group that says nothing, files that are missing).
+        MissingExtraError: DICOM or NIfTI without the extra ``medical``.
+    """
+    options = options or ImageOptions()
+    options.validate()
+    if str(source) == "digits":
+        return digits_manifest()
+    path = Path(source)
+    try:
+        is_folder, is_file = path.is_dir(), path.is_file()
+    except (OSError, ValueError):
+        is_folder = is_file = False
+    if is_folder:
+        return load_folder(path, options)
+    if not is_file:
+        raise InputError(f"{one_line(source)}: there is no such file or folder (the built-in images are called digits)")
+    return _load_file(path, options)
+
+
+def _load_file(path: Path, options: ImageOptions) -> Manifest:
+    """The manifest of a file.
+
+    Raises:
+        InputError: It is a single image, or no known kind of source.
+    """
+    if options.layout not in ("auto", "table", "arrays"):
+        raise InputError(f"layout {options.layout} is for a folder; {one_line(path)} is a file")
+    with path.open("rb") as file:
+        is_parquet = file.read(4) == b"PAR1"
+    named_table = path.suffix.lower() in _TABLES and options.layout != "arrays"
+    if is_parquet or named_table or options.layout == "table":
+        return load_table(path, options)
+    found = file_format(path)
+    if found is not None and found.kind == "arrays":
+        return load_arrays(path, options)
+    if found is not None:
+        raise InputError(f"{one_line(path)}: is one {found.name} image; give its folder, or a table of images")
+    raise InputError(
+        f"{one_line(path)}: neither a table (CSV, TSV, Parquet) nor arrays (npz, npy, HDF5, idx); layout table reads "
+        "it as CSV"
+    )
