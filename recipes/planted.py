@@ -61,8 +61,7 @@ def mislabelled(*, share: float = 0.05, least: int = 2, seed: int = 0) -> Plante
 
 
 def duplicated(*, per_class: int = 60, wrong: bool = False, seed: int = 0) -> Planted:
-    """Six whole classes, a third of each given 2, 4 or 8 times as one group each; with ``wrong`` those are
-    mislabelled too.
+    """Six whole classes with some images given 2, 4 or 8 times as one group each; with ``wrong`` those are mislabelled.
 
     Groups of one size and label are partners for each other, so that all copies of an image are in one twin.
     """

@@ -1,23 +1,27 @@
 """What the terminal shows: progress while it is one, tables at the end, JSON for machines."""
 
+from __future__ import annotations
+
 import json as json_module
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
 
-from memorisk.audits.classifier import DryRun
-from memorisk.audits.compare import Comparison
-from memorisk.images.checks import ImageCheck
-from memorisk.report.result import Result
 from memorisk.runs.errors import one_line
 from memorisk.runs.files import plain
+
+if TYPE_CHECKING:  # each command imports its own room; the others stay unloaded
+    from memorisk.audits.classifier import DryRun
+    from memorisk.audits.compare import Comparison
+    from memorisk.images.checks import ImageCheck
+    from memorisk.report.result import Result
 
 Reporter = Callable[[str, int, int], None]
 STATUS = {"pass": "PASSED", "fail": "NOT READY FOR RELEASE", "undecided": "COULD NOT BE DECIDED"}

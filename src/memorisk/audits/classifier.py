@@ -17,11 +17,10 @@ from memorisk.audits.evidence import write_scores
 from memorisk.audits.gallery import thumbnails
 from memorisk.audits.options import ClassifierOptions, options_from
 from memorisk.audits.placebo import run_placebo
-from memorisk.audits.plan import Plan, draw_parts, identity, make_plan
+from memorisk.audits.plan import Plan, draw_parts, identity, linked_groups, make_plan
 from memorisk.audits.pseudonyms import Pseudonyms
 from memorisk.audits.rendering import write_report
 from memorisk.audits.target import audit_target
-from memorisk.images.duplicates import linked_groups
 from memorisk.images.manifest import Manifest
 from memorisk.images.sources import load_manifest
 from memorisk.images.store import ImageStore, build_store
@@ -96,7 +95,7 @@ def audit_classifier(
         manifest, options, processes=options.processes, progress=lambda d, n: progress("decoding images", d, n)
     )
     manifest = store.manifest
-    linked = linked_groups(store)
+    linked = linked_groups(manifest.groups, store.pixel_hashes)
     parts = draw_parts(manifest, linked, options, options.split_seed)
     plan = make_plan(manifest, parts, options)
     recipe = prepare_recipe(store, plan, options)

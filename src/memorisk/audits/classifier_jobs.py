@@ -107,7 +107,7 @@ def make_jobs(
     def job(rows: np.ndarray, seed: int) -> TrainJob:
         return TrainJob(
             out=out,
-            images=store.images_file,
+            images=store.folder / "images.npy",
             rows=rows,
             targets=recipe.targets.values,
             n_outputs=recipe.targets.n_outputs,

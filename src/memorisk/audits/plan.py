@@ -1,6 +1,7 @@
 """What an audit will do before it does it: the parts, the designs, the trainings and their cost."""
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -72,6 +73,21 @@ class Plan:
             "steps": int(sum(epochs * -(-n // batch_size) for n in sizes)),
             "bytes_of_decoded_images": int(image_bytes),
         }
+
+
+def linked_groups(groups: np.ndarray, pixel_hashes: np.ndarray) -> list[tuple[str, str]]:
+    """Pairs of groups that share an identical image as the models see it: they must stay on one side of every split.
+
+    Args:
+        groups: [N] group of each image.
+        pixel_hashes: [N] hash of each stored image.
+    """
+    pairs = set()
+    order = np.argsort(pixel_hashes, kind="stable")
+    for first, second in pairwise(order):
+        if pixel_hashes[first] == pixel_hashes[second] and groups[first] != groups[second]:
+            pairs.add(tuple(sorted((str(groups[first]), str(groups[second])))))
+    return sorted(pairs)
 
 
 def draw_parts(manifest: Manifest, linked: list[tuple[str, str]], options: ClassifierOptions, seed: int) -> Parts:

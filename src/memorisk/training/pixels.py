@@ -119,7 +119,7 @@ class PixelSource:
     ) -> None:
         check_images(images)
         self.device, self.dtype = device, dtype
-        self.rows = torch.as_tensor(np.asarray(rows, dtype=np.int64))
+        self.rows = torch.from_numpy(np.array(rows, dtype=np.int64))
         if len(self.rows) and (int(self.rows.min()) < 0 or int(self.rows.max()) >= len(images)):
             raise InputError(
                 f"rows run from {int(self.rows.min())} to {int(self.rows.max())}; there are {len(images)} images"
