@@ -55,6 +55,20 @@ def test_equals_the_definition(mode, centre, variance):
     np.testing.assert_allclose(got, naive_lira(target, refs_in, refs_out, mode, centre, variance), rtol=1e-9)
 
 
+def test_blocks_of_images_do_not_show(monkeypatch):
+    rng = np.random.default_rng(11)
+    target, refs_in, refs_out = rng.normal(size=100), rng.normal(1, 2, (33, 100)), rng.normal(size=(33, 100))
+    refs_in[rng.random(refs_in.shape) < 0.2] = np.nan
+    whole = [
+        lira_scores(target, refs_in, refs_out, mode=m, centre=c, variance=v, allow_small=True) for m, c, v in OPTIONS
+    ]
+    monkeypatch.setattr("memorisk.scores.lira.BLOCK", 7)
+    for (mode, centre, variance), expected in zip(OPTIONS, whole, strict=True):
+        got = lira_scores(target, refs_in, refs_out, mode=mode, centre=centre, variance=variance, allow_small=True)
+        np.testing.assert_allclose(got, expected, rtol=1e-12)
+    assert lira_scores([], np.empty((8, 0)), np.empty((8, 0)), allow_small=True).shape == (0,)
+
+
 def test_golden_values_by_hand():
     """Two images, IN {1, 3} and {4, 8}, OUT {0, 2} and {1, 7}, phi 2 and 6: each convention from its formula.
 
@@ -136,6 +150,8 @@ def test_images_without_enough_references_have_no_score():
         ((np.zeros(3), None, np.zeros((8, 3))), {}, "use mode='offline'"),
         ((np.zeros(3), np.zeros((8, 2)), np.zeros((8, 3))), {}, "refs_in .references, images."),
         ((np.array([0, 0, np.inf]), np.zeros((8, 3)), np.zeros((8, 3))), {}, "must be finite"),
+        ((np.zeros(3), np.zeros((8, 3)), np.full((8, 3), -np.inf)), {}, "must be finite .*refs_out"),
+        ((np.zeros(3), np.zeros((0, 3)), np.zeros((8, 3))), {}, "refs_in has none"),
     ],
 )
 def test_bad_input_is_one_clear_error(arguments, options, message):

@@ -42,6 +42,8 @@ PER_EXAMPLE_FROM = 64
 """Models below which a variance per image is too noisy to divide by."""
 SPREAD_FLOOR = 1e-6
 """Smallest standard deviation of phi: references that are exactly equal would divide by zero."""
+BLOCK = 4096
+"""Images fitted at a time."""
 
 
 @dataclass(frozen=True)
@@ -86,29 +88,29 @@ def lira_scores(
         InputError: An unknown option, shapes that differ, an infinite value, or too few models.
     """
     phi = np.asarray(target, dtype=np.float64)
-    out = _side(refs_out, phi, "refs_out")
-    seen = _side(refs_in, phi, "refs_in") if mode == "online" else None
-    sides = [out] if seen is None else [seen, out]
     _check_options(mode, centre, variance)
-    counts = [np.isfinite(side).sum(axis=0) for side in sides]
-    most = min(int(count.max(initial=0)) for count in counts)
+    if np.isinf(phi).any():
+        raise InputError("phi must be finite (NaN = not to be scored), in the target")
+    fits = [_side(refs_out, phi, "refs_out", centre)]
+    if mode == "online":
+        fits.append(_side(refs_in, phi, "refs_in", centre))
+    most = min(int(fit.count.max(initial=0)) for fit in fits)
     if not allow_small:
         _check_models(most, mode, variance)
     least = max((most + 1) // 2, 2 if variance == "per_example" else 1)
-    scored = np.isfinite(phi) & np.logical_and.reduce([count >= least for count in counts])
+    scored = np.isfinite(phi) & np.logical_and.reduce([fit.count >= least for fit in fits])
     score = np.full(phi.shape, np.nan)
     if not scored.any():
         return score
     x = phi[scored]
-    fits = [_fit(side[:, scored], count[scored], centre, variance) for side, count in zip(sides, counts, strict=True)]
-    if seen is None:
-        c, s = fits[0]
-        score[scored] = log_ndtr((x - c) / s)
+    gaussians = [(fit.centre[scored], _spread(fit, scored, variance)) for fit in fits]
+    c_out, s_out = gaussians[0]
+    if mode == "offline":
+        score[scored] = log_ndtr((x - c_out) / s_out)
     else:
-        (c_in, s_in), (c_out, s_out) = fits
-        score[scored] = (
-            0.5 * np.square((x - c_out) / s_out) - 0.5 * np.square((x - c_in) / s_in) + np.log(s_out) - np.log(s_in)
-        )
+        c_in, s_in = gaussians[1]
+        log_ratio = 0.5 * (np.square((x - c_out) / s_out) - np.square((x - c_in) / s_in)) + np.log(s_out / s_in)
+        score[scored] = log_ratio
     return score
 
 
@@ -143,13 +145,24 @@ def twin_references(phi_a: ArrayLike, phi_b: ArrayLike, sign: ArrayLike, target_
         raise InputError(
             f"references come from the other seeds: need 2 seeds or more and a row below {n_seeds}, got {target_seed}"
         )
-    others = np.arange(n_seeds) != target_seed
-    a, b, signs = a[others], b[others], signs[others]
-    scored = signs != 0
-    return References(
-        refs_in=np.where(scored, np.where(signs > 0, a, b), np.nan),
-        refs_out=np.where(scored, np.where(signs > 0, b, a), np.nan),
-    )
+    refs = References(np.empty((n_seeds - 1, a.shape[1])), np.empty((n_seeds - 1, a.shape[1])))
+    for row, s in enumerate(t for t in range(n_seeds) if t != target_seed):
+        _exchange(a[s], b[s], signs[s] < 0, refs.refs_in[row], refs.refs_out[row])
+        missing = signs[s] == 0
+        refs.refs_in[row, missing] = refs.refs_out[row, missing] = np.nan
+    return refs
+
+
+def _exchange(a: FloatArray, b: FloatArray, swap: NDArray[np.bool_], first: FloatArray, second: FloatArray) -> None:
+    """Write a into ``first`` and b into ``second``, exchanged where ``swap``.
+
+    On the bits of the numbers, without a branch: membership is random, so that a choice by ``np.where`` is mispredicted
+    at every other image and takes four times as long.
+    """
+    bits_a, bits_b = a.view(np.int64), b.view(np.int64)
+    differing = (bits_a ^ bits_b) & -swap.astype(np.int64)
+    np.bitwise_xor(bits_a, differing, out=first.view(np.int64))
+    np.bitwise_xor(bits_b, differing, out=second.view(np.int64))
 
 
 def references_per_side(
@@ -203,15 +216,61 @@ def _draw(
     return drawn
 
 
-def _side(refs: ArrayLike | None, phi: FloatArray, name: str) -> FloatArray:
+@dataclass(frozen=True)
+class _Fit:
+    """What every convention needs of one side's references, [N] each."""
+
+    count: NDArray[np.intp]
+    mean: FloatArray
+    centre: FloatArray
+    squares: FloatArray  # sum over references of (phi - mean)^2
+
+
+def _side(refs: ArrayLike | None, phi: FloatArray, name: str, centre: str) -> _Fit:
     if refs is None:
         raise InputError(f"online LiRA needs {name}; without references that saw the images use mode='offline'")
     side = np.asarray(refs, dtype=np.float64)
     if phi.ndim != 1 or side.ndim != 2 or side.shape[1:] != phi.shape:
         raise InputError(f"target must be [images] and {name} [references, images]; got {phi.shape} and {side.shape}")
-    if np.isinf(side).any() or np.isinf(phi).any():
-        raise InputError(f"phi must be finite (NaN = not available), in the target and in {name}")
-    return side
+    if not len(side):
+        raise InputError(f"LiRA needs references, and {name} has none")
+    # In blocks of images that stay in the processor's cache: several times faster than over the whole array.
+    blocks = [_fit(side[:, i : i + BLOCK], centre, name) for i in range(0, max(len(phi), 1), BLOCK)]
+    return _Fit(*(np.concatenate(column) for column in zip(*blocks, strict=True)))
+
+
+def _fit(refs: FloatArray, centre: str, name: str) -> tuple[NDArray[np.intp], FloatArray, FloatArray, FloatArray]:
+    """Count, mean, centre and squares of some images; mean and centre are 0 / 0 = NaN without references."""
+    missing = np.isnan(refs)
+    count = len(refs) - missing.sum(axis=0)
+    values = np.where(missing, 0.0, refs)
+    with np.errstate(invalid="ignore"):
+        mean = values.sum(axis=0) / count
+    if np.isinf(mean).any() or np.isnan(mean[count > 0]).any():
+        raise InputError(f"phi must be finite (NaN = not available), in {name}")
+    residual = np.where(missing, 0.0, values - mean)
+    squares = np.einsum("rn,rn->n", residual, residual)
+    return count, mean, mean if centre == "mean" else _median(refs, count), squares
+
+
+def _median(refs: FloatArray, count: NDArray[np.intp]) -> FloatArray:
+    ordered = np.sort(np.ascontiguousarray(refs.T), axis=1)  # [N, R], NaN last
+    rows = np.arange(len(ordered))
+    return 0.5 * (ordered[rows, np.maximum(count - 1, 0) // 2] + ordered[rows, np.minimum(count // 2, len(refs) - 1)])
+
+
+def _spread(fit: _Fit, scored: NDArray[np.bool_], variance: str) -> FloatArray:
+    """Standard deviations of the scored images, [n]; one value for all but for per_example."""
+    count, mean, squares = fit.count[scored], fit.mean[scored], fit.squares[scored]
+    if variance == "per_example":
+        found = squares / count
+    elif variance == "pooled_residual":
+        found = np.full(len(count), squares.sum() / max(int((count - 1).sum()), 1))
+    else:
+        # Within images plus between them: the sum of squares about the mean of all references.
+        between = count * np.square(mean - (count * mean).sum() / count.sum())
+        found = np.full(len(count), (squares.sum() + between.sum()) / count.sum())
+    return np.maximum(np.sqrt(found), SPREAD_FLOOR)
 
 
 def _check_options(mode: str, centre: str, variance: str) -> None:
@@ -237,28 +296,3 @@ def _check_models(per_side: int, mode: str, variance: str) -> None:
             f"({PER_EXAMPLE_FROM // 2 - 1} references per side), here {models}: "
             f"use variance='pooled_residual' or 'global'"
         )
-
-
-def _fit(refs: FloatArray, count: NDArray[np.intp], centre: str, variance: str) -> tuple[FloatArray, FloatArray]:
-    """Centre and standard deviation of every image, each [N] or broadcastable to it."""
-    missing = np.isnan(refs)
-    values = np.where(missing, 0.0, refs) if missing.any() else refs
-    mean = values.sum(axis=0) / count
-    location = mean if centre == "mean" else _median(refs, count)
-    if variance == "global":
-        residual = np.where(missing, 0.0, values - values.sum() / count.sum())
-        spread = np.sqrt(np.square(residual).sum() / count.sum())
-    else:
-        residual = np.where(missing, 0.0, values - mean)
-        squares = np.einsum("rn,rn->n", residual, residual)
-        if variance == "per_example":
-            spread = np.sqrt(squares / count)
-        else:
-            spread = np.sqrt(squares.sum() / max(int((count - 1).sum()), 1))
-    return location, np.maximum(spread, SPREAD_FLOOR)
-
-
-def _median(refs: FloatArray, count: NDArray[np.intp]) -> FloatArray:
-    ordered = np.sort(np.ascontiguousarray(refs.T), axis=1)  # [N, R], NaN last
-    rows = np.arange(len(ordered))
-    return 0.5 * (ordered[rows, (count - 1) // 2] + ordered[rows, count // 2])
