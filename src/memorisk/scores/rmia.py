@@ -59,12 +59,7 @@ def rmia_scores(
         InputError: Unknown mode, shapes that differ, values that are no probabilities, an empty population, gamma <=
             0, or offline_a outside [0, 1].
     """
-    if mode not in MODES:
-        raise unknown_name("RMIA mode", mode, MODES)
-    if not gamma > 0 or not 0 <= offline_a <= 1:
-        raise InputError(f"RMIA needs gamma > 0 and offline_a in [0, 1]; got {gamma} and {offline_a}")
-    if mode == "online" and p_refs_in is None:
-        raise InputError("online RMIA needs p_refs_in; without references that saw the images use mode='offline'")
+    _check_options(mode, gamma, offline_a, p_refs_in)
     x = _log_probability(p_target, log, 1, "p_target")
     z = _log_probability(population_target, log, 1, "population_target")
     x_out = _log_mean(_log_probability(p_refs_out, log, 2, "p_refs_out"), x)
@@ -117,6 +112,15 @@ def split_population(groups: ArrayLike, seed: int, share: float = 0.5) -> NDArra
     chosen = np.zeros(len(names), dtype=bool)
     chosen[order[:cut]] = True
     return chosen[index.reshape(-1)]
+
+
+def _check_options(mode: str, gamma: float, offline_a: float, p_refs_in: ArrayLike | None) -> None:
+    if mode not in MODES:
+        raise unknown_name("RMIA mode", mode, MODES)
+    if not gamma > 0 or not 0 <= offline_a <= 1:
+        raise InputError(f"RMIA needs gamma > 0 and offline_a in [0, 1]; got {gamma} and {offline_a}")
+    if mode == "online" and p_refs_in is None:
+        raise InputError("online RMIA needs p_refs_in; without references that saw the images use mode='offline'")
 
 
 def _log_probability(values: ArrayLike | None, log: bool, ndim: int, name: str) -> FloatArray:

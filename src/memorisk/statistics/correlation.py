@@ -161,12 +161,7 @@ def attack_agreement(
             f"gap, sign and success must be [seeds, images], group [images]; "
             f"got {gaps.shape}, {signs.shape}, {outcome.shape}, {index.shape}"
         )
-    if not np.isin(signs, (-1, 0, 1)).all():
-        raise InputError("signs must be +1 (seen by model A), -1 (seen by its twin) or 0")
-    if (outcome < 0).any() or (outcome > 1).any():
-        raise InputError(
-            "success must lie between 0 (the attack was wrong) and 1 (it was right), NaN where not attacked"
-        )
+    _check_values(signs, outcome)
     own = np.where(signs != 0, signs * gaps, np.nan)
     scored = np.isfinite(own)
     others = scored.sum(axis=0) - scored
@@ -177,6 +172,15 @@ def attack_agreement(
     return AttackAgreement(
         other_seeds=_agreement(rest, outcome, block, level), circular=_agreement(own, outcome, block, level)
     )
+
+
+def _check_values(signs: NDArray[np.generic], outcome: FloatArray) -> None:
+    if not np.isin(signs, (-1, 0, 1)).all():
+        raise InputError("signs must be +1 (seen by model A), -1 (seen by its twin) or 0")
+    if (outcome < 0).any() or (outcome > 1).any():
+        raise InputError(
+            "success must lie between 0 (the attack was wrong) and 1 (it was right), NaN where not attacked"
+        )
 
 
 def _agreement(m: FloatArray, success: FloatArray, block: NDArray[np.intp], level: float) -> Agreement:
