@@ -1,0 +1,353 @@
+"""How an image store is built: laid out, decoded in blocks, resumed, finished.
+
+The rows go straight to their place in ``images.npy`` of a hidden folder beside the stores, whose space is reserved
+first, so that a full disk is found before work is done. A journal names each block that stands in the file, with a
+hash of every row; on resuming, those blocks are read again and kept if the hashes agree. Whether the array has one
+channel or three is guessed from a few images; where the guess fails, the array is copied once, as a stream.
+"""
+
+import errno
+import io
+import json
+import os
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from importlib.metadata import version
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from memorisk.images.decoding import Block, BlockDone, PixelRule, Source, decode_block, hash_pixels, unreadable_reason
+from memorisk.images.manifest import Manifest
+from memorisk.images.options import ImageOptions
+from memorisk.images.rows import row_blocks, unreadable_error
+from memorisk.runs.errors import InputError, MemoriskError, one_line
+from memorisk.runs.executors import run_jobs
+from memorisk.runs.files import fsync_folder, read_json, write_json, write_table
+
+IMAGES, ROWS, META = "images.npy", "rows.parquet", "meta.json"
+_JOURNAL = "journal.jsonl"
+_PROBES = 16
+_ABANDONED = 7 * 86400.0  # seconds after which an unfinished store is removed when another is built
+_NO_SPACE = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+
+
+@dataclass(frozen=True, kw_only=True)
+class StorePlan:
+    """What is to be built, and where."""
+
+    key: str
+    stores: Path
+    sources: list[Source]
+    rule: PixelRule
+    manifest: Manifest
+    options: ImageOptions
+
+    @property
+    def building(self) -> Path:
+        """The hidden folder of the unfinished store."""
+        return self.stores / f".{self.key}.building"
+
+    @property
+    def dtype(self) -> np.dtype:
+        """Type of the pixels."""
+        return np.dtype(np.uint8 if self.rule.depth == 8 else np.uint16)
+
+
+@dataclass(frozen=True)
+class _Layout:
+    """Shape of the array under construction, [n, height, width, channels]."""
+
+    n: int
+    height: int
+    width: int
+    channels: int
+    dtype: str
+
+    @property
+    def row(self) -> tuple[int, int, int]:
+        return self.height, self.width, self.channels
+
+    @property
+    def header(self) -> bytes:
+        stream = io.BytesIO()
+        form = {"descr": self.dtype, "fortran_order": False, "shape": (self.n, *self.row)}
+        np.lib.format.write_array_header_1_0(stream, form)
+        return stream.getvalue()
+
+    @property
+    def row_bytes(self) -> int:
+        return int(np.prod(self.row)) * np.dtype(self.dtype).itemsize
+
+    @property
+    def total_bytes(self) -> int:
+        return len(self.header) + self.n * self.row_bytes
+
+
+def is_complete(folder: Path) -> bool:
+    """Whether a finished, undamaged store lies there."""
+    try:
+        meta = read_json(folder / META)
+        layout = _Layout(*meta["shape"], dtype=meta["dtype"])
+        return (folder / IMAGES).stat().st_size == layout.total_bytes and (folder / ROWS).is_file()
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
+
+
+def build(plan: StorePlan, *, processes: int, progress: Callable[[int, int], None] | None) -> None:
+    """Build a store; the caller holds its lock.
+
+    Raises:
+        InputError: Images cannot be read or differ in size.
+        MemoriskError: The disk is full, or workers failed; what is done is kept.
+    """
+    _remove_abandoned(plan.stores)
+    shutil.rmtree(plan.stores / plan.key, ignore_errors=True)  # damaged, or it would have been used
+    layout = _probed_layout(plan)
+    layout, done = _resumed(plan, layout)
+    while True:
+        blocks = _open_blocks(plan, layout, done)
+        found = _decode(plan, blocks, done, processes=processes, progress=progress)
+        if not any(block.colour is not None for block in found):
+            break
+        layout = _widened(plan, layout, done)
+    _finish(plan, layout, [done[first] for first in sorted(done)])
+
+
+def _probed_layout(plan: StorePlan) -> _Layout:
+    """Size and channels from a few images spread over the manifest, or more until one can be read."""
+    n = len(plan.sources)
+    spread = np.unique(np.linspace(0, n - 1, min(n, _PROBES)).astype(int)).tolist()
+    rest = (row for row in range(n) if row not in spread)
+    shapes: dict[int, tuple[int, ...]] = {}
+    failed: dict[int, str] = {}
+    for at, row in enumerate((*spread, *rest)):
+        if at >= len(spread) and shapes:
+            break
+        try:
+            shapes[row] = plan.rule.prepare(plan.rule.read(plan.sources[row])).shape
+        except InputError as error:
+            failed[row] = unreadable_reason(plan.sources[row], error)
+    if not shapes:
+        raise unreadable_error(plan.manifest, sorted(failed), [failed[row] for row in sorted(failed)])
+    height, width = shapes[min(shapes)][:2]
+    for row, shape in shapes.items():
+        if shape[:2] != (height, width):
+            raise _sizes_differ(plan, (height, width), row, shape)
+    channels = 3 if plan.rule.channels == 3 else max(shape[2] for shape in shapes.values())
+    return _Layout(n, height, width, channels, plan.dtype.str)
+
+
+def _sizes_differ(plan: StorePlan, size: tuple[int, ...], row: int, shape: tuple[int, ...]) -> InputError:
+    path = one_line(plan.manifest.table["path"].iloc[row], 80)
+    return InputError(
+        f"images differ in size: {path} is {shape[1]} x {shape[0]} pixels, others are {size[1]} x {size[0]}; "
+        "give size (and resize: squash, crop or pad)"
+    )
+
+
+def _resumed(plan: StorePlan, layout: _Layout) -> tuple[_Layout, dict[int, BlockDone]]:
+    """What an earlier try left, where its pixels agree with their hashes; else an empty array, its space reserved."""
+    array = plan.building / IMAGES
+    try:
+        first, *lines = (plan.building / _JOURNAL).read_text(encoding="utf-8").split("\n")
+        earlier = _Layout(**json.loads(first))
+        same = (earlier.n, earlier.row[:2], earlier.dtype) == (layout.n, layout.row[:2], layout.dtype)
+        if same and earlier.channels >= layout.channels and array.stat().st_size == earlier.total_bytes:
+            return earlier, _checked(array, earlier, lines)
+    except (OSError, ValueError, TypeError):
+        pass
+    shutil.rmtree(plan.building, ignore_errors=True)
+    with write_guard(plan.stores, needed=layout.total_bytes):
+        plan.building.mkdir(mode=0o700)
+        try:
+            _new_array(array, layout)
+            _new_journal(plan, layout, {})
+        except OSError:
+            shutil.rmtree(plan.building, ignore_errors=True)
+            raise
+    return layout, {}
+
+
+def _checked(array: Path, layout: _Layout, lines: list[str]) -> dict[int, BlockDone]:
+    done = {}
+    rows = np.load(array, mmap_mode="r", allow_pickle=False)
+    for line in lines:
+        try:
+            block = BlockDone(**json.loads(line))
+        except (ValueError, TypeError):  # a line that a kill cut short
+            continue
+        pixels = rows[block.first : block.first + len(block.hashes)]
+        if all(not known or hash_pixels(row) == known for row, known in zip(pixels, block.hashes, strict=True)):
+            done[block.first] = block
+    return done
+
+
+def _new_array(path: Path, layout: _Layout) -> None:
+    handle = os.open(path, os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o600)
+    try:
+        os.write(handle, layout.header)
+        if hasattr(os, "posix_fallocate"):
+            os.posix_fallocate(handle, 0, layout.total_bytes)
+        else:
+            os.ftruncate(handle, layout.total_bytes)
+    finally:
+        os.close(handle)
+
+
+def _new_journal(plan: StorePlan, layout: _Layout, done: dict[int, BlockDone]) -> None:
+    lines = [json.dumps(asdict(layout)), *(json.dumps(asdict(block)) for block in done.values())]
+    temporary = plan.building / f"{_JOURNAL}.part"
+    temporary.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    temporary.replace(plan.building / _JOURNAL)
+
+
+def _open_blocks(plan: StorePlan, layout: _Layout, done: dict[int, BlockDone]) -> list[Block]:
+    return [
+        Block(
+            first=first,
+            sources=plan.sources[first:end],
+            rule=plan.rule,
+            file=str(plan.building / IMAGES),
+            offset=len(layout.header),
+            shape=layout.row,
+        )
+        for first, end in row_blocks(layout.n)
+        if first not in done
+    ]
+
+
+def _decode(
+    plan: StorePlan,
+    blocks: list[Block],
+    done: dict[int, BlockDone],
+    *,
+    processes: int,
+    progress: Callable[[int, int], None] | None,
+) -> list[BlockDone]:
+    """Decode blocks, noting each that stands in the file in ``done`` and in the journal."""
+    n = len(plan.sources)
+    finished = sum(len(block.hashes) for block in done.values())
+    with write_guard(plan.stores), (plan.building / _JOURNAL).open("a", encoding="utf-8") as journal:
+
+        def note(outcome) -> None:
+            nonlocal finished
+            block = outcome.value
+            if block is not None and block.complete:
+                journal.write(json.dumps(asdict(block)) + "\n")
+                journal.flush()
+                done[block.first] = block
+                finished += len(block.hashes)
+                if progress:
+                    progress(finished, n)
+
+        if progress:
+            progress(finished, n)
+        found = run_jobs(decode_block, blocks, processes=processes, on_done=note)
+    for block in found:
+        if block.full is not None:
+            with write_guard(plan.stores):
+                raise OSError(*block.full)
+    for block in found:
+        if block.other_size is not None:
+            shutil.rmtree(plan.building, ignore_errors=True)
+            raise _sizes_differ(plan, blocks[0].shape, block.other_size[0], block.other_size[1:])
+    return found
+
+
+def _widened(plan: StorePlan, layout: _Layout, done: dict[int, BlockDone]) -> _Layout:
+    """Copy the grey rows that are done to an array of three channels."""
+    wide = _Layout(layout.n, layout.height, layout.width, 3, layout.dtype)
+    with write_guard(plan.stores, needed=wide.total_bytes):
+        _copy(plan.building / IMAGES, wide, np.arange(layout.n))
+        _new_journal(plan, wide, done)
+    return wide
+
+
+def _copy(array: Path, layout: _Layout, rows: np.ndarray) -> None:
+    """Replace an array by some of its rows, repeated over channels or cut to one, a few megabytes at a time."""
+    source = np.load(array, mmap_mode="r", allow_pickle=False)
+    target = array.with_suffix(".part")
+    at_once = max(1, (8 << 20) // layout.row_bytes)
+    try:
+        _new_array(target, layout)
+        with target.open("rb+") as file:
+            file.seek(len(layout.header))
+            for start in range(0, len(rows), at_once):
+                part = source[rows[start : start + at_once]][..., : layout.channels]
+                file.write(np.ascontiguousarray(np.broadcast_to(part, (len(part), *layout.row))).data)
+    except OSError:
+        target.unlink(missing_ok=True)
+        raise
+    target.replace(array)
+
+
+def _finish(plan: StorePlan, layout: _Layout, blocks: list[BlockDone]) -> None:
+    """Refuse or leave out what could not be read, settle the channels, write the tables and give the store its name."""
+    reasons = np.full(layout.n, "", dtype=object)
+    for row, reason in (bad for block in blocks for bad in block.unreadable):
+        reasons[row] = reason
+    bad = np.flatnonzero(reasons != "")
+    if len(bad) and (len(bad) == layout.n or not plan.options.skip_unreadable):
+        raise unreadable_error(plan.manifest, bad, reasons[bad].tolist())
+    channels = layout.channels
+    if plan.rule.channels == "auto":
+        channels = 1 if all(block.all_grey for block in blocks) else 3
+    final = _Layout(layout.n - len(bad), layout.height, layout.width, channels, layout.dtype)
+    folder = plan.building
+    with write_guard(plan.stores, needed=final.total_bytes):
+        if final != layout:
+            _copy(folder / IMAGES, final, np.flatnonzero(reasons == ""))
+        hashes = [value for block in blocks for value in block.hashes]
+        write_table(folder / ROWS, pd.DataFrame({"pixel_hash": hashes, "reason": reasons}))
+        write_table(folder / "manifest.parquet", plan.manifest.table)
+        used = {name: version(name) for name in ("numpy", "pillow")}
+        shape = [final.n, *final.row]
+        meta = {"key": plan.key, "shape": shape, "dtype": final.dtype, "rule": asdict(plan.rule), "versions": used}
+        write_json(folder / META, meta)
+        _flush(folder / IMAGES)
+        folder.replace(plan.stores / plan.key)
+        fsync_folder(plan.stores)
+        (plan.stores / plan.key / _JOURNAL).unlink(missing_ok=True)
+
+
+def _flush(path: Path) -> None:
+    with path.open("rb+") as file:
+        os.fsync(file.fileno())
+
+
+def _remove_abandoned(stores: Path) -> None:
+    for folder in stores.glob(".*.building"):
+        try:
+            if time.time() - (folder / _JOURNAL).stat().st_mtime > _ABANDONED:
+                shutil.rmtree(folder, ignore_errors=True)
+        except OSError:
+            continue
+
+
+@contextmanager
+def write_guard(folder: Path, *, needed: int | None = None) -> Iterator[None]:
+    """Turn the system's refusals to write into one line.
+
+    Raises:
+        MemoriskError: No space is left.
+        InputError: The folder cannot be written.
+    """
+    try:
+        yield
+    except OSError as error:
+        where = one_line(folder)
+        if error.errno in _NO_SPACE:
+            size = "" if needed is None else f" of {needed / 1e9:.2g} GB"
+            raise MemoriskError(
+                f"no space for the decoded images{size} in {where}: free some, or name another folder with store; "
+                "what is done is kept"
+            ) from None
+        reason = one_line(error.strerror or error, 120)
+        raise InputError(
+            f"decoded images cannot be written to {where} ({reason}): name another folder with store"
+        ) from None

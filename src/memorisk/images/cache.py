@@ -1,0 +1,136 @@
+"""The cache folder, and content fingerprints of files that are not read again while they stand unchanged.
+
+A file is known again by its path, size, modification time and status-change time. The last is what makes this safe: a
+program may set a modification time back, but not the time at which it did so. A file that was touched within two
+seconds before it was fingerprinted is not remembered, since a second change could carry the same times. What remains
+unnoticed is a file changed on a file system that keeps none of these times; delete the cache folder then.
+"""
+
+import os
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import pandas as pd
+
+from memorisk.images.manifest import BUILTIN
+from memorisk.runs.errors import InputError, one_line
+from memorisk.runs.executors import run_jobs
+from memorisk.runs.files import read_table, write_table
+from memorisk.runs.fingerprint import file_fingerprint, fingerprint
+
+_SETTLED_NS = 2_000_000_000
+_FILES_PER_JOB = 1000
+_WORTH_PROCESSES = 64 << 20  # bytes to hash from which other processes start
+_STAMPS = ["size", "modified", "changed"]
+
+
+def cache_folder(store: Path | None) -> Path:
+    """The folder of decoded images: the one given, else $MEMORISK_CACHE, else memorisk in the user's cache folder.
+
+    Created with mode 0700, since decoded images are personal data.
+
+    Raises:
+        InputError: It cannot be created.
+    """
+    folder = Path(store) if store is not None else _default_cache()
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        reason = one_line(error.strerror or error, 120)
+        raise InputError(
+            f"the folder for decoded images {one_line(folder)} cannot be made ({reason}): name another with store"
+        ) from None
+    return folder
+
+
+def _default_cache() -> Path:
+    named = os.environ.get("MEMORISK_CACHE")
+    if named:
+        return Path(named)
+    if sys.platform == "darwin":
+        return Path.home() / "Library" / "Caches" / "memorisk"
+    if sys.platform == "win32":
+        return Path(os.environ.get("LOCALAPPDATA", str(Path.home() / "AppData" / "Local"))) / "memorisk"
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "memorisk"
+
+
+def content_fingerprints(files: Sequence[str], cache: Path | None, *, processes: int = 1) -> dict[str, str]:
+    """Fingerprint of each file's bytes.
+
+    Args:
+        files: Paths, each once; names of built-in images stand for themselves.
+        cache: Folder where fingerprints are remembered; None to hash every file.
+        processes: Processes to hash with where there is much to hash.
+
+    Returns:
+        By path; "absent" for a file that cannot be opened.
+    """
+    found = {file: file for file in files if file.startswith(BUILTIN)}
+    stamps = {file: _stamp(file) for file in files if file not in found}
+    found |= {file: "absent" for file, stamp in stamps.items() if stamp is None}
+    present = {file: stamp for file, stamp in stamps.items() if stamp is not None}
+    book = None if cache is None or not present else cache / "fingerprints" / f"{_place(present)}.parquet"
+    known = _recall(book, present)
+    found |= known
+    new = [file for file in present if file not in known]
+    if sum(present[file][0] for file in new) < _WORTH_PROCESSES:
+        processes = 1
+    jobs = [new[i : i + _FILES_PER_JOB] for i in range(0, len(new), _FILES_PER_JOB)]
+    taken = time.time_ns()
+    for batch, values in zip(jobs, run_jobs(_fingerprint_batch, jobs, processes=processes), strict=True):
+        found |= dict(zip(batch, values, strict=True))
+    if new and book is not None:
+        _remember(book, {file: (stamp, found[file]) for file, stamp in present.items()}, taken)
+    return found
+
+
+def _fingerprint_batch(files: list[str]) -> list[str]:
+    values = []
+    for file in files:
+        try:
+            values.append(file_fingerprint(file))
+        except OSError:
+            values.append("absent")
+    return values
+
+
+def _stamp(file: str) -> tuple[int, int, int] | None:
+    try:
+        status = os.stat(file)  # noqa: PTH116 - a Path per file would take most of the time
+    except (OSError, ValueError):
+        return None
+    return status.st_size, status.st_mtime_ns, status.st_ctime_ns
+
+
+def _place(files: dict[str, tuple[int, int, int]]) -> str:
+    """One book of fingerprints for each folder that holds all files of a manifest."""
+    try:
+        return fingerprint(os.path.commonpath([os.path.abspath(file) for file in files]))  # noqa: PTH100 - as above
+    except ValueError:  # several drives
+        return "drives"
+
+
+def _recall(book: Path | None, present: dict[str, tuple[int, int, int]]) -> dict[str, str]:
+    if book is None or not book.is_file():
+        return {}
+    try:
+        table = read_table(book)
+        rows = zip(table["path"], *(table[name] for name in _STAMPS), table["fingerprint"], strict=True)
+        return {path: value for path, *stamp, value in rows if present.get(path) == tuple(stamp)}
+    except Exception:  # a damaged book costs a second reading of the files, nothing else
+        return {}
+
+
+def _remember(book: Path, entries: dict[str, tuple[tuple[int, int, int], str]], taken: int) -> None:
+    settled = [
+        (path, *stamp, value)
+        for path, (stamp, value) in entries.items()
+        if value != "absent" and max(stamp[1:]) < taken - _SETTLED_NS
+    ]
+    try:
+        book.parent.mkdir(mode=0o700, exist_ok=True)
+        write_table(book, pd.DataFrame(settled, columns=["path", *_STAMPS, "fingerprint"]))
+    except OSError:  # a cache that cannot be written is no reason to stop
+        pass

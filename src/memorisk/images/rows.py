@@ -1,0 +1,64 @@
+"""The rows of a manifest as work: where their pixels are, how many processes decode, how unreadable ones are listed."""
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from memorisk.images.decoding import Source
+from memorisk.images.manifest import BUILTIN, Manifest
+from memorisk.runs.errors import InputError, one_line
+
+_WORTH_PROCESSES = 200  # images; starting a process costs about as much as decoding this many
+
+
+def manifest_sources(manifest: Manifest) -> list[Source]:
+    """Where the pixels of each row are."""
+    table, root = manifest.table, manifest.root
+    members: list[Any] = table["member"].tolist() if "member" in table else [None] * manifest.n
+    frames: list[Any] = table["frame"].tolist() if "frame" in table else [None] * manifest.n
+    paths = [
+        path if root is None or path.startswith(BUILTIN) else os.path.join(root, path)  # noqa: PTH118 - a million rows
+        for path in table["path"].tolist()
+    ]
+    return [
+        Source(path, None if pd.isna(member) else str(member) or None, None if pd.isna(frame) else int(frame))
+        for path, member, frame in zip(paths, members, frames, strict=True)
+    ]
+
+
+def usable_processes(asked: int | None, sources: Sequence[Source]) -> int:
+    """How many processes decode: those asked for, else the cores this process may use; never more than there are files.
+
+    The images of one file are read in order by one process: a compressed array is a stream, which each process would
+    have to run through from the start.
+
+    Raises:
+        InputError: Fewer than one is asked for.
+    """
+    if asked is not None and asked < 1:
+        raise InputError(f"processes is {asked}; give at least 1")
+    files = len({source.file for source in sources})
+    if asked is None:
+        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        asked = cores if len(sources) >= _WORTH_PROCESSES else 1
+    return max(1, min(asked, files))
+
+
+def row_blocks(n: int) -> list[tuple[int, int]]:
+    """About 64 blocks (first, end), of 16 to 512 rows: what a worker does at a time, and what a kill loses."""
+    size = min(512, max(16, -(-n // 64)))
+    return [(first, min(first + size, n)) for first in range(0, n, size)]
+
+
+def unreadable_error(manifest: Manifest, rows: Sequence[int] | np.ndarray, reasons: Sequence[str]) -> InputError:
+    """The one line that lists images that cannot be read: the first three, and how many there are."""
+    paths = manifest.table["path"]
+    named = [f"{one_line(paths.iloc[row], 80)} ({reason})" for row, reason in zip(rows[:3], reasons[:3], strict=True)]
+    more = f" and {len(rows) - 3:,} more" if len(rows) > 3 else ""
+    return InputError(
+        f"{len(rows):,} of {manifest.n:,} images cannot be read: {', '.join(named)}{more}; "
+        "mend them, or go on without them by skip_unreadable"
+    )
