@@ -108,10 +108,10 @@ class Chromium:
         return answer["result"].get("value")
 
     def requests(self) -> list[str]:
-        """Every address that the page asked for since it was opened, its own file included."""
+        """Every address that the page asked for since it was opened, its own file included, pictures inside it not."""
         self.evaluate("0")
         sent = [e for e in self._events if e.get("method") == "Network.requestWillBeSent"]
-        return [e["params"]["request"]["url"] for e in sent]
+        return [url for e in sent if not (url := e["params"]["request"]["url"]).startswith("data:")]
 
     def complaints(self) -> list[str]:
         """What the browser wrote to its log: refused scripts, broken policies, errors."""

@@ -49,7 +49,7 @@ def attack_section(reading: Reading) -> list[Block]:
     ]
     if not whole.all():
         title = "Attacks, class by class"
-        blocks.append(Details(title, [_attack_table(rows(named, ~whole), f"{title}.", label=True)]))
+        blocks.append(Details(title, [_attack_table(rows(named, ~whole), f"{title}.", label=True)], printed=False))
     known = [a for a in dict.fromkeys(texts(table, "attack")) if a in words.ATTACKS]
     if known:
         explained = [(words.ATTACKS[a][0], words.ATTACKS[a][1]) for a in known]
@@ -74,7 +74,7 @@ def _attack_table(frame: pd.DataFrame, caption: str, *, label: bool) -> Table:
         Column(source="balanced_accuracy", heading="Balanced accuracy", format="percent"),
         Column(source="n_members", heading="Members", format="count"),
         Column(source="n_non_members", heading="Non-members", format="count"),
-        Column(source="note", heading="Note", missing=" "),
+        Column(source="note", heading="Note", missing=" ", wide=True),
     ]
     shown = without_blanks(frame, "note")
     return Table(
@@ -137,8 +137,24 @@ def _agreement(agreement: Any) -> list[Block]:
     """Whether the images with large M are those that the attacks find; M from other models than the attacked one."""
     if not isinstance(agreement, dict) or not agreement:
         return []
-    rows = settings(agreement)
-    return [Details("Does M tell whom the attacks find?", [Definitions(rows, compact=True)])]
+    found = agreement.get("other_seeds", agreement)
+    rho = found.get("spearman") if isinstance(found, dict) else None
+    values = [number(rho.get(k)) for k in ("estimate", "low", "high")] if isinstance(rho, dict) else [None]
+    sentences = []
+    if None not in values:
+        value, low, high = (decimal(v) for v in values if v is not None)
+        sentences.append(
+            f"Rank correlation of M with the success of the loss attack: {value} (95 % interval {low} to {high}); M is "
+            "taken from other models than the attacked one."
+        )
+        shares = [number(found.get(k)) for k in ("success_high", "success_low")]
+        if None not in shares:
+            high, low = (percent(v) for v in shares if v is not None)
+            sentences.append(
+                f"The attack finds {high} of the images with M above 0.3, {low} of those with M up to 0.1."
+            )
+    shown = [Paragraph(" ".join(sentences))] if sentences else [Definitions(settings(agreement), compact=True)]
+    return [Details("Does M tell whom the attacks find?", shown)]
 
 
 def target_section(reading: Reading) -> list[Block]:

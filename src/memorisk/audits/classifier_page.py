@@ -126,15 +126,7 @@ def _asked(reading: Reading) -> list[Block]:
         f"very image? Where that is more than chance explains, the model holds something of that {reading.unit}, and "
         "may give it away."
     )
-    gaps: list[Text] = []
-    if (not_images := number(summary.get("not_scored_images"))) is not None:
-        of_groups = number(summary.get("not_scored_groups"))
-        also = "" if of_groups is None or reading.unit == "image" else f" and {count(of_groups)} {reading.units}"
-        gaps.append(
-            [Strong(f"{count(not_images)} images{also} were not scored"), f"{_of(summary.get('n_images'), ', ')}."]
-        )
-    if (test := number(summary.get("n_test"))) is not None:
-        gaps.append(f"{count(test)} images are the test part: no model saw them, and they serve as the null.")
+    gaps: list[Text] = _left_out(reading)
     if classes := as_list(summary.get("not_auditable")):
         gaps.append([Strong("Not auditable"), ", too small to be divided: ", *listed(classes), "."])
     untested = reading.untestable()
@@ -147,6 +139,27 @@ def _asked(reading: Reading) -> list[Block]:
         gaps.append(less)
     blocks: list[Block] = [Paragraph(question), Heading("Not covered"), Steps(gaps)]
     return blocks
+
+
+def _left_out(reading: Reading) -> list[Text]:
+    """How many images and patients nothing is said about, and why."""
+    summary = reading.summary
+    told: list[Text] = []
+    images, groups = (number(summary.get(k)) for k in ("not_scored_images", "not_scored_groups"))
+    if images:
+        also = "" if groups is None or reading.unit == "image" else f" and {count(groups)} {reading.units}"
+        told.append([Strong(f"{count(images)} images{also} were not scored"), f"{_of(summary.get('n_images'), ', ')}."])
+    elif images == 0:
+        told.append("All images outside the test part were scored.")
+    for key, what in (
+        ("n_test", "are the test part: no model saw them, and they serve as the null."),
+        ("n_validation", "were set aside for choosing models, and are not scored."),
+        ("without_partner", "found no comparable partner in any seed, and are not scored."),
+        ("n_skipped", "could not be read and were left out."),
+    ):
+        if known := number(summary.get(key)):
+            told.append(f"{count(known)} images {what}")
+    return told
 
 
 def _less_data(reading: Reading) -> Text | None:
@@ -175,7 +188,7 @@ def _flagged(reading: Reading) -> list[Block]:
         Column(source="n_images", heading="Images", format="count"),
         Column(source="M", heading="Largest M", format="decimal"),
         Column(source="n_seeds", heading="Seeds", format="count"),
-        Column(source="p_value", heading="p-value", format="probability"),
+        Column(source="p_value", heading="p\N{NON-BREAKING HYPHEN}value", format="probability"),
         Column(source="adjusted", heading="Adjusted p", format="probability"),
     ]
     blocks.append(
@@ -265,7 +278,7 @@ def _how(reading: Reading) -> list[Block]:
     blocks.append(Definitions(rows, compact=True))
     if utility := _utility(summary.get("utility")):
         blocks.append(Paragraph(utility))
-    for key, title in (("training", "Training recipe"), ("versions", "Versions"), ("placebo", "Placebo, in numbers")):
+    for key, title in (("training", "Training recipe"), ("versions", "Versions")):
         if value := summary.get(key):
             blocks.append(Details(title, [Definitions(settings(value), compact=True)]))
     if notes := as_list(summary.get("notes")):
@@ -313,7 +326,7 @@ def _placebo(placebo: object) -> Callout:
             sentences.append(f"In {which} {share} of the p-values were at most 0.05 ({spread}).")
     if repeats is not None and listed_in is not None:
         sentences.append(f"In {count(listed_in)} of {count(repeats)} repeats somebody was flagged.")
-    shown = Paragraph(" ".join(sentences) or "Its numbers are below, under “How it was done”.")
+    shown = Paragraph(" ".join(sentences) or "Its numbers are in summary.json.")
     return Callout("note", "Placebo: the same audit where there was nothing to find", [shown])
 
 

@@ -43,15 +43,16 @@ def class_section(reading: Reading) -> list[Block]:
         Column(source="smallest_list", heading="Smallest list", format="count", missing="none"),
         Column(source="n", heading="Images", format="count"),
         Column(source="frequency", heading="Share", format="percent"),
-        Column(source="n_groups_scored", heading=f"{reading.units.capitalize()} scored", format="count"),
-        Column(source="n_test_groups", heading="Unseen for the null", format="count"),
-        Column(source="why_not", heading="Cannot be tested because", missing=" "),
+        Column(source="n_groups_scored", heading="Scored", format="count"),
+        Column(source="n_test_groups", heading="Test", format="count"),
+        Column(source="why_not", heading="Cannot be tested because", missing=" ", wide=True),
     ]
     shown = without_blanks(table, "why_not")
     main = Table(
         frame=shown,
         columns=[c for c in columns if c.source in shown],
-        caption="Classes by mean memorization, highest first.",
+        caption=f"Classes by mean memorization, highest first. Scored, test: {reading.units} that were scored, and "
+        "unseen ones for the null.",
         visible_rows=30,
         elsewhere="per_class.parquet",
     )

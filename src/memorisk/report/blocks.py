@@ -92,6 +92,8 @@ class Column:
     """Columns with the lower and upper limit, shown in brackets behind the value."""
     tones: Mapping[str, Tone] = field(default_factory=dict)
     """Values, as they are written, that are shown as a badge, and its tone."""
+    wide: bool = False
+    """Whether sentences stand in it, which need some width to be read."""
     missing: str = ""
     """What stands where there is no value; a dash if not given."""
     row_heading: bool = False
@@ -172,6 +174,8 @@ class Details:
 
     summary: Text
     blocks: "Sequence[Block]"
+    printed: bool = True
+    """Whether print unfolds it; otherwise it is printed only when the reader has unfolded it."""
 
 
 @dataclass(frozen=True)

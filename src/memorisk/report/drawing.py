@@ -20,6 +20,7 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from matplotlib.patches import Rectangle
 
 from memorisk.report.text import shorten, text_width, visible
 
@@ -30,6 +31,7 @@ FONT_FAMILY = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', A
 
 PALETTE: Mapping[str, tuple[str, str]] = MappingProxyType(
     {
+        "surface": ("#ffffff", "#12181e"),
         "ink": ("#1b2733", "#e3e9ef"),
         "muted": ("#55636f", "#a4b1bd"),
         "grid": ("#dce2e8", "#34414d"),
@@ -60,6 +62,7 @@ _NAMES = {light: name for name, (light, _) in PALETTE.items()}
 _SVG = "http://www.w3.org/2000/svg"
 _XLINK = "{http://www.w3.org/1999/xlink}href"
 _STAND_IN = "x0"
+_KEY_LETTERS = 34
 _FONT_SHORTHAND = re.compile(r"(?:(?P<weight>bold|\d00)\s+)?(?P<size>[\d.]+px)")
 _RC: Mapping[Any, Any] = MappingProxyType({"svg.fonttype": "none", "svg.hashsalt": "memorisk", "font.size": FONT_SIZE})
 
@@ -156,16 +159,25 @@ class Sheet:
         )
         note.set_gid(key)
 
-    def key(self, entries: Sequence[tuple[str, Any, str]], *, x: float, y: float) -> None:
-        """List what the lines mean: (colour, dash, text) from top to bottom, beginning at a place in the axes."""
+    def key(self, entries: Sequence[tuple[str, Any, str]], *, y: float) -> None:
+        """List what the lines mean: (colour, dash, text), flush right, from a height in the axes downwards."""
+        longest = max(text_width(shorten(visible(text), _KEY_LETTERS)) for _, _, text in entries)
+        x = max(0.0, 1 - (34 + LETTER * longest) / self.plot_width)
+        room = 16 / self.plot_height
+        behind = Rectangle(
+            (x - 0.01, y - room * (len(entries) - 0.4)), 1.01 - x, room * (len(entries) + 0.2), zorder=2.5
+        )
+        behind.set(transform=self.axes.transAxes, facecolor=colour("surface"), alpha=0.85, linewidth=0)
+        self.axes.add_patch(behind)
         for i, (ink, dash, text) in enumerate(entries):
             height = y - i * 16 / self.plot_height
             ends = (x, x + 22 / self.plot_width)
             line = Line2D(
                 ends, (height, height), transform=self.axes.transAxes, color=colour(ink), linestyle=dash, linewidth=2
             )
+            line.set_zorder(3)
             self.axes.add_line(line)
-            self.label(ends[1], height, text, space="axes", offset=(6, 0), limit=34)
+            self.label(ends[1], height, text, space="axes", offset=(6, 0), limit=_KEY_LETTERS)
 
     def svg(self) -> str:
         """The drawing as SVG text; see the module's first lines for what it leaves out."""

@@ -44,7 +44,7 @@ def interval_plot(
     """
     labels = list(labels)[:MOST_ROWS]
     mean, lower, upper = (np.asarray(v, dtype=float)[:MOST_ROWS] for v in (estimate, low, high))
-    sheet = Sheet(62 + _ROW_POINTS * max(len(labels), 1), left=label_margin(labels, _LABEL_LETTERS), top=24)
+    sheet = Sheet(70 + _ROW_POINTS * max(len(labels), 1), left=label_margin(labels, _LABEL_LETTERS), top=24)
     axes = sheet.axes
     start, end = _row_limits(mean, lower, upper, tiers)
     for name, a, b in (("low", start, tiers[0]), ("moderate", *tiers), ("high", tiers[1], end)):
@@ -67,7 +67,7 @@ def interval_plot(
         if np.isfinite(m):
             axes.plot([m], [row], marker="o", markersize=7, color=colour("blue"), linestyle="none", clip_on=False)
     axes.set_xlim(start, end)
-    axes.set_ylim(len(labels) - 0.4 if labels else 1, -0.6)
+    axes.set_ylim(max(len(labels), 1) - 0.5, -0.5)
     axes.yaxis.set_major_locator(NullLocator())
     axes.xaxis.set_major_locator(MaxNLocator(6, steps=[1, 2, 5, 10]))
     axes.xaxis.set_major_formatter(FuncFormatter(_plain_number))
@@ -138,7 +138,7 @@ def null_against_members(
     axes.axvline(0, color=colour("muted"), linewidth=0.8)
     axes.xaxis.set_major_formatter(FuncFormatter(_plain_number))
     _percent_axis(axes.yaxis, smallest / 1.5, 1.25)
-    sheet.key([("blue", DASHES[0], names[0]), ("red", DASHES[1], names[1])], x=0.5, y=0.94)
+    sheet.key([("blue", DASHES[0], names[0]), ("red", DASHES[1], names[1])], y=0.94)
     sheet.titles(
         "M: what the image gains from being trained on", "Share of images that reach at least this M (log scale)"
     )
@@ -171,21 +171,21 @@ def roc_log(
         dash = DASHES[(i + i // len(SERIES)) % len(DASHES)]
         x, y = np.maximum(fpr, start), np.where(tpr > 0, tpr, np.nan)
         axes.plot(*_thin_log(x, y, start), color=colour(ink), linestyle=dash, linewidth=2, drawstyle="steps-post")
-        entries.append((ink, dash, f"{name} (control)" if name in controls else name))
+        entries.append((ink, dash, name))
     if smallest_measurable is not None and smallest_measurable > start:
         edge = min(smallest_measurable, 1.0)
         axes.axvspan(start, edge, color=colour("grid"), alpha=0.6, linewidth=0, zorder=0)
         axes.axvline(edge, color=colour("muted"), linewidth=1)
         place = 1 - np.log10(edge) / np.log10(start)
         if place * sheet.plot_width > 130:
-            sheet.label(place, 0.02, "too few non-members", space="axes", ha="right", offset=(-5, 7), ink="muted")
+            sheet.label(0, 1, "too few non-members", space="axes", offset=(5, -9), ink="muted")
     axes.set_xscale("log")
     axes.set_yscale("log")
     axes.set_xlim(start, 1)
     axes.set_ylim(start, 1.15)
     _percent_axis(axes.xaxis, start, 1.0)
     _percent_axis(axes.yaxis, start, 1.0)
-    sheet.key([*entries, ("muted", (0, (1, 2)), "guessing")], x=0.5, y=0.05 + 16 * len(entries) / sheet.plot_height)
+    sheet.key([*entries, ("muted", (0, (1, 2)), "guessing")], y=0.05 + 16 * len(entries) / sheet.plot_height)
     sheet.titles("False positive rate: non-members called members", "True positive rate: members found (both log)")
     return sheet.svg()
 
@@ -208,7 +208,7 @@ def p_value_histogram(p_values: ArrayLike, *, bins: int = 20) -> str:
     axes.set_xlim(0, 1)
     axes.set_ylim(0, max(float(counts.max(initial=1)), expected) * 1.25)
     axes.yaxis.set_major_locator(MaxNLocator(4, integer=True))
-    sheet.key([("red", DASHES[1], "expected without memorization")], x=0.36, y=0.93)
+    sheet.key([("red", DASHES[1], "expected without memorization")], y=0.93)
     sheet.titles("p-value", "Number")
     return sheet.svg()
 

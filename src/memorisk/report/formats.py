@@ -5,6 +5,8 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
+import numpy as np
+
 MINUS = "\N{MINUS SIGN}"
 _DECIMALS = 3
 
@@ -13,7 +15,7 @@ def is_missing(value: Any) -> bool:
     """Whether there is no value: None, NaN, or pandas' own mark for it."""
     if value is None or type(value).__name__ in {"NAType", "NaTType"}:
         return True
-    return isinstance(value, float) and math.isnan(value)
+    return isinstance(value, float | np.floating) and math.isnan(value)
 
 
 def text(value: Any) -> str:

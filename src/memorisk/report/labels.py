@@ -43,6 +43,7 @@ def place_labels(
     if not len(points):
         return
     spots = _on_sheet(sheet, points)
+    area = np.asarray(sheet.axes.bbox.extents) * 72 / sheet.figure.dpi
     taken = [(x - 4, y - 4, x + 4, y + 4) for x, y in spots]
     lines = [
         (low[0] - 1, low[1], high[0] + 1, high[1])
@@ -56,7 +57,7 @@ def place_labels(
         others = [*taken[:index], *taken[index + 1 :], *lines]
         for align, dx, dy in _TRIES:
             box = _box(spots[index, 0] + dx, spots[index, 1] + dy, width, align)
-            inside = box[0] >= 2 and box[2] <= sheet.width - 2 and box[1] >= 0 and box[3] <= sheet.height
+            inside = box[0] >= area[0] and box[2] <= sheet.width - 2 and box[1] >= area[1] and box[3] <= area[3]
             if inside and not any(_overlap(box, other) for other in others):
                 taken.append(box)
                 yield index, align, (dx, dy)

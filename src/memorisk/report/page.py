@@ -74,7 +74,7 @@ def cell_html(row: dict[str, Any], column: Column) -> Markup:
     """One cell's content."""
     value = row.get(column.source)
     if is_missing(value):
-        return Markup('<span class="ci">{}</span>').format(column.missing) if column.missing else _MISSING
+        return Markup('<span class="unknown">{}</span>').format(column.missing) if column.missing else _MISSING
     if column.numeric and isinstance(value, str):
         return name_html(value)
     written = FORMATS[column.format](value)

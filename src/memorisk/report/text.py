@@ -46,10 +46,10 @@ def name_html(text: object) -> Markup:
 
 
 def shorten(text: str, limit: int) -> str:
-    """Cut a text to about ``limit`` letters' width, wide characters counting two, with an ellipsis."""
+    """Cut a text to about ``limit`` letters' width (see :func:`text_width`), with an ellipsis."""
     if text_width(text) <= limit:
         return text
-    kept, width = "", 1.0
+    kept, width = "", _character_width("\N{HORIZONTAL ELLIPSIS}")
     for character in text:
         width += _character_width(character)
         if width > limit:
@@ -59,14 +59,18 @@ def shorten(text: str, limit: int) -> str:
 
 
 def text_width(text: str) -> float:
-    """A text's width in letters of a proportional font: wide characters and emoji count two, combining marks none."""
+    """A text's width in average small letters of a proportional font, on the generous side."""
     return sum(_character_width(c) for c in text)
 
 
 def _character_width(character: str) -> float:
     if unicodedata.combining(character) or character == _JOINER or unicodedata.category(character) == "Mn":
         return 0.0
-    return 2.0 if unicodedata.east_asian_width(character) in "WF" else 1.0
+    if unicodedata.east_asian_width(character) in "WF":
+        return 2.0
+    if character in "mwMW%@\N{EM DASH}\N{HORIZONTAL ELLIPSIS}":
+        return 1.6
+    return 1.25 if character.isupper() else 1.0
 
 
 def _joins_emoji(text: str, i: int) -> bool:

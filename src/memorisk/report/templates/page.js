@@ -36,7 +36,7 @@
 
   var opened = [];
   window.addEventListener("beforeprint", function () {
-    opened = Array.prototype.filter.call(document.querySelectorAll("details"), function (d) { return !d.open; });
+    opened = Array.prototype.filter.call(document.querySelectorAll("details:not(.unprinted)"), function (d) { return !d.open; });
     opened.forEach(function (d) { d.open = true; });
   });
   window.addEventListener("afterprint", function () {
