@@ -7,6 +7,7 @@ A PyTorch file is read with ``weights_only=True``: one that would run code is re
 
 import pickle
 import sys
+import warnings
 import zipfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -29,6 +30,9 @@ SUFFIXES = (".safetensors", ".pth", ".pt", ".th", ".bin", ".ckpt", ".npz")
 _WRAPPERS = ("state_dict", "model_state_dict", "model", "net")
 _PREFIXES = ("module.", "_orig_mod.", "model.", "net.")
 _LISTED = 5
+_UNREADABLE = (
+    SafetensorError, RuntimeError, EOFError, OSError, ValueError, KeyError, AttributeError, IndexError, TypeError,
+)  # fmt: skip
 
 
 def read_state_dict(path: str | Path) -> State:
@@ -115,13 +119,14 @@ def _read_numpy(file: Path) -> State:
 
 def _read_torch(file: Path) -> State:
     try:
-        content = torch.load(file, map_location="cpu", weights_only=True)
+        with warnings.catch_warnings(action="ignore"):  # torch's remarks on old formats are not the user's matter
+            content = torch.load(file, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
         raise InputError(
             f"weights file {one_line(file.name)} is refused: it is damaged, or loading it would run code "
             "from the file; save its state_dict() alone, or as safetensors"
         ) from error
-    except (RuntimeError, EOFError, OSError, ValueError, KeyError, AttributeError, IndexError, TypeError) as error:
+    except _UNREADABLE as error:
         raise InputError(f"weights file {one_line(file.name)} cannot be read: {one_line(error, 120)}") from error
     return _unwrap(content, file)
 

@@ -1,0 +1,112 @@
+"""Heads trained together are the heads that `fit` trains alone."""
+
+import numpy as np
+import pytest
+import torch
+
+from memorisk.models.parts import freeze_trunk, head_module
+from memorisk.models.zoo import create_model
+from memorisk.runs.errors import InputError
+from memorisk.training.fit import fit
+from memorisk.training.frozen import fit_heads, new_head, trunk_features
+from memorisk.training.options import TrainOptions
+from memorisk.training.predict import predict_logits
+from tests.training.helpers import Digits
+
+RNG = np.random.default_rng(0)
+ROWS = [RNG.permutation(1797)[:150] for _ in range(4)]
+SEEDS = [3, 3, 8, 9]  # the first two are twins
+
+
+def rounding_bound(options: TrainOptions, n: int, dtype: torch.dtype) -> float:
+    """How far Adam can carry one rounding error of a gradient of order one: lr u / eps a step, eps = 1e-8."""
+    steps = (options.epochs or 0) * -(-n // options.batch_size)
+    return steps * (options.lr or 0.0) * torch.finfo(dtype).eps / 1e-8
+
+
+@pytest.mark.parametrize("head", ["single", "binary", "multi"])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_heads_equal_those_trained_alone(digits: Digits, head: str, weighted: bool) -> None:
+    """In float64, where rounding cannot hide a difference of method."""
+    odd = digits.labels % 2
+    targets = {"single": digits.labels, "binary": odd, "multi": np.stack([odd, digits.labels > 4], axis=1).astype(int)}[
+        head
+    ]
+    n_outputs = {"single": 10, "binary": 1, "multi": 2}[head]
+    features = torch.from_numpy(digits.features)
+    options = TrainOptions(epochs=4, lr=1e-2, head=head, class_weights=weighted, batch_size=32)
+    heads = fit_heads(features, targets, ROWS, options, n_outputs=n_outputs, seeds=SEEDS)
+    atol = rounding_bound(options, 150, torch.float64)
+    assert atol < 1e-7
+    for k, (rows, seed) in enumerate(zip(ROWS, SEEDS, strict=True)):
+        alone = new_head(64, n_outputs, seed, dtype=torch.float64)
+        log = fit(alone, features, targets, rows, options, seed=seed)
+        torch.testing.assert_close(heads.weight[k], alone.weight.detach(), rtol=0, atol=atol)
+        torch.testing.assert_close(heads.bias[k], alone.bias.detach(), rtol=0, atol=atol)
+        np.testing.assert_allclose(heads.losses[:, k], log.losses, atol=atol)
+    assert float((heads.weight[0] - heads.weight[1]).abs().max()) > 100 * atol
+
+
+def test_float32_agrees_to_rounding_of_logits(digits: Digits) -> None:
+    features = torch.from_numpy(digits.features).float()
+    options = TrainOptions(epochs=10, lr=1e-2)
+    heads = fit_heads(features, digits.labels, ROWS, options, n_outputs=10, seeds=SEEDS)
+    logits = heads.logits(features)
+    assert logits.shape == (4, 1797, 10)
+    alone = new_head(64, 10, SEEDS[2])
+    fit(alone, features, digits.labels, ROWS[2], options, seed=SEEDS[2])
+    # a logit is a sum of 64 products of order one; 30 steps may each add a rounding of it
+    np.testing.assert_allclose(logits[2], predict_logits(alone, features, None, options), atol=30 * 64 * 6e-8)
+
+
+@pytest.mark.parametrize("name", ["test_vit", "test_resnet", "small_resnet", "resnet20_cifar"])
+def test_trunk_features_are_what_the_head_sees(name: str) -> None:
+    images = np.random.default_rng(0).integers(0, 256, (6, 32, 32, 3), dtype=np.uint8)
+    model = create_model(name, num_classes=5, image_size=32, seed=0)
+    options = TrainOptions()
+    features = trunk_features(model, images, options)
+    assert model.training
+    head = head_module(model)
+    assert features.shape == (6, head.in_features)
+    with torch.no_grad():
+        np.testing.assert_allclose(head(features), predict_logits(model, images, None, options), atol=1e-5)
+
+
+def test_put_gives_a_network_the_trained_head(digits: Digits, quick: TrainOptions) -> None:
+    model = create_model("small_cnn", num_classes=10, in_chans=1, image_size=8, seed=0)
+    features = trunk_features(model, digits.images, quick)
+    heads = fit_heads(features, digits.labels, ROWS, quick, n_outputs=10, seeds=SEEDS)
+    heads.put(model, 3)
+    predicted = predict_logits(model, digits.images, None, quick)
+    np.testing.assert_allclose(predicted, heads.logits(features)[3], atol=1e-5)
+
+
+def test_a_frozen_specification_trains_its_head_alone(digits: Digits, quick: TrainOptions) -> None:
+    model = create_model("small_cnn", num_classes=10, in_chans=1, image_size=8, seed=0)
+    freeze_trunk(model)
+    before = [value.clone() for value in model.features.parameters()]
+    head = head_module(model).weight.detach().clone()
+    fit(model, digits.images, digits.labels, ROWS[0], quick, seed=0)
+    assert all(torch.equal(a, b) for a, b in zip(before, model.features.parameters(), strict=True))
+    assert not torch.equal(head, head_module(model).weight)
+
+
+def test_refusals(digits: Digits, quick: TrainOptions) -> None:
+    features = torch.from_numpy(digits.features)
+
+    def refuse(said: str, rows: list[np.ndarray], seeds: list[int], options: TrainOptions = quick, n: int = 10) -> None:
+        with pytest.raises(InputError, match=said):
+            fit_heads(features, digits.labels, rows, options, n_outputs=n, seeds=seeds)
+
+    refuse("augment is not possible", ROWS, SEEDS, TrainOptions(epochs=1, lr=1.0, augment="hflip"))
+    refuse("4 lists of rows for 2 seeds", ROWS, SEEDS[:2])
+    refuse("0 lists of rows", [], [])
+    refuse("equally many images; here are 149 to 150", [ROWS[0], ROWS[1][:-1]], [0, 1])
+    refuse("there are 1797 images", [np.array([0, 1797])], [0])
+    refuse("gives 9 logits", ROWS, SEEDS, n=9)
+    refuse("resolve_options", ROWS, SEEDS, TrainOptions())
+    refuse("at least 2 images", [np.array([1])], [0])
+    with pytest.raises(InputError, match="augment is not possible"):
+        trunk_features(torch.nn.Linear(2, 2), digits.images, TrainOptions(augment="hflip"))
+    with pytest.raises(InputError, match="not one linear layer"):
+        trunk_features(torch.nn.Conv2d(1, 1, 1), digits.images, quick)
