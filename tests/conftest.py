@@ -1,10 +1,19 @@
 """Fixtures that every room's tests share."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Decoded images of the tests go to a folder of their own, not to the user's cache."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("MEMORISK_CACHE", str(tmp_path_factory.mktemp("cache")))
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -137,12 +137,12 @@ def _run(
     jobs = make_jobs(run.path, store, plan, recipe, options)
     train_all(run, jobs, recipe, options, lambda d, n: progress("training", d, n))
     progress("scoring", 0, 0)
-    evidence = names.evidence(collect(jobs, plan, recipe))
-    write_scores(run / "scores.parquet", evidence)
+    evidence = collect(jobs, plan, recipe)
+    write_scores(run / "scores.parquet", names.evidence(evidence))
     placebo = run_placebo(run, store, plan, recipe, options, lambda d, n: progress("placebo", d, n))
     target = audit_target(store, plan, recipe, evidence, options) if options.target else None
     context = _context(plan, recipe, store, options, linked, placebo, target)
-    result = analyse(evidence, options, context)
+    result = names.result(analyse(evidence, options, context))
     result.save(run.path)
     gallery = thumbnails(store, plan, result, names) if options.gallery and not options.redact else None
     write_report(run, result, gallery=gallery, redact=options.redact)

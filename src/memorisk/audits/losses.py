@@ -53,8 +53,8 @@ def audit_losses(file: str | Path, *, out: str | Path, **settings: Any) -> Resul
     config = {"file": str(file), "out": str(out), **asdict(options), "run": fixed}
     with open_run(Path(out), config, identity=["run"]) as run:
         run.log("started", versions=versions(), machine=machine())
-        evidence = Pseudonyms.from_options(options).evidence(evidence)
-        write_scores(run / "scores.parquet", evidence)
+        names = Pseudonyms.from_options(options)
+        write_scores(run / "scores.parquet", names.evidence(evidence))
         context = Context(
             design=evidence.design,
             random_split=options.random_split,
@@ -64,7 +64,7 @@ def audit_losses(file: str | Path, *, out: str | Path, **settings: Any) -> Resul
             pseudonymised=options.pseudonymise,
             notes=["The models were trained elsewhere; what is said of the design is what the table's rows show."],
         )
-        result = analyse(evidence, options, context)
+        result = names.result(analyse(evidence, options, context))
         result.save(run.path)
         write_report(run, result, gallery=None, redact=options.redact)
         run.log("finished", status=result.status)

@@ -17,6 +17,7 @@ import pandas as pd
 from memorisk.audits.evidence import Evidence, Items
 from memorisk.audits.options import ReportOptions
 from memorisk.report.redaction import pseudonyms
+from memorisk.report.result import Result
 from memorisk.runs.errors import InputError
 from memorisk.runs.files import write_bytes
 
@@ -60,8 +61,24 @@ class Pseudonyms:
         if self.key is None:
             return evidence
         items = evidence.items
-        hidden = Items(self.names(items.image), items.label, self.names(items.group), items.split)
-        return replace(evidence, items=hidden)
+        order = np.argsort(self.names(items.image).astype(str), kind="stable")
+        shuffled = evidence.select(order)
+        items = shuffled.items
+        return replace(
+            shuffled, items=Items(self.names(items.image), items.label, self.names(items.group), items.split)
+        )
+
+    def result(self, result: Result) -> Result:
+        """The same result under pseudonyms, rows sorted by them: the old order would tell the order of the ids."""
+        if self.key is None:
+            return result
+        changed = {}
+        for name in ("per_image", "per_group"):
+            table = getattr(result, name)
+            ids = [c for c in HASHED_COLUMNS if c in table]
+            hidden = table.assign(**{c: self.names(table[c]) for c in ids})
+            changed[name] = hidden.sort_values(["label", ids[0]], kind="stable").reset_index(drop=True)
+        return result.replace(**changed)
 
     def table(self, table: pd.DataFrame) -> pd.DataFrame:
         """A manifest under pseudonyms: ids hashed, and every column that could hold one left out."""
@@ -69,7 +86,7 @@ class Pseudonyms:
             return table
         kept = {c: table[c] for c in KEPT_COLUMNS if c in table}
         hashed = {c: self.names(table[c]) for c in HASHED_COLUMNS if c in table}
-        return pd.DataFrame(hashed | kept)
+        return pd.DataFrame(hashed | kept).sort_values("image", kind="stable").reset_index(drop=True)
 
 
 def _own_key() -> bytes:

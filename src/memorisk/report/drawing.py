@@ -60,6 +60,7 @@ DASHES: tuple[Any, ...] = (
 
 _NAMES = {light: name for name, (light, _) in PALETTE.items()}
 _SVG = "http://www.w3.org/2000/svg"
+ET.register_namespace("", _SVG)  # before any drawing: the text of a drawing must not depend on how many came before
 _XLINK = "{http://www.w3.org/1999/xlink}href"
 _STAND_IN = "x0"
 _KEY_LETTERS = 34
@@ -196,7 +197,6 @@ class Sheet:
         _keep_needed_ids(root)
         attributes = {"focusable": "false", "stroke-linejoin": "round", "font-family": FONT_FAMILY}
         root.attrib = {"viewBox": root.get("viewBox", ""), **attributes}
-        ET.register_namespace("", _SVG)
         return re.sub(r">\s+<", "><", ET.tostring(root, encoding="unicode")).strip()
 
 
@@ -236,13 +236,15 @@ def _flatten_style(node: ET.Element) -> None:
 
 def _keep_needed_ids(root: ET.Element) -> None:
     """Drop ids that nothing refers to, and make the others differ from those of other drawings on the page."""
-    text = ET.tostring(root)
-    prefix = hashlib.sha256(text).hexdigest()[:8]
-    needed = set(re.findall(r"(?:url\(#|href=\"#)([\w.-]+)", text.decode("ascii")))
+    needed = set(re.findall(r"(?:url\(#|href=\"#)([\w.-]+)", ET.tostring(root).decode("ascii")))
     for node in root.iter():
-        name = node.attrib.pop("id", None)
-        if name in needed:
-            node.set("id", f"{prefix}-{name}")
+        if node.get("id") not in needed:
+            node.attrib.pop("id", None)
+    # Only what is drawn decides the prefix: the ids that matplotlib counts up differ from one drawing to the next.
+    prefix = hashlib.sha256(ET.tostring(root)).hexdigest()[:8]
+    for node in root.iter():
+        if "id" in node.attrib:
+            node.set("id", f"{prefix}-{node.get('id')}")
         for attribute, value in node.attrib.items():
             if attribute == "href" or value.startswith("url(#"):
                 node.set(attribute, value.replace("#", f"#{prefix}-"))

@@ -1,0 +1,163 @@
+"""The classifier audit end to end on the built-in digits, small."""
+
+import json
+import shutil
+
+import numpy as np
+import pandas as pd
+import pytest
+import yaml
+
+from memorisk.audits.classifier import DryRun, audit_classifier
+from memorisk.audits.evidence import evidence_from_table
+from memorisk.report.result import Result
+from memorisk.runs.errors import InputError
+from memorisk.training.jobs import LOGITS
+from tests.audits.conftest import SMALL
+
+TABLES = ("scores", "per_image", "per_group", "per_class", "attacks", "manifest")
+COLUMNS = {
+    "per_image": ["image", "label", "group", "split", "M", "p_value", "flagged"],
+    "per_class": [
+        *("label", "n", "frequency", "mean", "median", "trimmed_mean", "low", "high", "tier", "smallest_list"),
+        "flagged",
+    ],
+}
+
+
+def files(folder):
+    """Every result file of a run by name; the log alone holds times."""
+    names = [f"{t}.parquet" for t in TABLES] + ["verdict.json", "summary.json", "report.html"]
+    return {name: (folder / name).read_bytes() for name in names}
+
+
+def test_a_run_leaves_what_the_design_names(small_run):
+    for name in TABLES:
+        assert (small_run / f"{name}.parquet").is_file()
+    for name, columns in COLUMNS.items():
+        assert set(columns) <= set(pd.read_parquet(small_run / f"{name}.parquet").columns)
+    assert len(list((small_run / "weights").glob("*.safetensors"))) == 6
+    assert not list((small_run / "checkpoints").iterdir())
+    assert small_run.stat().st_mode & 0o777 == 0o700
+    verdict = json.loads((small_run / "verdict.json").read_text())
+    assert verdict["schema"] == 1
+    assert verdict["status"] in ("pass", "fail", "undecided")
+    assert verdict["gate"] == "high"
+    assert set(verdict["tiers"]) == {str(d) for d in range(10)}
+    assert {"why", "flagged_groups", "level", "not_scored", "aucs", "seeds", "data_hash", "versions"} <= set(verdict)
+    assert yaml.safe_load((small_run / "config.yaml").read_text())["images"] == "digits"
+
+
+def test_every_image_outside_the_test_part_is_scored_and_no_test_image_is_a_member(small_run):
+    scores = pd.read_parquet(small_run / "scores.parquet")
+    images = pd.read_parquet(small_run / "per_image.parquet")
+    assert not scores.loc[scores["split"] == "test", "member"].any()
+    scored = images["M"].notna()
+    assert (images.loc[scored, "split"] == "canary").all()
+    assert scored.sum() >= (images["split"] == "canary").sum() - 10  # at most one without a partner per class
+    # M is the mean over seeds of the loss without the image less the loss with it
+    one = images.loc[scored, "image"].iloc[7]
+    rows = scores[scores["image"] == one].astype({"role": str})
+    gap = [
+        g.loc[~g["member"], "loss"].item() - g.loc[g["member"], "loss"].item()
+        for _, g in rows.groupby("seed")
+        if g["member"].sum() == 1
+    ]
+    assert images.loc[images["image"] == one, "M"].item() == pytest.approx(np.mean(gap), rel=1e-12)
+
+
+def test_the_same_command_gives_the_same_bytes_and_trains_nothing_twice(small_run, tmp_path):
+    before = files(small_run)
+    stamp = {p.name: p.stat().st_mtime_ns for p in (small_run / LOGITS).iterdir()}
+    audit_classifier("digits", out=small_run, **SMALL)
+    assert files(small_run) == before
+    assert {p.name: p.stat().st_mtime_ns for p in (small_run / LOGITS).iterdir()} == stamp
+    afresh = tmp_path / "again"
+    audit_classifier("digits", out=afresh, **SMALL | {"processes": 2})
+    assert files(afresh) == before
+
+
+def test_adding_seeds_trains_only_the_new_ones(small_run, tmp_path):
+    out = tmp_path / "run"
+    shutil.copytree(small_run, out)
+    old = {p.name: p.stat().st_mtime_ns for p in (out / LOGITS).iterdir()}
+    audit_classifier("digits", out=out, **SMALL | {"models": 8})
+    now = {p.name: p.stat().st_mtime_ns for p in (out / LOGITS).iterdir()}
+    assert len(now) == 8
+    assert {k: now[k] for k in old} == old
+    fresh = tmp_path / "fresh"
+    audit_classifier("digits", out=fresh, **SMALL | {"models": 8})
+    assert files(out) == files(fresh)
+
+
+def test_another_recipe_in_the_same_folder_is_refused_and_changes_nothing(small_run):
+    before = files(small_run)
+    with pytest.raises(InputError, match="holds a run with"):
+        audit_classifier("digits", out=small_run, **SMALL | {"epochs": 5})
+    assert files(small_run) == before
+
+
+def test_seeds_differ_scores_differ(small_run, tmp_path):
+    other = audit_classifier("digits", out=tmp_path / "o", **SMALL | {"seeds": (1, 2, 3), "models": None})
+    mine = pd.read_parquet(small_run / "per_image.parquet")
+    assert isinstance(other, Result)
+    assert not np.allclose(mine["M"].fillna(0), other.per_image["M"].fillna(0))
+
+
+@pytest.mark.parametrize("settings", [{"design": "matched"}, {"protocol": "paper"}])
+def test_the_other_designs_score_the_canary_part_only(tmp_path, settings):
+    result = audit_classifier("digits", out=tmp_path / "r", **SMALL | settings | {"models": 4})
+    assert isinstance(result, Result)
+    evidence = evidence_from_table(pd.read_parquet(tmp_path / "r" / "scores.parquet"))
+    scored = (evidence.sign != 0).any(axis=0)
+    assert set(evidence.items.split[scored]) == {"canary"}
+    assert 0.1 < scored.mean() < 0.2
+    assert result.summary["not_scored_images"] > 0.5 * result.summary["n_images"]
+    if "protocol" in settings:
+        assert evidence.design == "paper"
+        assert "published form" in result.summary["form"]
+        assert evidence.member_a.sum() > evidence.member_b.sum()
+
+
+def test_pseudonyms_stand_everywhere_and_nowhere_an_id(tmp_path):
+    key = tmp_path / "key"
+    key.write_bytes(b"0123456789abcdef")
+    out = tmp_path / "r"
+    audit_classifier(
+        "digits", out=out, **SMALL | {"models": 4}, pseudonymise=True, pseudonym_key=key, discard_weights=True
+    )
+    for path in out.rglob("*"):
+        if path.is_file():
+            assert b"digit-0" not in path.read_bytes(), path.name
+    for name in ("scores", "per_image", "per_group", "manifest"):
+        text = pd.read_parquet(out / f"{name}.parquet").astype(str).to_csv()
+        assert "digit-" not in text
+    assert not list((out / "weights").iterdir())
+    named = tmp_path / "named"
+    audit_classifier("digits", out=named, **SMALL | {"models": 4})
+    mine, theirs = (Result.load(f).per_class for f in (out, named))
+    pd.testing.assert_frame_equal(mine, theirs)
+
+
+def test_a_dry_run_counts_what_the_run_then_does(tmp_path):
+    plan = audit_classifier("digits", out=tmp_path / "r", **SMALL, dry_run=True)
+    assert isinstance(plan, DryRun)
+    assert not (tmp_path / "r").exists()
+    assert plan.cost["trainings"] == 6
+    result = audit_classifier("digits", out=tmp_path / "r", **SMALL)
+    assert isinstance(result, Result)
+    assert plan.parts["canary"] == result.summary["n_canary"]
+    trained = pd.read_parquet(tmp_path / "r" / "scores.parquet")["member"].sum()
+    assert plan.cost["images_per_epoch_all_trainings"] == trained
+
+
+def test_the_placebo_adds_its_trainings_and_says_what_it_saw(tmp_path):
+    result = audit_classifier("digits", out=tmp_path / "r", **SMALL | {"models": 4, "placebo": 2})
+    assert isinstance(result, Result)
+    assert len(list((tmp_path / "r" / LOGITS).iterdir())) == 4 + 2 * 4
+    placebo = result.summary["placebo"]
+    assert placebo["n_repeats"] == 2
+    assert 0 <= placebo["all"]["share"] <= 1
+    assert placebo["all"]["low"] < 0.05 < placebo["all"]["high"]
+    with pytest.raises(InputError, match="balanced or matched"):
+        audit_classifier("digits", out=tmp_path / "p", **SMALL | {"models": 4, "placebo": 1, "protocol": "paper"})
