@@ -16,10 +16,9 @@ from itertools import count
 from typing import Any
 
 import jinja2
-import pandas as pd
 from markupsafe import Markup, escape
 
-from memorisk.report.blocks import Block, Column, Inline, Link, Name, Page, Strong, Table, Text
+from memorisk.report.blocks import Column, Inline, Link, Name, Page, Strong, Table, Text
 from memorisk.report.drawing import palette_css
 from memorisk.report.formats import FORMATS, is_missing
 from memorisk.report.text import name_html, visible
@@ -158,14 +157,7 @@ def _environment() -> jinja2.Environment:
     )
     environment.filters["inline"] = inline_html
     environment.filters["name"] = name_html
+    environment.filters["visible"] = visible
     environment.filters["kind"] = lambda block: type(block).__name__.lower()
     environment.globals.update(cell=cell_html, sort_key=sort_key, table_rows=table_rows)
     return environment
-
-
-def frame_of(columns: dict[str, Sequence[Any]]) -> pd.DataFrame:
-    """A small table for a block, from columns of any values."""
-    return pd.DataFrame({k: pd.Series(list(v), dtype=object) for k, v in columns.items()})
-
-
-__all__ = ["Block", "cell_html", "frame_of", "inline_html", "render_page", "sort_key", "table_rows"]
