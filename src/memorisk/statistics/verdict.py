@@ -1,0 +1,140 @@
+"""The verdict: pass, fail or undecided, with the reasons and what would decide it.
+
+METHODS section 1, "Verdict". Two readings of it that matter are fixed here: a class that cannot be tested has not
+been shown to have no flagged group, so it leaves the verdict undecided, and so does a class without an interval (too
+small to split, never scored). Neither is ever counted as "0 memorized".
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from memorisk.runs.errors import InputError, one_line, unknown_name
+from memorisk.statistics.multiple import DEFAULT_Q
+from memorisk.statistics.tiers import GATES, INSUFFICIENT, MIN_GROUPS, reaches
+
+PASS = "pass"
+FAIL = "fail"
+UNDECIDED = "undecided"
+
+GATE_NAMES = (*GATES, "never")
+
+COLUMNS = ("label", "low", "high", "tier", "flagged", "testable")
+"""What the table must have; `n_groups_scored`, `n_test_groups`, `why_not` make the reasons more exact when
+present."""
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What a pipeline acts on and a reader is told first."""
+
+    status: str
+    """`"pass"`, `"fail"` or `"undecided"`; only the first is a pass (exit code 0)."""
+    gate: str
+    """`"high"`, `"moderate"` or `"never"`."""
+    why: list[str]
+    """One sentence per reason for the status."""
+    what_would_decide: list[str]
+    """One sentence per class that left it undecided; empty otherwise."""
+    tiers: dict[str, str] = field(default_factory=dict)
+    """Tier of every class."""
+
+
+def decide(per_class: pd.DataFrame | Mapping[str, Any], gate: str = "high", *, q: float = DEFAULT_Q) -> Decision:
+    """Apply the verdict rule to the table of classes.
+
+    `pass` only if every class's upper limit is below the gate's tier, no group is flagged, and every class had a tier
+    and could be tested; `fail` if a lower limit lies in the gate's tier or above, or groups are flagged; else
+    `undecided`. The gate `"never"` passes always and says that nothing was gated.
+
+    Args:
+        per_class: A row a class: `label`, `low`, `high` (limits of the mean M, in nats; NaN without an interval),
+            `tier`,
+            `flagged` (number of groups listed), `testable` (whether a list was possible); optional `n_groups_scored`,
+            `n_test_groups`, `why_not` (why no test was possible).
+        gate: `"high"` (0.3), `"moderate"` (0.1) or `"never"`.
+        q: Level of the lists, for saying how many seeds would make a class testable.
+
+    Returns:
+        Status with reasons. An empty table is undecided.
+
+    Raises:
+        InputError: Unknown gate, or a missing column.
+
+    Source:
+        METHODS section 1, "Verdict".
+    """
+    if gate not in GATE_NAMES:
+        raise unknown_name("gate", gate, GATE_NAMES)
+    table = pd.DataFrame(per_class)
+    if missing := [c for c in COLUMNS if c not in table.columns]:
+        raise InputError(f"the class table lacks {', '.join(missing)}; a verdict needs {', '.join(COLUMNS)}")
+    rows: list[dict[str, Any]] = table.to_dict("records")  # pyright: ignore[reportAssignmentType]
+    tiers = {str(row["label"]): str(row["tier"]) for row in rows}
+    if gate == "never":
+        return Decision(PASS, gate, ["the gate is off (never): nothing was required"], [], tiers)
+    failures = [reason for row in rows for reason in _failures(row, gate)]
+    if failures:
+        return Decision(FAIL, gate, failures, [], tiers)
+    if not rows:
+        return Decision(UNDECIDED, gate, ["no class was audited"], ["a class with enough images to be split"], tiers)
+    doubts = [doubt for row in rows for doubt in _doubts(row, gate, q)]
+    if doubts:
+        return Decision(UNDECIDED, gate, [why for why, _ in doubts], [what for _, what in doubts], tiers)
+    passed = f"the upper limit of every class ({len(rows)}) is below {GATES[gate]} and no group is flagged"
+    return Decision(PASS, gate, [passed], [], tiers)
+
+
+def _failures(row: dict[str, Any], gate: str) -> list[str]:
+    """Why this class fails the gate."""
+    name, low, flagged = one_line(row["label"], 80), float(row["low"]), int(row["flagged"])
+    reasons = []
+    if reaches(low, gate):
+        where = f"above {GATES[gate]}" if gate == "high" else f"at or above {GATES[gate]}"
+        reasons.append(f"class {name}: the lower limit of its mean M, {low:.3g}, is {where}")
+    if flagged > 0:
+        reasons.append(f"class {name}: {flagged} group{'s are' if flagged > 1 else ' is'} flagged")
+    return reasons
+
+
+def _doubts(row: dict[str, Any], gate: str, q: float) -> list[tuple[str, str]]:
+    """Why this class leaves the gate undecided, each with what would decide it."""
+    name, low, high = one_line(row["label"], 80), float(row["low"]), float(row["high"])
+    doubts = []
+    if row["tier"] == INSUFFICIENT:
+        n = row.get("n_groups_scored", math.nan)
+        counted = "too few" if pd.isna(n) else f"{int(n)}"
+        doubts.append(
+            (
+                f"class {name}: insufficient evidence ({counted} scored groups, {MIN_GROUPS} needed)",
+                f"class {name}: more patients or images of it, to at least {MIN_GROUPS} scored groups",
+            )
+        )
+    elif math.isnan(high):
+        doubts.append((f"class {name}: its mean M has no interval", f"class {name}: more images of it, or more seeds"))
+    elif not high < GATES[gate]:
+        doubts.append(
+            (
+                f"class {name}: the interval of its mean M, {low:.3g} to {high:.3g}, holds {GATES[gate]}",
+                f"class {name}: a shorter interval, by more models (seeds) or more images of it",
+            )
+        )
+    if not bool(row["testable"]):
+        reason = row.get("why_not")
+        told = one_line(reason) if isinstance(reason, str) and reason else "no list of groups was possible"
+        doubts.append((f"class {name} cannot be tested: {told}", f"class {name}: {_to_test(row, q)}"))
+    return doubts
+
+
+def _to_test(row: dict[str, Any], q: float) -> str:
+    """What would make a class testable: a list is possible once `q (n_test + 1) 2^S >= 1`."""
+    n_test = row.get("n_test_groups", math.nan)
+    if pd.isna(n_test):
+        return "more seeds, or more test images of it"
+    seeds = max(1, int(np.ceil(np.log2(1 / (q * (int(n_test) + 1))) - 1e-9)))
+    twins = f"{seeds} seed{'s' if seeds > 1 else ''} of twins"
+    return f"at least {twins} at its {int(n_test)} test groups, or more test images of it"
