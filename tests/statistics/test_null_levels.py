@@ -1,0 +1,140 @@
+"""Levels and power of the sign-flip p-values by simulation.
+
+Nothing is memorized unless planted: gaps are heavy-tailed (t, 3 degrees of freedom), each image with its own scale.
+Repeats are independent, images of one repeat are not (they share test images), so standard errors are over repeats.
+"""
+
+import numpy as np
+import pytest
+
+from memorisk.statistics.nulls import sign_flip_p_values
+
+LEVELS = (0.01, 0.05, 0.1, 0.2)
+
+
+def noise(rng, sizes, seeds, scale=1.0):
+    group = np.repeat(np.arange(len(sizes)), sizes)
+    shared = 0.7 * rng.standard_t(3, (seeds, len(sizes)))[:, group]
+    return (shared + rng.standard_t(3, (seeds, len(group)))) * scale * np.exp(
+        0.7 * rng.standard_normal(len(group))
+    ), group
+
+
+def coins(rng, n, seeds):
+    """In each seed groups are paired and a fair coin per pair puts one of the two in A; an odd one out is unscored."""
+    sign = np.zeros((seeds, n), dtype=int)
+    for row in sign:
+        coin = rng.choice([-1, 1], n // 2)
+        row[rng.permutation(n)[: 2 * (n // 2)]] = np.stack([coin, -coin], axis=1).ravel()
+    return sign
+
+
+def share_at_most(p, level):
+    """Mean share of p <= level over repeats, and its standard error; p is one array per repeat."""
+    shares = np.array([np.mean(x <= level) for x in p if len(x)])
+    return shares.mean(), shares.std(ddof=1) / np.sqrt(len(shares))
+
+
+@pytest.mark.parametrize(("n", "n_test"), [(17, 3), (21, 4), (120, 20)])
+def test_level_holds_overall_and_in_rare_classes(n, n_test):
+    rng = np.random.default_rng(n)
+    p = []
+    for _ in range(1200 if n < 50 else 400):
+        gap, _ = noise(rng, np.ones(n + n_test, dtype=int), 4)
+        found = sign_flip_p_values(gap[:, :n], coins(rng, n, 4), np.arange(n), gap[:, n:], np.arange(n_test))
+        p.append(found.p_value[~np.isnan(found.p_value)])
+    for level in LEVELS:
+        share, error = share_at_most(p, level)
+        assert share <= level + 3 * error
+        # p-values are multiples of 1 / ((n_test + 1) 16), so a level just under a multiple is met only up to one step.
+        assert share >= level - 1 / ((n_test + 1) * 16) - 3 * error
+
+
+def test_level_holds_with_random_flips():
+    rng = np.random.default_rng(2)
+    p = []
+    for i in range(300):
+        gap, _ = noise(rng, np.ones(30, dtype=int), 12)
+        p.append(
+            sign_flip_p_values(
+                gap[:, :24], coins(rng, 24, 12), np.arange(24), gap[:, 24:], np.arange(6), max_draws=1000, seed=i
+            ).p_value
+        )
+    for level in LEVELS:
+        share, error = share_at_most(p, level)
+        assert abs(share - level) <= 3 * error
+
+
+def test_a_pooled_null_fails_in_rare_classes():
+    """METHODS: 11 % in rare classes, under 5 % in common ones; here rare classes' noise is 1.8 times as large."""
+    rng = np.random.default_rng(3)
+    rare_within, rare_pooled, common_pooled = [], [], []
+    for _ in range(250):
+        common, _ = noise(rng, np.ones(240, dtype=int), 4)
+        rare, _ = noise(rng, np.ones(20, dtype=int), 4, scale=1.8)
+        sign, common_sign = coins(rng, 17, 4), coins(rng, 200, 4)
+        pool = np.concatenate([common[:, 200:], rare[:, 17:]], axis=1)
+        within = sign_flip_p_values(rare[:, :17], sign, np.arange(17), rare[:, 17:], np.arange(3)).p_value
+        rare_within.append(within[~np.isnan(within)])
+        pooled = sign_flip_p_values(rare[:, :17], sign, np.arange(17), pool, np.arange(43)).p_value
+        rare_pooled.append(pooled[~np.isnan(pooled)])
+        common_pooled.append(
+            sign_flip_p_values(common[:, :200], common_sign, np.arange(200), pool, np.arange(43)).p_value
+        )
+    within, error = share_at_most(rare_within, 0.05)
+    assert within <= 0.05 + 3 * error
+    pooled, error = share_at_most(rare_pooled, 0.05)
+    assert pooled - 3 * error > 0.08
+    common, error = share_at_most(common_pooled, 0.05)
+    assert common < 0.05 + 3 * error
+
+
+def test_large_groups_keep_the_level_only_when_sizes_are_matched():
+    rng = np.random.default_rng(4)
+    bins = {"one image": (1, 1), "2 to 5": (2, 5), "over 10": (11, 60)}
+    p = {(how, b): [] for how in ("any", "matched") for b in bins}
+    for _ in range(400):
+        sizes = np.minimum(rng.zipf(1.8, 100), 60)
+        gap, group = noise(rng, sizes, 4)
+        canary = group < 85
+        sign = rng.choice([-1, 1], (4, 85))
+        data = gap[:, canary], sign[:, group[canary]], group[canary], gap[:, ~canary], group[~canary]
+        for how in ("any", "matched"):
+            found = sign_flip_p_values(*data, sizes=how)
+            for b, (low, high) in bins.items():
+                p[how, b].append(found.p_value[(found.n_images >= low) & (found.n_images <= high)])
+    for b in bins:
+        share, error = share_at_most(p["matched", b], 0.05)
+        assert share <= 0.05 + 3 * error
+    large, error = share_at_most(p["any", "over 10"], 0.05)
+    assert large - 3 * error > 0.15
+    single, error = share_at_most(p["any", "one image"], 0.05)
+    assert single + 3 * error < 0.03
+
+
+def test_planted_images_are_found_in_rare_classes():
+    rng = np.random.default_rng(5)
+    found = missed = 0
+    for _ in range(100):
+        gap, _ = noise(rng, np.ones(20, dtype=int), 8)
+        sign = coins(rng, 16, 8)
+        gap[:, :2] += 6 * sign[:, :2]
+        p = sign_flip_p_values(gap[:, :16], sign, np.arange(16), gap[:, 16:], np.arange(4)).p_value
+        found += np.sum(p[:2] <= 0.05)
+        missed += np.sum(p[:2] > 0.05)
+    assert found / (found + missed) > 0.9
+
+
+def test_one_memorized_image_of_a_large_group_is_found():
+    """Matching sizes costs power where few test groups are as large, and must not cost all of it."""
+    rng = np.random.default_rng(6)
+    p = []
+    for _ in range(60):
+        sizes = np.concatenate([[15], rng.geometric(0.4, 99)])
+        gap, group = noise(rng, sizes, 8)
+        canary = group < 80
+        sign = coins(rng, 80, 8)
+        gap[:, 0] += 12 * sign[:, 0]
+        data = gap[:, canary], sign[:, group[canary]], group[canary], gap[:, ~canary], group[~canary]
+        p.append(sign_flip_p_values(*data).p_value[0])
+    assert np.mean(np.array(p) <= 0.05) > 0.8
