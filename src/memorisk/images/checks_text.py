@@ -1,0 +1,138 @@
+"""An image check as plain lines of text: what is wrong first, then what was found."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
+
+from memorisk.runs.errors import one_line
+
+if TYPE_CHECKING:
+    from memorisk.images.checks import ImageCheck
+
+_Row = dict[str, Any]
+
+
+def render_text(check: ImageCheck, *, shown: int = 20) -> list[str]:
+    """Lines for a terminal or a file.
+
+    Args:
+        check: What was found.
+        shown: Longest listing of one kind; what is left out is counted.
+
+    Returns:
+        Lines without line breaks or control characters in them, whatever the names of files and labels hold.
+    """
+    wrong = ", ".join(f"{what}: {count:,}" for what, count in check.problems.items() if count)
+    crossing, given, sizes = (_rows(table) for table in (check.crossing_groups, check.splits, check.sizes))
+    return [
+        f"{one_line(check.name)}: {check.n:,} images, {len(check.classes):,} classes, {len(check.groups):,} groups",
+        f"problems found - {wrong}" if wrong else "no problems found",
+        *(f"note: {one_line(note)}" for note in check.notes),
+        *_listing("unreadable", _rows(check.unreadable), shown, lambda r: f"{_text(r['path'])}: {_text(r['reason'])}"),
+        *_listing("empty (all pixels the same)", _rows(check.empty), shown, lambda r: _text(r["path"])),
+        *_listing("groups in several of the given splits", crossing, shown, _crossing_group),
+        *_copies(check, shown),
+        *_near(check, shown),
+        *_classes(check),
+        *_groups(check),
+        *_listing("given splits", given, shown, lambda r: f"{_text(r['split'])}: {_counts(r)}"),
+        *_listing("sizes (width x height)", sizes, shown, _size),
+    ]
+
+
+def _rows(table: Any) -> list[_Row]:
+    return table.to_dict("records")
+
+
+def _text(value: object) -> str:
+    return one_line(value, 100)
+
+
+def _listing(
+    title: str, rows: Sequence[_Row], shown: int, line: Callable[[_Row], str], total: int | None = None
+) -> list[str]:
+    if not rows:
+        return []
+    count = len(rows) if total is None else total
+    more = [f"  ... and {count - shown:,} more"] if count > shown else []
+    return [f"{title}: {count:,}", *(f"  {line(row)}" for row in rows[:shown]), *more]
+
+
+def _counts(row: _Row) -> str:
+    return f"{row['images']:,} images, {row['groups']:,} groups"
+
+
+def _size(row: _Row) -> str:
+    return f"{row['width']} x {row['height']}, {'colour' if row['colour'] else 'grey'}: {row['images']:,}"
+
+
+def _crossing_group(row: _Row) -> str:
+    return f"{_text(row['group'])}: {row['images']} images in {_text(row['splits'])}"
+
+
+def _copies(check: ImageCheck, shown: int) -> list[str]:
+    rows = _rows(check.duplicates)
+    sets = [list(of) for _, of in groupby(rows, key=lambda r: r["copy"])]
+    if not sets:
+        return []
+    kinds = [of[0]["kind"] for of in sets]
+    counted = " and ".join(f"{kinds.count(kind):,} of equal {kind}" for kind in ("bytes", "pixels") if kind in kinds)
+    lines = [f"equal images: {len(sets):,} sets ({counted}), {len(rows) - len(sets):,} more images than need be"]
+    for of in sorted(sets, key=lambda of: -_crossings(of[0]["across"]))[:shown]:
+        named = " = ".join(_place(r["image"], r["label"], r["group"], r["split"]) for r in of[:4])
+        more = f" and {len(of) - 4:,} more" if len(of) > 4 else ""
+        lines.append(f"  {named}{more}{_across(of[0]['across'])}")
+    lines += [f"  ... and {len(sets) - shown:,} more sets"] if len(sets) > shown else []
+    return lines + [_split_copies(row) for row in _rows(check.split_copies)]
+
+
+def _split_copies(row: _Row) -> str:
+    split, other, n = _text(row["split"]), _text(row["also_in"]), row["images"]
+    if split == other:
+        return f"  {split} holds {n:,} images a second time"
+    return f"  {n:,} images of {split} are also in {other}"
+
+
+def _near(check: ImageCheck, shown: int) -> list[str]:
+    rows = sorted(_rows(check.near), key=lambda r: (-_crossings(r["across"]), -r["similarity"]))
+    title = f"nearly the same (similarity from {check.near_threshold:g})"
+    return _listing(title, rows, shown, _near_pair, check.near_found)
+
+
+def _near_pair(row: _Row) -> str:
+    a, b = (_place(*(row[f"{what}_{side}"] for what in ("image", "label", "group", "split"))) for side in "ab")
+    return f"{a} ~ {b} {row['similarity']:.3f}{_across(row['across'])}"
+
+
+def _place(image: str, label: str, group: str, split: str) -> str:
+    where: Iterable[str] = (_text(label) or "no label", _text(split), "" if group == image else f"group {_text(group)}")
+    return f"{_text(image)} ({', '.join(part for part in where if part)})"
+
+
+def _crossings(across: str) -> int:
+    return len(across.split(", ")) if across else 0
+
+
+def _across(across: str) -> str:
+    return f": across {across.replace(', ', ' and ')}" if across else ""
+
+
+def _classes(check: ImageCheck) -> list[str]:
+    lines = ["classes:"]
+    for r in _rows(check.classes):
+        why = "no label" if r["label"] == "" else "too small to split: joins training only"
+        groups = f"{r['groups']:,} groups, the largest of {r['largest_group']:,}"
+        note = "" if r["auditable"] else f"; {why}"
+        lines.append(f"  {_text(r['label']) or '(none)'}: {r['images']:,} images ({r['share']:.1%}), {groups}{note}")
+    return lines
+
+
+def _groups(check: ImageCheck) -> list[str]:
+    sizes, labels = check.groups["images"].tolist(), check.groups["labels"].tolist()
+    if max(sizes) == 1:
+        return ["groups: each image is its own"]
+    alone, mixed = sizes.count(1), sum(n > 1 for n in labels)
+    of = f"groups: {len(sizes):,}, the largest of {max(sizes):,} images"
+    return [f"{of}; {alone:,} hold one image, {mixed:,} more than one label"]

@@ -1,0 +1,211 @@
+"""The check of a set of images: everything planted is found, and what is known of real sets."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+from PIL import Image
+from scipy.ndimage import gaussian_filter
+
+from memorisk.images.checks import check_images, render_text
+from memorisk.images.manifest import Manifest
+from memorisk.images.options import ImageOptions
+from memorisk.images.splits import merge_linked
+
+
+def picture(seed, size=(40, 48)):
+    rng = np.random.default_rng(seed)
+    field = gaussian_filter(rng.normal(size=size), 1.5)
+    return np.uint8(255 * (field - field.min()) / (field.max() - field.min()))
+
+
+@pytest.fixture
+def planted(tmp_path):
+    """Sixteen images of two classes, in patients and splits, with one fault of each kind."""
+    rows = []
+
+    def add(name, pixels, label, group, split):
+        Image.fromarray(pixels).save(tmp_path / name)
+        rows.append({"image": name, "path": name, "label": label, "group": group, "split": split})
+
+    for i in range(10):
+        add(f"{i}.png", picture(i), "a", f"p{i}", "train")
+    add("bytes.png", picture(0), "a", "p10", "test")  # 0.png again: other patient, other split
+    add("pixels.png", np.stack([picture(1)] * 3, axis=-1), "b", "p1", "train")  # 1.png as RGB: other label
+    add("near.png", np.uint8(picture(2) * 0.8 + 20), "b", "p11", "train")  # 2.png, paler: other label and patient
+    add("black.png", np.zeros((40, 48), np.uint8), "a", "p12", "train")
+    add("white.png", np.full((30, 30), 255, np.uint8), "a", "p13", "train")
+    add("broken.png", picture(20), "a", "p3", "test")  # p3 is in train as well
+    (tmp_path / "broken.png").write_bytes((tmp_path / "broken.png").read_bytes()[:300])
+    return Manifest(pd.DataFrame(rows), tmp_path, "planted", notes=("a note",))
+
+
+def test_everything_planted_is_found(planted):
+    check = check_images(planted)
+    assert check.unreadable["image"].tolist() == ["broken.png"]
+    assert check.empty["image"].tolist() == ["black.png", "white.png"]
+    copies = check.duplicates.groupby("copy")
+    assert [sorted(rows["image"]) for _, rows in copies] == [["0.png", "bytes.png"], ["1.png", "pixels.png"]]
+    assert copies["kind"].first().tolist() == ["bytes", "pixels"]
+    assert copies["across"].first().tolist() == ["group, split", "label"]
+    (near,) = check.near.to_dict("records")
+    assert (near["image_a"], near["image_b"], near["across"]) == ("2.png", "near.png", "label, group")
+    assert near["similarity"] > 0.99
+    assert check.near_found == 1
+    assert check.crossing_groups.to_dict("records") == [{"group": "p3", "splits": "test, train", "images": 2}]
+    classes = check.classes.set_index("label")
+    assert classes.loc["a"].to_dict() == {
+        "images": 14, "share": 14 / 16, "groups": 13, "largest_group": 2, "auditable": True
+    }  # fmt: skip
+    assert classes.loc["b", ["images", "groups", "auditable"]].tolist() == [2, 2, False]
+    assert check.splits.to_dict("records") == [
+        {"split": "test", "images": 2, "groups": 2},
+        {"split": "train", "images": 14, "groups": 13},
+    ]
+    assert check.split_copies.to_dict("records") == [
+        {"split": "test", "also_in": "train", "images": 1},
+        {"split": "train", "also_in": "test", "images": 1},
+        {"split": "train", "also_in": "train", "images": 1},
+    ]
+    assert check.sizes.to_dict("records") == [
+        {"height": 40, "width": 48, "colour": False, "images": 14},
+        {"height": 30, "width": 30, "colour": False, "images": 1},
+    ]
+    groups = check.groups.set_index("group")
+    assert groups.loc["p1"].tolist() == [2, 2]
+    assert len(groups) == 14
+    assert merge_linked(planted.groups, check.linked)[10] == "p0"
+    assert not check.ok
+    assert {what: count for what, count in check.problems.items() if count} == {
+        "unreadable": 1,
+        "empty": 2,
+        "groups across splits": 1,
+        "sets of equal images across labels": 1,
+        "sets of equal images across groups": 1,
+        "sets of equal images across splits": 1,
+        "pairs nearly the same across labels": 1,
+    }
+
+
+def test_a_clean_set_is_ok(tmp_path):
+    for i in range(8):
+        Image.fromarray(picture(i)).save(tmp_path / f"{i}.png")
+    names = [f"{i}.png" for i in range(8)]
+    table = pd.DataFrame({"image": names, "path": names, "label": "a", "group": names})
+    check = check_images(Manifest(table, tmp_path, "clean"))
+    assert check.ok
+    assert not check.linked
+    assert "no problems found" in render_text(check)
+    assert "groups: each image is its own" in render_text(check)
+    assert not len(check.splits)
+
+
+def test_near_copies_across_groups_alone_are_a_remark(tmp_path):
+    for i, pixels in enumerate((picture(0), np.uint8(picture(0) * 0.9))):
+        Image.fromarray(pixels).save(tmp_path / f"{i}.png")
+    table = pd.DataFrame({"image": ["0", "1"], "path": ["0.png", "1.png"], "label": "a", "group": ["p", "q"]})
+    check = check_images(Manifest(table, tmp_path, "pair"))
+    assert check.near["across"].tolist() == ["group"]
+    assert check.ok
+
+
+def test_turned_copies_on_request(tmp_path):
+    for name, pixels in (("a", picture(0)), ("b", picture(0)[:, ::-1])):
+        Image.fromarray(pixels).save(tmp_path / f"{name}.png")
+    table = pd.DataFrame({"image": ["a", "b"], "path": ["a.png", "b.png"], "label": "a", "group": ["p", "q"]})
+    manifest = Manifest(table, tmp_path, "pair")
+    assert not len(check_images(manifest).near)
+    assert len(check_images(manifest, turned=True).near) == 1
+
+
+def test_processes_change_nothing(planted):
+    one, two = check_images(planted, processes=1), check_images(planted, processes=2)
+    assert one.to_dict() == two.to_dict()
+
+
+def test_the_dictionary_is_json(planted):
+    check = check_images(planted)
+    read = json.loads(json.dumps(check.to_dict(), allow_nan=False))
+    assert read["images"] == 16
+    assert read["ok"] is False
+    assert read["problems"] == check.problems
+    assert read["linked"] == [["p0", "p10"]]
+    assert read["unreadable"][0]["image"] == "broken.png"
+    assert len(read["duplicates"]) == 4
+
+
+def test_the_text_says_it_all(planted):
+    text = "\n".join(render_text(check_images(planted)))
+    for part in (
+        "planted: 16 images, 2 classes, 14 groups",
+        "note: a note",
+        "broken.png: ",
+        "0.png (a, train, group p0) = bytes.png (a, test, group p10): across group and split",
+        "1.png (a, train, group p1) = pixels.png (b, train, group p1): across label",
+        "train holds 1 images a second time",
+        "1 images of test are also in train",
+        "2.png (a, train, group p2) ~ near.png (b, train, group p11) ",
+        "p3: 2 images in test, train",
+        "too small to split: joins training only",
+        "48 x 40, grey: 14",
+    ):
+        assert part in text
+
+
+def test_long_listings_are_cut_and_counted(tmp_path):
+    names = [f"{i}.png" for i in range(30)]
+    for name in names:
+        (tmp_path / name).write_bytes(b"none")
+    table = pd.DataFrame({"image": names, "path": names, "label": "a", "group": names})
+    lines = render_text(check_images(Manifest(table, tmp_path, "broken")), shown=4)
+    start = lines.index("unreadable: 30")
+    assert lines[start + 5] == "  ... and 26 more"
+
+
+def test_hostile_names_stay_on_their_line(tmp_path):
+    names = ["a\nb<script>.png", "c\u202egnp.png", "d😀.png"]
+    for i, name in enumerate(names):
+        Image.fromarray(picture(0 if i < 2 else 1)).save(tmp_path / name)
+    table = pd.DataFrame(
+        {"image": names, "path": names, "label": ["x\ny", "z\x1b[31m", "x\ny"], "group": ["g\r", "h", "i"]}
+    )
+    lines = render_text(check_images(Manifest(table, tmp_path, "evil\nname")))
+    assert lines[0].startswith("evil\\nname")
+    assert all(line.isprintable() for line in lines)
+    assert any("a\\nb<script>.png" in line and "\\u202e" in line for line in lines)
+
+
+def test_busi_has_one_image_under_two_labels(shared_data):
+    check = check_images(shared_data / "busi_ultrasound" / "Dataset_BUSI_with_GT")
+    assert check.n == 780
+    found = check.duplicates[check.duplicates["across"].str.contains("label")]
+    assert sorted(path.rsplit("/")[-1] for path in found["path"]) == ["benign (433).png", "malignant (145).png"]
+    assert not check.ok
+    assert len(check.linked) == 1
+    assert any("benign (433).png (benign) = " in line and "across label" in line for line in render_text(check))
+
+
+def test_nih_has_thirty_patients_across_its_splits(shared_data):
+    options = ImageOptions(group_from=r"^(\d+)_")
+    check = check_images(shared_data / "nih_cxr14_64" / "NIH1000", options)
+    wanted = {}  # the definition, from the folders themselves
+    for file in (shared_data / "nih_cxr14_64" / "NIH1000").rglob("*.png"):
+        wanted.setdefault(file.name.split("_")[0], set()).add(file.parent.parent.name)
+    wanted = sorted(patient for patient, splits in wanted.items() if len(splits) > 1)
+    assert check.crossing_groups["group"].tolist() == wanted
+    assert len(wanted) == 30
+    assert "groups in several of the given splits: 30" in render_text(check)
+    assert len(check.groups) == 264
+    assert int((check.groups["labels"] > 1).sum()) == 68
+    assert not len(check.duplicates)
+
+
+def test_pneumoniamnist_has_its_copies(shared_data):
+    check = check_images(shared_data / "pneumoniamnist_imbalanced" / "data" / "pneumoniamnist.npz")
+    copies = {(r["split"], r["also_in"]): r["images"] for r in check.split_copies.to_dict("records")}
+    assert copies["train", "train"] == 17
+    assert copies["val", "train"] == 8
+    text = render_text(check)
+    assert "  train holds 17 images a second time" in text
+    assert "  8 images of val are also in train" in text
