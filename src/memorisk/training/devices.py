@@ -52,6 +52,16 @@ def forked_generators(device: torch.device) -> Iterator[Callable[[int], None]]:
         yield reseed
 
 
+@contextmanager
+def exact_products(device: torch.device) -> Iterator[None]:
+    """Full float32 convolutions on a GPU, where cuDNN by default rounds their inputs to 10 bits (TF32)."""
+    if device.type != "cuda":
+        yield
+        return
+    with torch.backends.cudnn.flags(enabled=True, deterministic=True, allow_tf32=False):
+        yield
+
+
 def place(model: nn.Module, device: torch.device) -> None:
     """Move a network to the device, with convolutions in channels-last memory, which is faster on a CPU too."""
     model.to(device)

@@ -103,9 +103,9 @@ def _torch_dtype(images: Images) -> torch.dtype:
 class PixelSource:
     """Batches of chosen rows, converted on the device.
 
-    Where the pixels are held: a tensor stays where it is; an array stays in memory (or on the disk, as a memory map)
-    for a CPU, and goes to the GPU once if it takes at most half of the free memory there; otherwise its batches are
-    gathered by a thread ahead of the training and copied from pinned memory.
+    Where the pixels are held: for a CPU where they are (an array may be a memory map on the disk); for a GPU, there, if
+    they are there already or take at most half of its free memory; otherwise batches are gathered by a thread ahead of
+    the training and copied from pinned memory.
     """
 
     def __init__(
@@ -126,20 +126,20 @@ class PixelSource:
             )
         self.held: torch.Tensor | None = None
         self.array: np.ndarray | None = None
-        if isinstance(images, torch.Tensor):
+        if isinstance(images, torch.Tensor) and images.device.type == device.type:
             self.held = images
         elif device.type == "cuda" and images.nbytes <= _SHARE_OF_FREE_MEMORY * torch.cuda.mem_get_info(device)[0]:
-            self.held = torch.from_numpy(np.ascontiguousarray(images)).to(device)
+            self.held = torch.as_tensor(np.ascontiguousarray(images)).to(device)
         else:
-            self.array = np.asarray(images)
+            self.array = np.asarray(images.cpu() if isinstance(images, torch.Tensor) else images)
         self.shift, self.scale = _shift_and_scale(normalisation, _torch_dtype(images), device, dtype)
 
     def batches(self, slots: Sequence[torch.Tensor]) -> Iterator[torch.Tensor]:
         """For each tensor of slots (positions in ``rows``), its batch: [b, C, H, W] or [b, d], normalised."""
         if self.held is not None:
-            rows = self.rows.to(self.held.device)
-            for chosen in slots:
-                yield self.convert(self.held[rows[chosen.to(rows.device, non_blocking=True)]])
+            rows = self.rows[torch.cat(list(slots))].to(self.held.device)  # one transfer for all batches
+            for chosen in rows.split([len(chosen) for chosen in slots]):
+                yield self.convert(_pick(self.held, chosen))
         elif self.device.type == "cuda":
             for raw in _ahead(self._gather_pinned, slots):
                 yield self.convert(raw)
@@ -160,6 +160,11 @@ class PixelSource:
 
     def _gather_pinned(self, chosen: torch.Tensor) -> torch.Tensor:
         return self._gather(chosen).pin_memory()
+
+
+def _pick(held: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
+    """``held[rows]``; 16 bits are gathered as signed ones, for which every device has a kernel."""
+    return held.view(torch.int16)[rows].view(torch.uint16) if held.dtype == torch.uint16 else held[rows]
 
 
 def _shift_and_scale(

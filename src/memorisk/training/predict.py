@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from memorisk.training.devices import check_device, place
+from memorisk.training.devices import check_device, exact_products, place
 from memorisk.training.options import TrainOptions
 from memorisk.training.pixels import Images, Normalisation, PixelSource, check_images, choose_normalisation
 
@@ -74,7 +74,7 @@ def map_images(
     was_training = model.training
     model.eval()
     try:
-        with torch.inference_mode():
+        with torch.inference_mode(), exact_products(where):
             slots = torch.arange(len(rows)).split(predict_batch_size(images))
             return np.concatenate([function(x).float().cpu().numpy() for x in source.batches(slots)])
     finally:

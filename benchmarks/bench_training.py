@@ -1,0 +1,252 @@
+"""The training loop against the barest PyTorch loop, and models trained together against one after another.
+
+    python benchmarks/bench_training.py [--quick] [--device cuda]
+
+Loop: ``fit`` starts from uint8 images, and normalises, checks, logs and derives every draw from its seed; the bare loop
+starts from normalised float tensors in memory and does nothing but gather, forward, backward and step. The judged peer,
+``tuned``, has the same fused Adam and channels-last memory; ``plain`` is what a first script has (default Adam,
+contiguous memory). Both train the same network on the same batches, and their losses are compared.
+
+Together: small networks as one stack (`fit_stacked`), and heads on frozen features (`fit_heads`), against `fit` one
+after another. On a CPU the stack is expected to lose (METHODS section 1, "Speed"); the audit uses it on a GPU only.
+
+The two sides of a pair alternate, and so does their order. Printed are the median over pairs of the ratio of times, and
+its 95 % interval from order statistics, which holds whatever the distribution. Wall time on one thread; beside it the
+same ratio in processor time, which a busy machine disturbs less.
+
+Writes ``benchmarks/results/training.json`` (``training_cuda.json`` on a GPU); exits with 1 where a limit is missed.
+"""
+
+import argparse
+import math
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from scipy.stats import binom
+
+from memorisk.models.zoo import create_model
+from memorisk.runs.environment import machine, versions
+from memorisk.runs.files import write_json
+from memorisk.training.fit import fit
+from memorisk.training.frozen import fit_heads, new_head
+from memorisk.training.options import TrainOptions
+from memorisk.training.order import batch_bounds, batch_order
+from memorisk.training.pixels import dataset_normalisation
+from memorisk.training.stacked import fit_stacked
+
+MEDIAN_LIMIT, UPPER_LIMIT = 1.05, 1.08
+"""Issue 2, "Speed": at most 5 % over the bare loop, upper 95 % limit 8 %."""
+LR = 1e-3
+
+Side = Callable[[], Any]
+
+
+def data(n: int, side: int, channels: int, classes: int) -> tuple[np.ndarray, np.ndarray]:
+    """Random images of a data set's size: the time of a step does not depend on their content."""
+    rng = np.random.default_rng(0)
+    return rng.integers(0, 256, (n, side, side, channels), dtype=np.uint8), rng.integers(0, classes, n)
+
+
+def bare_loop(
+    name: str, images: np.ndarray, labels: np.ndarray, epochs: int, *, tuned: bool, device: str
+) -> Callable[[], list[float]]:
+    """The barest loop on tensors in memory; making them is not timed."""
+    how = dataset_normalisation(images)
+    x = (torch.from_numpy(images).float() / 255 - torch.tensor(how.mean)) / torch.tensor(how.std)
+    x = x.permute(0, 3, 1, 2).to(device)
+    x = x.contiguous(memory_format=torch.channels_last) if tuned else x.contiguous()
+    y, n = torch.from_numpy(labels).to(device), len(labels)
+
+    def run() -> list[float]:
+        model = create_model(name, num_classes=10, in_chans=images.shape[3], image_size=images.shape[1], seed=0)
+        model.to(device)
+        if tuned:
+            model.to(memory_format=torch.channels_last)
+        optimizer = torch.optim.Adam(model.parameters(), lr=LR, fused=True if tuned else None)
+        losses = []
+        for epoch in range(epochs):
+            optimizer.param_groups[0]["lr"] = 0.5 * LR * (1 + math.cos(math.pi * epoch / epochs))
+            order = batch_order(0, epoch, n).to(device)
+            total = torch.zeros((), device=device)
+            for start, stop in batch_bounds(n, 64):
+                rows = order[start:stop]
+                loss = F.cross_entropy(model(x[rows]), y[rows])
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+                total += loss.detach() * (stop - start)
+            losses.append(float(total) / n)
+        return losses
+
+    return run
+
+
+def our_loop(name: str, images: np.ndarray, labels: np.ndarray, epochs: int, *, device: str) -> Side:
+    """The same training by `fit`, from the images as a store holds them."""
+    options, rows = TrainOptions(epochs=epochs, lr=LR, precision="fp32"), np.arange(len(labels))
+    how = dataset_normalisation(images)  # an audit computes it once for all its models
+
+    def run() -> list[float]:
+        model = create_model(name, num_classes=10, in_chans=images.shape[3], image_size=images.shape[1], seed=0)
+        log = fit(model, images, labels, rows, options, seed=0, device=device, normalisation=how)
+        return list(log.losses)
+
+    return run
+
+
+def one_by_one_and_stacked(name: str, side: int, n_models: int, epochs: int, device: str) -> tuple[Side, Side]:
+    """K networks of 500 images each, one after another and as one stack."""
+    images, labels = data(500, side, 1, 10)
+    options, rows = TrainOptions(epochs=epochs, lr=LR, precision="fp32"), np.arange(500)
+    held = torch.from_numpy(images).to(device)
+
+    def networks() -> list[torch.nn.Module]:
+        return [create_model(name, num_classes=10, in_chans=1, image_size=side, seed=s) for s in range(n_models)]
+
+    def alone() -> float:
+        return sum(
+            fit(model, held, labels, rows, options, seed=s, device=device).losses[0]
+            for s, model in enumerate(networks())
+        )
+
+    def together() -> float:
+        seeds = list(range(n_models))
+        logs = fit_stacked(networks(), held, labels, [rows] * n_models, options, seeds=seeds, device=device)
+        return sum(log.losses[0] for log in logs)
+
+    return alone, together
+
+
+def one_by_one_and_heads(n_models: int, epochs: int, device: str) -> tuple[Side, Side]:
+    """K heads on 2,000 frozen features of ViT-B's width, one after another and as one batched product."""
+    features = torch.from_numpy(np.random.default_rng(0).normal(size=(2000, 768)).astype(np.float32)).to(device)
+    labels, rows = np.random.default_rng(1).integers(0, 7, 2000), np.arange(2000)
+    options, seeds = TrainOptions(epochs=epochs, lr=LR, precision="fp32"), list(range(n_models))
+
+    def alone() -> float:
+        return sum(
+            fit(new_head(768, 7, s), features, labels, rows, options, seed=s, device=device).losses[0] for s in seeds
+        )
+
+    def together() -> float:
+        heads = fit_heads(features, labels, [rows] * n_models, options, n_outputs=7, seeds=seeds, device=device)
+        return float(heads.losses[0].sum())
+
+    return alone, together
+
+
+def timed(side: Side, device: str) -> tuple[float, float, Any]:
+    """Wall and processor seconds of one call, and what it returned."""
+    wall, processor = time.perf_counter(), time.process_time()
+    value = side()
+    if device != "cpu":
+        torch.cuda.synchronize()
+    return time.perf_counter() - wall, time.process_time() - processor, value
+
+
+def compare(first: Side, second: Side, pairs: int, device: str) -> dict[str, Any]:
+    """Ratios first / second over alternating pairs; both must return the same losses to 1 %."""
+    np.testing.assert_allclose(first(), second(), rtol=0.01)  # also warms both
+    wall, processor, seconds = [], [], []
+    for pair in range(pairs):
+        order = (first, second) if pair % 2 else (second, first)
+        took = {side: timed(side, device)[:2] for side in order}
+        wall.append(took[first][0] / took[second][0])
+        processor.append(took[first][1] / took[second][1])
+        seconds.append([took[first][0], took[second][0]])
+    low, high = median_interval(wall)
+    cpu_low, cpu_high = median_interval(processor)
+    medians = np.median(seconds, axis=0)
+    return {
+        "pairs": pairs,
+        "ratio_median": round(float(np.median(wall)), 4),
+        "ratio_low": round(low, 4),
+        "ratio_high": round(high, 4),
+        "processor_ratio_median": round(float(np.median(processor)), 4),
+        "processor_ratio_low": round(cpu_low, 4),
+        "processor_ratio_high": round(cpu_high, 4),
+        "seconds_first": round(float(medians[0]), 4),
+        "seconds_second": round(float(medians[1]), 4),
+    }
+
+
+def median_interval(values: list[float], level: float = 0.95) -> tuple[float, float]:
+    """Distribution-free interval of the median: the widest pair of order statistics that is needed for the level."""
+    ordered, n = sorted(values), len(values)
+    rank = int(binom.ppf((1 - level) / 2, n, 0.5))
+    rank = max(0, rank - 1)
+    return ordered[rank], ordered[n - 1 - rank]
+
+
+def run_all(quick: bool, device: str) -> dict[str, Any]:
+    """All comparisons."""
+    pairs = 7 if quick else 61
+    digits, skin = data(1500, 8, 1, 10), data(256, 64, 3, 10)
+    loop = []
+    for name, (images, labels), epochs, share in (("small_cnn", digits, 6, 1.0), ("small_resnet", skin, 2, 0.5)):
+        ours = our_loop(name, images, labels, epochs, device=device)
+        for peer in ("tuned", "plain"):
+            bare = bare_loop(name, images, labels, epochs, tuned=peer == "tuned", device=device)
+            times = compare(ours, bare, max(7, int(pairs * share)), device)
+            shape = "x".join(str(s) for s in images.shape)
+            loop.append({"model": name, "images": shape, "epochs": epochs, "peer": peer, **times})
+    together = []
+    n_models = 16 if device != "cpu" else 4
+    for name, side in (
+        (("small_cnn", 8), ("small_cnn", 28))
+        if device == "cpu"
+        else (("small_cnn", 8), ("small_cnn", 28), ("small_resnet", 64))
+    ):
+        alone, stacked = one_by_one_and_stacked(name, side, n_models, 2, device)
+        times = compare(alone, stacked, 7 if quick else 15, device)
+        together.append({"what": f"{n_models} {name} at {side} px, stacked", **times})
+    alone, heads = one_by_one_and_heads(16, 5, device)
+    together.append({"what": "16 heads on 768 features", **compare(alone, heads, 7 if quick else 15, device)})
+    return {"loop": loop, "together": together}
+
+
+def main() -> int:
+    """Run, print, write; 1 where a limit is missed."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="fewer pairs, nothing written")
+    parser.add_argument("--device", default="cpu", help="cpu or cuda")
+    args = parser.parse_args()
+    torch.set_num_threads(1)
+    measured = run_all(args.quick, args.device)
+    judged = [row for row in measured["loop"] if row["peer"] == "tuned"]
+    passed = all(row["ratio_median"] <= MEDIAN_LIMIT and row["ratio_high"] <= UPPER_LIMIT for row in judged)
+    for row in measured["loop"]:
+        print(
+            f"{row['model']} {row['images']}, fit / {row['peer']} loop: {row['ratio_median']:.3f} "
+            f"({row['ratio_low']:.3f} to {row['ratio_high']:.3f}); processor time {row['processor_ratio_median']:.3f}; "
+            f"{row['seconds_first']:.3f} s against {row['seconds_second']:.3f} s"
+        )
+    for row in measured["together"]:
+        print(
+            f"{row['what']}: {row['ratio_median']:.2f}x as fast as one after another "
+            f"({row['ratio_low']:.2f} to {row['ratio_high']:.2f})"
+        )
+    if not args.quick:
+        name = "training.json" if args.device == "cpu" else "training_cuda.json"
+        result = {
+            "what": "fit against the barest PyTorch loop on tensors in memory; models together against one by one",
+            "how": "medians of ratios over alternating pairs, 95 % intervals from order statistics; one thread",
+            "machine": {**machine(), "device": torch.cuda.get_device_name() if args.device != "cpu" else "cpu"},
+            "versions": {k: v for k, v in versions().items() if k in ("python", "memorisk", "numpy", "torch")},
+            "limits": {"median": MEDIAN_LIMIT, "upper": UPPER_LIMIT, "peer": "tuned"},
+            **measured,
+            "passed": passed,
+        }
+        write_json(Path(__file__).parent / "results" / name, result)
+    print("limits met" if passed else f"limit missed: median {MEDIAN_LIMIT}, upper limit {UPPER_LIMIT}")
+    return 0 if passed else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
