@@ -1,5 +1,6 @@
 """Lists against statsmodels, and the shortest list against a search through all lists there could be."""
 
+from fractions import Fraction
 from itertools import combinations_with_replacement
 
 import numpy as np
@@ -39,14 +40,23 @@ def test_missing_p_values_take_no_part(call):
 
 
 def test_a_p_value_on_the_boundary_is_listed_whatever_the_rounding():
-    """With p = 1/D and q k / m = 1/D exactly, in decimals that binary numbers cannot hold."""
-    for d in range(10, 4000, 10):
-        # Among m = d / 10 p-values, q k / m with k = 1 is 0.1 * 10 / d.
-        p = np.ones(d // 10)
-        p[0] = 1 / d
-        assert benjamini_hochberg(p, 0.1).n_rejected == 1
-        p[0] = 1.000001 / d
-        assert benjamini_hochberg(p, 0.1).n_rejected == 0
+    """All p = a / d equal to q k / m in exact arithmetic, which their binary numbers need not be."""
+    for q in (Fraction(1, 10), Fraction(1, 20), Fraction(3, 10)):
+        for m in range(1, 60):
+            for k in range(1, m + 1):
+                boundary = q * k / m
+                for multiple in (1, 3, 7):
+                    d = boundary.denominator * multiple
+                    at = boundary.numerator * multiple / d
+                    p = np.ones(m)
+                    p[:k] = at
+                    assert benjamini_hochberg(p, float(q)).n_rejected == k
+                    p[:k] = at * (1 + 1e-9)
+                    assert benjamini_hochberg(p, float(q)).n_rejected == 0
+                if boundary.numerator == 1:
+                    # The floor 1 / d is at the boundary of a list of k: that is the shortest list.
+                    assert smallest_list(m, float(q), boundary.denominator - 1, 1) == k
+                    assert smallest_list_of(np.full(m, 1 / boundary.denominator), float(q)) == k
 
 
 @pytest.mark.parametrize("denominator", [2, 3, 5, 8, 12])

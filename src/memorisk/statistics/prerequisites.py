@@ -83,12 +83,11 @@ def unseen_against_test(
     classes.
 
     Args:
-        unseen: `[S, I]` each canary's loss under the twin that did not train on it; NaN where the seed did not score
-            it.
+        unseen: `[S, I]` each canary's loss under the twin that did not train on it; NaN where not scored.
         group: `[I]` group ids.
         label: `[I]` class labels.
         test_loss_a: `[S, J]` test images' losses under twin A.
-        test_loss_b: `[S, J]` the same under twin B.
+        test_loss_b: `[S, J]` the same under B.
         test_group: `[J]` group ids.
         test_label: `[J]` class labels.
         symmetric: True for twins: a test group is read under one of them, by a coin per seed. False for the `paper`
@@ -112,7 +111,7 @@ def unseen_against_test(
     theirs = _group_means("test", tests, test_group, test_label)
     labels = sorted(set(np.asarray(label).tolist()))
     found = [_compare(ours.get(name), theirs.get(name)) for name in labels]
-    adjusted = _holm(np.array([p for _, p in found], dtype=np.float64))
+    adjusted = _holm(np.array([p for _, p in found]))
     return {
         name: UnseenCheck(
             statistic=statistic,
