@@ -235,11 +235,11 @@ def _images(reading: Reading, gallery: Mapping[str, np.ndarray] | None) -> list[
     items = [
         Thumbnail(
             data_uri=data_uri(gallery[row["image"]]),
-            caption=[Name(str(row["image"])), ["class ", Name(str(row["label"]))], f"M {decimal(row['M'])}"],
+            caption=[Name(row["image"]), ["class ", Name(str(row.get("label")))], f"M {decimal(row['M'])}"],
             alternative="Training image, named below",
         )
         for row in top.to_dict("records")
-        if row["image"] in gallery
+        if row.get("image") in gallery
     ]
     return [Gallery(items=items, caption=caption)] if items else [Paragraph("No image was scored.")]
 
@@ -331,7 +331,8 @@ def _placebo(placebo: object) -> Callout:
 
 
 def _footer(reading: Reading) -> Text:
-    version = (reading.summary.get("versions") or {}).get("memorisk")
+    versions = reading.summary.get("versions")
+    version = versions.get("memorisk") if isinstance(versions, dict) else None
     made = f"Made by memorisk {version}. " if version else "Made by memorisk. "
     shown = (
         "Ids and images are left out."

@@ -75,8 +75,16 @@ def _interval_figure(table: pd.DataFrame) -> Figure:
     words: list[Inline] = ["No class has a mean."]
     if len(known):
         top, bottom = known.iloc[0], known.iloc[-1]
-        words = ["The highest mean is that of ", Name(str(top["label"])), f" ({with_interval(top)}), the lowest that "]
-        words += ["of ", Name(str(bottom["label"])), f" ({with_interval(bottom)}). The table below the figure has all."]
+        words = [
+            "The highest mean is that of ",
+            Name(str(top.get("label"))),
+            f" ({with_interval(top)}), the lowest that ",
+        ]
+        words += [
+            "of ",
+            Name(str(bottom.get("label"))),
+            f" ({with_interval(bottom)}). The table below the figure has all.",
+        ]
     cut = f" The first {figures.MOST_ROWS} of {len(labels)} classes." if len(labels) > figures.MOST_ROWS else ""
     return Figure(
         svg=figures.interval_plot(labels, *(numbers(table, c) for c in ("mean", "low", "high"))),
@@ -125,8 +133,12 @@ def rarity_section(reading: Reading) -> list[Block]:
     )
     rarest = same_numbers.frame.iloc[0]
     top = table.iloc[0]
-    words: list[Inline] = ["The rarest class, ", Name(str(rarest["label"])), f", has mean M {with_interval(rarest)}; "]
-    words += ["the most memorized, ", Name(str(top["label"])), f", has {with_interval(top)} at "]
+    words: list[Inline] = [
+        "The rarest class, ",
+        Name(str(rarest.get("label"))),
+        f", has mean M {with_interval(rarest)}; ",
+    ]
+    words += ["the most memorized, ", Name(str(top.get("label"))), f", has {with_interval(top)} at "]
     words += [f"{percent(top['frequency'])} of the images."]
     blocks.append(
         Figure(
@@ -212,7 +224,8 @@ def with_interval(row: pd.Series, column: str = "mean") -> str:
     """A number with its interval, as a sentence has it."""
     low, high = row.get("low"), row.get("high")
     limits = "" if is_missing(low) or is_missing(high) else f", 95 % interval {decimal(low)} to {decimal(high)}"
-    return ("not known" if is_missing(row[column]) else decimal(row[column])) + limits
+    value = row.get(column)
+    return ("not known" if is_missing(value) else decimal(value)) + limits
 
 
 def without_blanks(table: pd.DataFrame, column: str) -> pd.DataFrame:

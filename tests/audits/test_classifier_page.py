@@ -1,0 +1,307 @@
+"""The classifier audit's page says what the result holds, what it does not, and nothing that it may not."""
+
+import copy
+import html as html_text
+import re
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from memorisk.audits.classifier_page import classifier_page
+from memorisk.report import figures
+from memorisk.report.page import render_page
+from memorisk.report.result import Result
+from tests.audits.classifier_results import HOSTILE, TARGET, hostile_result, make_result
+from tests.report.chromium import Chromium, find_chromium
+from tests.report.test_page import Outline
+
+
+@pytest.fixture(scope="module")
+def browser():
+    path = find_chromium()
+    if path is None:
+        pytest.skip("no Chromium on this machine (apt-get install chromium)")
+    with Chromium(path) as running:
+        yield running
+
+
+def page_text(result: Result, **options) -> str:
+    """The page's words without its tags, single-spaced."""
+    return words(render_page(classifier_page(result, **options)))
+
+
+def words(html: str) -> str:
+    bare = re.sub(r"<style>.*?</style>|<script>.*?</script>|<title>.*?</title>", "", html, flags=re.DOTALL)
+    return re.sub(r"\s+", " ", html_text.unescape(re.sub(r"<[^>]+>", " ", bare)).replace("\u00a0", " "))
+
+
+@pytest.mark.parametrize(
+    ("status", "headline", "symbol"),
+    [("fail", "Not ready for release", "✕"), ("pass", "Passed", "✓"), ("undecided", "Could not be decided", "?")],
+)
+def test_verdict_comes_first_in_words_symbol_and_colour(status, headline, symbol):
+    html = render_page(classifier_page(make_result(status=status)))
+    main = html.split("<main", 1)[1]
+    assert words(main.split("</h2>")[0]).strip().endswith(f"{symbol} {headline}")
+    assert f'class="callout {status}"' in main.split("</h2>")[0]
+    assert main.index(headline) < main.index("<nav")
+
+
+def test_unknown_status_is_undecided():
+    assert "Could not be decided" in page_text(make_result(status="great"))
+
+
+def test_verdict_says_why_and_what_would_decide():
+    result = make_result(status="undecided")
+    text = page_text(result)
+    for sentence in (*result.verdict["why"], *result.verdict["what_would_decide"], "This is not a pass"):
+        assert sentence in text
+    assert "What would decide it" in text
+
+
+def test_a_fail_counts_what_it_rests_on():
+    result = make_result()
+    flagged = int(result.per_group["flagged"].sum())
+    above = int((result.per_class["low"] > 0.3).sum())
+    text = page_text(result)
+    assert f"{flagged} patients flagged" in text
+    assert (f"{above} class surely above the gate" in text) == (above == 1)
+
+
+def test_required_wording_with_the_numbers_of_this_audit():
+    text = page_text(make_result(n_trained_on=1234.0, level_q=0.05))
+    required = (
+        "Flagged: its loss gap exceeds what retraining and the other canaries do to unseen images of its class; at "
+        "most 5 % of the flagged are expected to be such noise. It concerns models trained on |T|+|C|/2 = 1,234 "
+        "images by this recipe, not directly the released one, and not what an attacker without the twin can see: for that read "
+        "the attack AUC."
+    )
+    assert text.count(required) == 2
+    without = make_result(design="matched", n_train=1000, n_canary=300, n_trained_on=None)
+    assert "|T|+|C|/2 = 1,150 images" in page_text(without)
+    paper = make_result(design="paper", protocol="paper", n_train=1000, n_canary=300, n_trained_on=None)
+    assert "|T|+|C| = 1,300 images" in page_text(paper)
+
+
+def test_what_was_not_covered():
+    result = make_result(labels=("a", "b", "c", "d", "e", "f", "g"), n_validation=7, n_skipped=3, without_partner=2)
+    assert not result.per_class["testable"].all()
+    text = page_text(result)
+    assert "60 images and 20 patients were not scored" in text
+    assert "Not auditable , too small to be divided: too small a class ." in text
+    for label in result.per_class.loc[~result.per_class["testable"], "label"]:
+        assert re.search(rf"Cannot be tested[^.]*\b{label}\b", text)
+    assert "56.5 % fewer than the 460 of the full set" in text  # 1 - 200/460
+    for sentence in ("7 images were set aside", "3 images could not be read", "2 images found no comparable partner"):
+        assert sentence in text
+
+
+def test_class_table_holds_every_class_with_its_interval():
+    result = make_result()
+    html = render_page(classifier_page(result))
+    table = html.split("Classes by mean memorization", 1)[1].split("</table>")[0]
+    bodies = [words(row) for row in table.split("<tbody>")[1].split("</tr>")[:-1]]
+    ordered = result.per_class.sort_values("mean", ascending=False)
+    assert len(bodies) == len(ordered)
+    for shown, row in zip(bodies, ordered.to_dict("records"), strict=True):
+        limits = f"{row['mean']:.3f} [{row['low']:.3f}, {row['high']:.3f}]".replace("-", "−")
+        assert shown.strip().startswith(f"{row['label']} {limits} {row['tier']}")
+
+
+def test_the_rarest_class_beside_the_most_memorized_one():
+    pair = {"label_rarest": "a", "label_top": "b", "n_rarest": 20, "mean_rarest": 0.12, "difference": 0.66}
+    sure = page_text(make_result(rarest_vs_top=pair | {"low": 0.3, "high": 1.0}))
+    assert re.search(r"rarest class, a \(20 images, mean M 0\.120\), is not the most memorized; b is", sure)
+    assert "differ by 0.660 (95 % interval 0.300 to 1.000), more than chance explains" in sure
+    turned = page_text(make_result(rarest_vs_top=pair | {"difference": -0.66, "low": -1.0, "high": -0.3}))
+    assert "differ by 0.660 (95 % interval 0.300 to 1.000), more than chance explains" in turned
+    unsure = page_text(make_result(rarest_vs_top=pair | {"low": -0.1, "high": 1.4}))
+    assert "(95 % interval −0.100 to 1.400), which chance may explain" in unsure
+    assert "also the most memorized" in page_text(make_result(rarest_vs_top=pair | {"label_top": "a"}))
+
+
+def test_attacks_are_ordered_and_the_control_is_marked_last():
+    html = render_page(classifier_page(make_result()))
+    table = html.split("Attacks over all classes", 1)[1].split("</table>")[0]
+    names = re.findall(r'<th scope="row"><bdi>(.*?)</bdi>', table)
+    assert names == ["LiRA, offline", "M as attack", "Loss threshold", "Independent loss (control)"]
+    assert "not measurable" in table
+    assert "The control behaves" in words(html)
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "said"),
+    [(0.55, 0.65, "The control fails"), (0.4, 0.6, "The control behaves"), (np.nan, np.nan, "could not be measured")],
+)
+def test_a_control_that_works_is_a_warning(low, high, said):
+    result = make_result()
+    result.attacks.loc[result.attacks["control"], ["low", "high"]] = [low, high]
+    text = page_text(result)
+    assert [s for s in ("The control fails", "The control behaves", "could not be measured") if s in text] == [said]
+
+
+def test_failed_prerequisites_leave_no_p_values_and_say_so():
+    result = make_result()
+    per_group = result.per_group.assign(p_value=np.nan, adjusted=np.nan, flagged=False)
+    why = "no p-values: the given split is not known to be random by group"
+    per_class = result.per_class.assign(testable=False, why_not=why, flagged=0)
+    text = page_text(result.replace(per_group=per_group, per_class=per_class))
+    assert text.count("No p-values are given, since what they rest on does not hold") == 2
+    assert why in text
+    assert "No patient is flagged." not in text
+    assert "p-values of all patients" not in text
+
+
+def test_nobody_flagged_is_not_called_nobody_remembered():
+    result = make_result()
+    text = page_text(result.replace(per_group=result.per_group.assign(flagged=False)))
+    assert "No patient is flagged. In classes that cannot be tested none could have been." in text
+
+
+def test_images_without_patients_are_called_images():
+    result = make_result(groups_of=1)
+    text = page_text(result.replace(summary=result.summary | {"n_groups": result.summary["n_images"]}))
+    assert "Images flagged" in text
+    assert "patient is flagged" not in text
+    assert "each image stands for itself" in text
+
+
+def test_placebo_is_told_or_its_absence_is():
+    assert "5.1 % of the p-values were at most 0.05" in page_text(make_result())
+    assert "In 1 of 20 repeats somebody was flagged" in page_text(make_result())
+    assert "No placebo was run with this audit" in page_text(make_result(placebo=None))
+
+
+def test_the_very_model_has_its_own_section_when_it_was_scored():
+    text = page_text(make_result(target=TARGET))
+    assert "The audited models do not behave like the very model" in text
+    assert "Test loss 0.410; one more audited model would lie between 0.440 and 0.600." in text
+    assert "0.660 [0.600, 0.720]" in text
+    assert "The very model" not in page_text(make_result())
+
+
+def test_gallery_shows_the_most_memorized_only_when_asked():
+    result = make_result()
+    top = result.per_image.sort_values("M", ascending=False, kind="stable")["image"].tolist()
+    pixels = {i: np.full((4, 4, 3), 7, dtype=np.uint8) for i in top[:15]}
+    assert "data:image" not in render_page(classifier_page(result)).split("<body>")[1]
+    shown = Outline(render_page(classifier_page(result, gallery=pixels)))
+    assert [t for t, _ in shown.tags].count("img") == 12
+    text = page_text(result, gallery=pixels)
+    assert all(i in text for i in top[:12])
+
+
+def test_redaction_leaves_no_id_and_no_picture_anywhere():
+    result = make_result(notes=["image-0003 was twice in the folder", "patient-0007: see image-0021"])
+    result = result.replace(verdict=result.verdict | {"why": ["patient-0001 is flagged"]})
+    ids = {*result.per_image["image"], *result.per_image["group"]}
+    pixels = {i: np.zeros((4, 4, 3), dtype=np.uint8) for i in result.per_image["image"]}
+    open_page = render_page(classifier_page(result, gallery=pixels))
+    assert sum(i in open_page for i in ids) > 12
+    redacted = render_page(classifier_page(result, gallery=pixels, redact=True))
+    assert [i for i in ids if i in redacted] == []
+    assert "data:image" not in redacted.split("<body>")[1]
+    text = words(redacted)
+    flagged = int(result.per_group["flagged"].sum())
+    assert f"Patients flagged {flagged}" in text
+    assert len(re.findall(r"\[redacted\]", text)) == 4
+    assert f"Patients scored {len(set(result.per_group['group']))}" in text
+    assert "handle it as personal data" not in text
+
+
+def test_same_result_same_bytes():
+    assert render_page(classifier_page(make_result())) == render_page(classifier_page(make_result()))
+
+
+def test_page_survives_saving_and_loading(tmp_path):
+    result = hostile_result()
+    result.save(tmp_path)
+    assert render_page(classifier_page(result)) == render_page(classifier_page(Result.load(tmp_path)))
+
+
+@pytest.fixture
+def undrawn(monkeypatch):
+    """No figures, where hundreds of pages are made; tests/report draws them from such values."""
+    for name in ("interval_plot", "frequency_plot", "null_against_members", "roc_log", "p_value_histogram"):
+        monkeypatch.setattr(figures, name, lambda *_, **__: "<svg></svg>")
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_every_key_and_column_may_be_absent():
+    result = make_result(images=60)
+    whole = render_page(classifier_page(result))
+    for key in result.summary:
+        less = {k: v for k, v in result.summary.items() if k != key}
+        Outline(render_page(classifier_page(result.replace(summary=less))))
+    for key in ("status", "gate", "why", "what_would_decide"):
+        less = {k: v for k, v in result.verdict.items() if k != key}
+        Outline(render_page(classifier_page(result.replace(verdict=less))))
+    for name in ("per_image", "per_group", "per_class", "attacks"):
+        table = getattr(result, name)
+        for column in table.columns:
+            Outline(render_page(classifier_page(result.replace(**{name: table.drop(columns=column)}))))
+        empty = result.replace(**{name: table.head(0)})
+        assert render_page(classifier_page(empty)) != whole
+        Outline(render_page(classifier_page(empty)))
+
+
+def test_an_empty_result_renders_as_undecided():
+    text = page_text(Result())
+    assert "Could not be decided" in text
+    assert "nan" not in text.lower().split()
+    assert "None" not in text.replace("None.", "")
+
+
+@pytest.mark.usefixtures("undrawn")
+@pytest.mark.parametrize("value", [None, "text", 3, [], {}, [1, 2], {"a": None}])
+def test_summary_values_of_another_shape_do_not_break_the_page(value):
+    result = make_result(images=60, target=TARGET)
+    structured = [k for k, v in result.summary.items() if isinstance(v, (list, dict))]
+    for keys in (*([k] for k in structured), list(result.summary)):
+        changed = copy.deepcopy(result.summary) | dict.fromkeys(keys, value)
+        Outline(render_page(classifier_page(result.replace(summary=changed))))
+
+
+def test_very_many_patients_stay_a_page_of_some_size():
+    result = make_result()
+    n = 20_000
+    many = pd.DataFrame({"label": "a", "group": [f"p{i}" for i in range(n)], "n_images": 1, "M": np.arange(n) / n})
+    many = many.assign(M_mean=0.0, n_seeds=8, p_value=0.001, adjusted=0.001, flagged=True)
+    html = render_page(classifier_page(result.replace(per_group=many)))
+    assert len(html) < 1_000_000
+    assert "19,500 further rows are not shown here" in words(html)
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("status", ["fail", "undecided"])
+def test_hostile_run_in_a_browser(browser: Chromium, tmp_path, status):
+    result = hostile_result(status=status)
+    pixels = {i: np.zeros((4, 4, 1), dtype=np.uint8) for i in result.per_image["image"]}
+    file = tmp_path / "report.html"
+    file.write_text(render_page(classifier_page(result, gallery=pixels)), encoding="utf-8")
+    for width, dark in ((1280, False), (390, True), (320, False)):
+        browser.open(file, width=width, dark=dark)
+        assert browser.evaluate("document.title") == "Memorization audit of a classifier: skin"
+        assert browser.requests() == [file.resolve().as_uri()]
+        assert browser.complaints() == []
+        assert browser.evaluate("document.scripts.length") == 1
+        browser.evaluate("document.querySelectorAll('details').forEach(d => { d.open = true; })")
+        assert browser.evaluate("[innerWidth, document.documentElement.scrollWidth]") == [width, width]
+    shown = browser.evaluate("document.body.textContent")
+    assert "<script>document.title='hacked'</script>" in shown
+    assert "49" not in re.findall(r"class (\S+)", shown)  # no template ran
+    assert HOSTILE[1] in shown
+
+
+@pytest.mark.browser
+def test_print_has_the_verdict_and_the_last_section(browser: Chromium, tmp_path):
+    file = tmp_path / "report.html"
+    file.write_text(render_page(classifier_page(make_result())), encoding="utf-8")
+    browser.open(file, media="print")
+    visible = "[...document.querySelectorAll('section h2')].filter(e => e.getClientRects().length).length"
+    assert browser.evaluate(visible) == 11  # the verdict and ten sections
+    browser.open(file)
+    browser.pdf(tmp_path / "report.pdf")
+    pages = re.findall(rb"/Type\s*/Page\b", (tmp_path / "report.pdf").read_bytes())
+    assert 5 <= len(pages) <= 14
