@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from memorisk.images import jpeg
 from memorisk.images.formats import Reading
 from memorisk.images.greys import show, stretch, to_depth
 from memorisk.images.readers_dicom_greys import grey_image
@@ -87,7 +88,9 @@ def _parsed(path: Path, size: int, modified: int) -> Any:
         warnings.simplefilter("ignore")  # pydicom warns of every value that breaks the standard; it reads on
         data = pydicom_module().dcmread(path, force=True)
     if not any(keyword in data for keyword in _PIXELS):
-        raise InputError(f"{one_line(path)}: a DICOM file without pixels ({content_name(data)})")
+        raise InputError(
+            f"{one_line(path)}: a DICOM file without pixels, or cut short before them ({content_name(data)})"
+        )
     return data
 
 
@@ -125,7 +128,7 @@ def _decoded(data: Any, frame: int, path: Path, max_pixels: int) -> np.ndarray:
     pixel_array = pydicom_module().pixels.pixel_array
     syntax = _transfer_syntax(data)
     if syntax.is_encapsulated:
-        _refuse_inner_bomb(data, frame, path, max_pixels)
+        _check_codestream(data, frame, path, max_pixels)
     problems = []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -213,36 +216,16 @@ def _after_meta(head: bytes) -> int:
     return place
 
 
-def _refuse_inner_bomb(data: Any, frame: int, path: Path, max_pixels: int) -> None:
-    """A compressed frame has a size of its own, which decoders believe: check it like the declared one."""
+def _check_codestream(data: Any, frame: int, path: Path, max_pixels: int) -> None:
+    """Check what a compressed frame says of itself, which decoders believe: its size, and for JPEG that it ends."""
     from pydicom.encaps import get_frame
 
     try:
         stream = get_frame(data.PixelData, frame, number_of_frames=frame_count(data))
     except Exception:  # broken encapsulation: the decoders say what is wrong with it
         return
-    size = codestream_size(stream)
+    if jpeg.is_jpeg(stream) and not jpeg.has_end(stream):
+        raise InputError(f"{one_line(path)}: a truncated JPEG frame (it has no end marker)")
+    size = jpeg.declared_size(stream)
     if size is not None:
         check_size(path, size[0], size[1], max_pixels)
-
-
-def codestream_size(stream: bytes) -> tuple[int, int] | None:
-    """Width and height that a JPEG, JPEG-LS or JPEG 2000 stream declares, or None where it says neither."""
-    if stream[:4] == b"\xff\x4f\xff\x51" and len(stream) >= 24:
-        x1, y1, x0, y0 = (int.from_bytes(stream[i : i + 4], "big") for i in (8, 12, 16, 20))
-        return x1 - x0, y1 - y0
-    if stream[:2] != b"\xff\xd8":
-        return None
-    place = 2
-    while place + 9 <= len(stream):
-        if stream[place] != 0xFF:
-            return None
-        marker = stream[place + 1]
-        if marker == 0xFF:
-            place += 1
-            continue
-        if marker == 0xF7 or (0xC0 <= marker <= 0xCF and marker not in (0xC4, 0xC8, 0xCC)):
-            height, width = (int.from_bytes(stream[i : i + 2], "big") for i in (place + 5, place + 7))
-            return width, height
-        place += 2 + int.from_bytes(stream[place + 2 : place + 4], "big")
-    return None

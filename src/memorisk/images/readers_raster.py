@@ -14,10 +14,12 @@ from pathlib import Path
 import numpy as np
 from PIL import Image, ImageOps
 
+from memorisk.images import jpeg
 from memorisk.images.formats import Reading, sniff
 from memorisk.images.greys import over_black, show, to_depth
 from memorisk.runs.errors import InputError, one_line
 
+_GARBAGE = b"\0" + bytes(range(1, 255, 2)) * 2  # no ff, which begins markers; 00 first, which ends none
 _COLOUR_TYPE = 25  # byte of a PNG file that tells grey (0, 4) from colour
 
 
@@ -28,6 +30,8 @@ def read(path: Path, how: Reading) -> np.ndarray:
     check_size(path, image.size[0], image.size[1], how.max_pixels)
     if how.frame:
         seek(image, how.frame, path)
+    if image.format == "JPEG":
+        _refuse_cut_short(image, data, path)
     return pixels(image, how, grey_only=data[:4] == b"\x89PNG" and data[_COLOUR_TYPE] in (0, 4))
 
 
@@ -105,6 +109,30 @@ def _deep_grey(values: np.ndarray, transparent: object, how: Reading) -> np.ndar
     if isinstance(transparent, int):
         values = np.where(values == transparent, 0, values).astype(values.dtype)
     return show(values, how.window, how.depth)[..., None]
+
+
+def _refuse_cut_short(image: Image.Image, data: bytes, path: Path) -> None:
+    """Refuse a JPEG whose data end before its pixels do, although an end marker follows.
+
+    Pillow reports a file that breaks off, but where an end marker follows libjpeg fills what is missing with zeros,
+    mid-grey, and says nothing. Bytes put in front of that marker change nothing in a complete image (they lie after
+    the last block), and what is missing in another. The second decoding this takes is spent only where the last pixel
+    is that grey, or where there are several scans, whose later ones can be missing without a grey pixel.
+
+    Raises:
+        InputError: It is so.
+    """
+    image.load()
+    last = image.getpixel((image.width - 1, image.height - 1))
+    grey = all(v in (127, 128) for v in (last if isinstance(last, tuple) else (last,)))
+    doubtful = grey or jpeg.scans(data) > 1 or "progressive" in image.info
+    longer = jpeg.before_end(data, _GARBAGE) if doubtful else None
+    if longer is None:
+        return
+    again = open_image(longer, path)
+    again.load()
+    if jpeg.scans_missing(data) or not np.array_equal(np.asarray(image), np.asarray(again)):
+        raise InputError(f"{one_line(path)}: a truncated JPEG (its data end before its pixels do)")
 
 
 def _upright(image: Image.Image) -> Image.Image:
