@@ -1,8 +1,10 @@
 """What the markers of a JPEG, JPEG-LS or JPEG 2000 stream say, read without decoding (ITU T.81 B, T.800 A)."""
 
+import re
 from collections.abc import Iterator
 
 _START, _END, _SCAN = b"\xff\xd8", b"\xff\xd9", 0xDA
+_MEANINGLESS = b"\0" + bytes(range(1, 255, 2)) * 2  # no ff, which begins markers; 00 first, which undoes one
 _JPEG_2000 = b"\xff\x4f\xff\x51"
 _FRAMES = frozenset((*range(0xC0, 0xD0), 0xF7)) - {0xC4, 0xC8, 0xCC}
 
@@ -28,10 +30,18 @@ def has_end(stream: bytes) -> bool:
     return _END in stream[-16:]
 
 
-def before_end(stream: bytes, extra: bytes) -> bytes | None:
-    """The stream with bytes put in front of its last end marker; None where it has none."""
+def with_more_data(stream: bytes) -> bytes | None:
+    """The stream with meaningless data in front of its last end marker; None where it has none.
+
+    A decoder that has all it needs passes over them. One that lacks data takes them for those: within a segment as they
+    come, between two segments after the restart marker that it waits for there.
+    """
     end = stream.rfind(_END)
-    return None if end < 0 else stream[:end] + extra + stream[end:]
+    if end < 0:
+        return None
+    seen = re.findall(rb"\xff([\xd0-\xd7])", stream[max(stream.rfind(b"\xff\xda"), 0) : end])
+    restart = bytes([0xFF, 0xD0 + (seen[-1][0] - 0xCF) % 8 if seen else 0xD0])
+    return stream[:end] + _MEANINGLESS + restart + _MEANINGLESS + stream[end:]
 
 
 def scans_missing(stream: bytes) -> bool:

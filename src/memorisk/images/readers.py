@@ -6,6 +6,7 @@ uint16, and refuses what it cannot read with one line. The formats and the modul
 """
 
 import stat
+import warnings
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -52,7 +53,9 @@ def read_image(
     how = Reading(member=member or None, frame=frame, depth=depth, window=window, max_pixels=max_pixels)
     reader: Any = import_module(_known_format(file).module)
     try:
-        return reader.read(file, how)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # libraries warn of every oddity of a file that they can read
+            return reader.read(file, how)
     except InputError:
         raise
     except MemoryError:
@@ -71,7 +74,9 @@ def count_frames(path: str | Path) -> int:
     file = Path(path)
     reader: Any = import_module(_known_format(file).module)
     try:
-        return reader.count_frames(file)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return reader.count_frames(file)
     except InputError:
         raise
     except Exception as error:

@@ -9,7 +9,6 @@ pydicom for RLE. Extended JPEG of 12 bits needs pylibjpeg-libjpeg (GPL), which m
 refused without it.
 """
 
-import warnings
 import zlib
 from functools import lru_cache
 from pathlib import Path
@@ -84,9 +83,7 @@ def dataset(path: Path) -> Any:
 @lru_cache(maxsize=1)
 def _parsed(path: Path, size: int, modified: int) -> Any:
     _refuse_deflate_bomb(path)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # pydicom warns of every value that breaks the standard; it reads on
-        data = pydicom_module().dcmread(path, force=True)
+    data = pydicom_module().dcmread(path, force=True)
     if not any(keyword in data for keyword in _PIXELS):
         raise InputError(
             f"{one_line(path)}: a DICOM file without pixels, or cut short before them ({content_name(data)})"
@@ -106,9 +103,7 @@ def frame_count(data: Any) -> int:
     Raises:
         InputError: The value is no whole number.
     """
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return max(1, _whole(data, "NumberOfFrames", 1))
+    return max(1, _whole(data, "NumberOfFrames", 1))
 
 
 def _whole(data: Any, keyword: str, default: int | None = None) -> int:
@@ -130,14 +125,12 @@ def _decoded(data: Any, frame: int, path: Path, max_pixels: int) -> np.ndarray:
     if syntax.is_encapsulated:
         _check_codestream(data, frame, path, max_pixels)
     problems = []
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        for plugin in _plugins(syntax):
-            try:
-                values = np.asarray(pixel_array(data, index=frame, decoding_plugin=plugin))
-                return values.astype(values.dtype.newbyteorder("="), copy=False)
-            except Exception as error:  # a decoder's own exceptions; the next one may know the file
-                problems.append(_short(error))
+    for plugin in _plugins(syntax):
+        try:
+            values = np.asarray(pixel_array(data, index=frame, decoding_plugin=plugin))
+            return values.astype(values.dtype.newbyteorder("="), copy=False)
+        except Exception as error:  # a decoder's own exceptions; the next one may know the file
+            problems.append(_short(error))
     hint = "; 12 bits need pylibjpeg-libjpeg (GPL)" if "Extended" in syntax.name else ""
     raise InputError(f"{one_line(path)}: pixels cannot be decoded ({syntax.name}: {problems[0]}{hint})")
 

@@ -19,8 +19,7 @@ from memorisk.images.formats import Reading, sniff
 from memorisk.images.greys import over_black, show, to_depth
 from memorisk.runs.errors import InputError, one_line
 
-_GARBAGE = b"\0" + bytes(range(1, 255, 2)) * 2  # no ff, which begins markers; 00 first, which ends none
-_COLOUR_TYPE = 25  # byte of a PNG file that tells grey (0, 4) from colour
+_BITS, _COLOUR_TYPE = 24, 25  # bytes of a PNG file: bits of a value; grey (0, 4) or colour
 
 
 def read(path: Path, how: Reading) -> np.ndarray:
@@ -32,7 +31,9 @@ def read(path: Path, how: Reading) -> np.ndarray:
         seek(image, how.frame, path)
     if image.format == "JPEG":
         _refuse_cut_short(image, data, path)
-    return pixels(image, how, grey_only=data[:4] == b"\x89PNG" and data[_COLOUR_TYPE] in (0, 4))
+    if image.format == "PNG":
+        _spread_transparent_grey(image, data)
+    return pixels(image, how, grey_only=image.format == "PNG" and data[_COLOUR_TYPE] in (0, 4))
 
 
 def count_frames(path: Path) -> int:
@@ -91,8 +92,9 @@ def pixels(image: Image.Image, how: Reading, *, grey_only: bool = False) -> np.n
     transparent = image.info.get("transparency")
     if turned.mode.startswith("I;16") or turned.mode in ("I", "F"):
         return _deep_grey(np.asarray(turned), transparent, how)
-    if turned.mode in ("1", "L") and transparent is None:
+    if turned.mode in ("1", "L") and (transparent is None or isinstance(transparent, int)):
         grey = np.asarray(turned.convert("L"))[..., None]
+        grey = grey if transparent is None else np.where(grey == transparent, np.uint8(0), grey)
         return to_depth(grey, how.depth)
     if transparent is not None or turned.mode in ("LA", "La", "PA", "RGBA", "RGBa"):
         grey_only = grey_only or turned.mode in ("L", "LA", "La")
@@ -115,7 +117,7 @@ def _refuse_cut_short(image: Image.Image, data: bytes, path: Path) -> None:
     """Refuse a JPEG whose data end before its pixels do, although an end marker follows.
 
     Pillow reports a file that breaks off, but where an end marker follows libjpeg fills what is missing with zeros,
-    mid-grey, and says nothing. Bytes put in front of that marker change nothing in a complete image (they lie after
+    mid-grey, and says nothing. More data in front of that marker change nothing in a complete image (they lie after
     the last block), and what is missing in another. The second decoding this takes is spent only where the last pixel
     is that grey, or where there are several scans, whose later ones can be missing without a grey pixel.
 
@@ -126,13 +128,20 @@ def _refuse_cut_short(image: Image.Image, data: bytes, path: Path) -> None:
     last = image.getpixel((image.width - 1, image.height - 1))
     grey = all(v in (127, 128) for v in (last if isinstance(last, tuple) else (last,)))
     doubtful = grey or jpeg.scans(data) > 1 or "progressive" in image.info
-    longer = jpeg.before_end(data, _GARBAGE) if doubtful else None
+    longer = jpeg.with_more_data(data) if doubtful else None
     if longer is None:
         return
     again = open_image(longer, path)
     again.load()
     if jpeg.scans_missing(data) or not np.array_equal(np.asarray(image), np.asarray(again)):
         raise InputError(f"{one_line(path)}: a truncated JPEG (its data end before its pixels do)")
+
+
+def _spread_transparent_grey(image: Image.Image, data: bytes) -> None:
+    """Pillow spreads greys of 2 and 4 bits over 0..255, but not the one that a PNG says is transparent."""
+    transparent = image.info.get("transparency")
+    if isinstance(transparent, int) and data[_BITS] in (2, 4):
+        image.info["transparency"] = transparent * 255 // ((1 << data[_BITS]) - 1)
 
 
 def _upright(image: Image.Image) -> Image.Image:
