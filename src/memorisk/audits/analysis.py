@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from memorisk.audits.attack_table import attack_table
-from memorisk.audits.class_tests import ClassFindings, audit_class
+from memorisk.audits.class_tests import ClassFindings, audit_class, list_groups
 from memorisk.audits.evidence import Evidence
 from memorisk.audits.options import AnalysisOptions
 from memorisk.report.result import Result
@@ -24,7 +24,8 @@ from memorisk.statistics.verdict import Decision, decide
 SCHEMA = 1
 PER_CLASS = (
     *("label", "n", "frequency", "n_groups", "n_scored", "n_groups_scored", "n_test_groups"),
-    *("mean", "median", "trimmed_mean", "low", "high", "tier", "smallest_list", "flagged", "testable", "why_not"),
+    *("mean", "median", "trimmed_mean", "low", "high", "tier", "smallest_list", "list_level"),
+    *("flagged", "testable", "why_not"),
     *("median_low", "median_high", "trimmed_low", "trimmed_high", "df", "prerequisite_p"),
 )
 NULL_SAMPLE = 4000  # values kept for the figure of members beside the null
@@ -150,8 +151,8 @@ def class_findings(evidence: Evidence, options: AnalysisOptions, context: Contex
             blocked = "not auditable: too few groups to split"
         elif not ok:
             blocked = "no p-values: canaries under the model that did not see them differ from test images"
-        findings.append(audit_class(evidence, str(label), options, prerequisite_p=p, blocked=blocked))
-    return findings
+        findings.append(audit_class(evidence, str(label), prerequisite_p=p, blocked=blocked))
+    return list_groups(findings, options)
 
 
 def _prerequisites(evidence: Evidence) -> dict[str, tuple[float, bool]]:

@@ -3,7 +3,7 @@
 Nothing is pooled over classes: a pooled null gives 11 % at nominal 5 % in rare classes and 4 % in common ones.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
@@ -11,8 +11,9 @@ import pandas as pd
 from memorisk.audits.evidence import Evidence
 from memorisk.audits.options import AnalysisOptions
 from memorisk.scores.differential import group_table, memorization
+from memorisk.statistics.families import family_lists
 from memorisk.statistics.intervals import Interval, jackknife_interval, two_way_interval
-from memorisk.statistics.multiple import benjamini_hochberg, benjamini_yekutieli, smallest_list_of
+from memorisk.statistics.multiple import benjamini_hochberg
 from memorisk.statistics.nulls import UnitPValues, sign_flip_p_values, unit_p_values
 from memorisk.statistics.tiers import tier
 
@@ -26,23 +27,22 @@ class ClassFindings:
         groups: Its rows of ``per_group``.
         images: p-values of its scored images, by item index (descriptive where groups hold several images).
         table: [G, S] mean gap of each scored group in each seed, signed by membership; NaN where it had no partner.
+        floor: [G] smallest p-value that each group could have had; NaN without p-values.
     """
 
     row: dict[str, object]
     groups: pd.DataFrame
     images: dict[int, float]
     table: np.ndarray
+    floor: np.ndarray
 
 
-def audit_class(
-    evidence: Evidence, label: str, options: AnalysisOptions, *, prerequisite_p: float, blocked: str | None
-) -> ClassFindings:
-    """Score, test and summarise one class.
+def audit_class(evidence: Evidence, label: str, *, prerequisite_p: float, blocked: str | None) -> ClassFindings:
+    """Score, test and summarise one class; its list is made with those of the other classes by ``list_groups``.
 
     Args:
         evidence: The whole score table.
         label: The class.
-        options: Level and correction of the list.
         prerequisite_p: p of the check that unseen canaries look like test images.
         blocked: Why no p-values may be given, or None.
     """
@@ -55,41 +55,59 @@ def audit_class(
     test_groups, test_unit = np.unique(items.group[test].astype(str), return_inverse=True)
     table = group_table(gap[:, scored], sign[:, scored], items.group[scored].astype(str)).values
 
-    testable = blocked is None and len(scored) > 0 and len(test) > 0
-    if testable:
+    why_not = blocked or _why_not(len(scored), len(test))
+    p = floor = np.full(len(groups), np.nan)
+    image_p: dict[int, float] = {}
+    if why_not is None:
         null = _p_values(evidence, scored, unit, test, test_unit)
+        p, floor = null.p_value, null.floor
         images = _p_values(evidence, scored, np.arange(len(scored)), test, np.arange(len(test)))
-        rejections = (benjamini_hochberg if options.correction == "bh" else benjamini_yekutieli)(
-            null.p_value, options.level
-        )
-        floor = smallest_list_of(null.floor, options.level)
-        p, adjusted, flagged = null.p_value, rejections.adjusted, rejections.rejected
         image_p = dict(zip(scored.tolist(), images.p_value.tolist(), strict=True))
-    else:
-        p = adjusted = np.full(len(groups), np.nan)
-        flagged, floor, image_p = np.zeros(len(groups), dtype=bool), None, {}
 
-    why_not = _why_not(blocked, len(scored), len(test), floor, len(groups))
     m = memorization(gap[:, scored], sign[:, scored])
-    per_group = _group_rows(label, groups, unit, m, sign[:, scored]).assign(
-        p_value=p, adjusted=adjusted, flagged=flagged
-    )
     row = {
         "label": label,
         "n": int(own.sum()),
         "frequency": float(own.sum() / len(items)),
-        "n_groups": len(np.unique(items.group[own])),
+        "n_groups": len(np.unique(items.group[own].astype(str))),
         "n_scored": len(scored),
         "n_groups_scored": len(groups),
         "n_test_groups": len(test_groups),
         **_summary(table),
-        "smallest_list": float("nan") if floor is None else float(floor),
-        "flagged": int(flagged.sum()),
-        "testable": why_not is None,
         "why_not": why_not or "",
         "prerequisite_p": prerequisite_p,
     }
-    return ClassFindings(row, per_group, image_p, table)
+    per_group = _group_rows(label, groups, unit, m, sign[:, scored]).assign(p_value=p)
+    return ClassFindings(row, per_group, image_p, table, floor)
+
+
+def list_groups(findings: list[ClassFindings], options: AnalysisOptions) -> list[ClassFindings]:
+    """Make the lists of all classes, at one level over the whole audit (``statistics.families``)."""
+    lists = family_lists(
+        [f.groups["p_value"].to_numpy(dtype=np.float64) for f in findings],
+        [f.floor for f in findings],
+        options.level,
+        options.correction,
+    )
+    listed = []
+    for i, finding in enumerate(findings):
+        shortest, n = lists.smallest_list[i], len(finding.groups)
+        why_not = str(finding.row["why_not"])
+        if not why_not and shortest is not None and shortest > n:
+            why_not = f"cannot be tested: the smallest list is {shortest}, the class has {n} scored"
+        row = finding.row | {
+            "smallest_list": float("nan") if shortest is None else float(shortest),
+            "list_level": float(lists.level[i]),
+            "flagged": lists.rejections[i].n_rejected,
+            "testable": not why_not,
+            "why_not": why_not,
+        }
+        groups = finding.groups.assign(
+            adjusted=benjamini_hochberg(finding.groups["p_value"], options.level).adjusted,
+            flagged=lists.rejections[i].rejected,
+        )
+        listed.append(replace(finding, row=row, groups=groups))
+    return listed
 
 
 def _p_values(
@@ -101,15 +119,11 @@ def _p_values(
     return sign_flip_p_values(gap[:, scored], evidence.sign[:, scored], unit, gap[:, test], test_unit)
 
 
-def _why_not(blocked: str | None, n_scored: int, n_test: int, floor: int | None, n_groups: int) -> str | None:
-    if blocked:
-        return blocked
+def _why_not(n_scored: int, n_test: int) -> str | None:
     if not n_scored:
         return "no image of this class was scored"
     if not n_test:
         return "the test part holds no image of this class"
-    if floor is not None and floor > n_groups:
-        return f"cannot be tested: the smallest list is {floor}, the class has {n_groups} scored"
     return None
 
 

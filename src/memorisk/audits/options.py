@@ -22,10 +22,11 @@ class AnalysisOptions:
     """What turns scores into a verdict."""
 
     level: float = 0.1
-    """At most this share of the flagged patients are expected to be noise (Benjamini-Hochberg, within class)."""
+    """At most this share of the flagged patients are expected to be noise, over all classes together."""
 
-    correction: Literal["bh", "by"] = "bh"
-    """Benjamini-Hochberg, or Benjamini-Yekutieli, which holds under any dependence and flags less."""
+    correction: Literal["bh", "by", "bh-within"] = "bh"
+    """bh: Benjamini-Hochberg within the classes that it selects, so that the level holds for the whole audit; by: the
+    same under any dependence, flags less; bh-within: each class at the level by itself."""
 
     fail_on: Gate = "high"
     """The gate: the tier of memorization that no class may reach; never: the exit code is 0 whatever is found."""
@@ -38,7 +39,7 @@ class AnalysisOptions:
         """
         if not 0 < self.level < 1:
             raise InputError(f"level is {self.level}; it must lie between 0 and 1, as in 0.1")
-        for name, allowed in (("correction", ("bh", "by")), ("fail_on", ("high", "moderate", "never"))):
+        for name, allowed in (("correction", ("bh", "by", "bh-within")), ("fail_on", ("high", "moderate", "never"))):
             if getattr(self, name) not in allowed:
                 raise unknown_name(name, getattr(self, name), allowed)
 
@@ -120,6 +121,9 @@ class ClassifierOptions(ImageOptions, TrainOptions, AnalysisOptions, ReportOptio
     threads: int = 1
     """Threads of each training on a CPU; part of the run's identity, since results depend on it."""
 
+    checkpoint_seconds: float = 30.0
+    """Least time between two writes of a training's state, from which a killed run goes on."""
+
     discard_weights: bool = False
     """Keep only what the tables need, no weights of the models that were trained."""
 
@@ -149,8 +153,18 @@ class ClassifierOptions(ImageOptions, TrainOptions, AnalysisOptions, ReportOptio
         if self.models is not None and self.seeds is not None and self.models != 2 * len(self.seeds):
             raise InputError(f"{len(self.seeds)} seeds make {2 * len(self.seeds)} models, not {self.models}")
         for name in ("threads", "placebo") + (("processes",) if self.processes is not None else ()):
-            if getattr(self, name) < (0 if name == "placebo" else 1):
-                raise InputError(f"{name} is {getattr(self, name)}; it must be a whole number of at least 1")
+            least = 0 if name == "placebo" else 1
+            if getattr(self, name) < least:
+                raise InputError(f"{name} is {getattr(self, name)}; it must be a whole number of at least {least}")
+        for seed in (self.split_seed, *(self.seeds or ())):
+            if not 0 <= seed < 1 << 32:
+                raise InputError(f"a seed is {seed}; it must lie between 0 and {(1 << 32) - 1}")
+        if not 0 <= self.checkpoint_seconds < float("inf"):
+            raise InputError(f"checkpoint_seconds is {self.checkpoint_seconds}; it must be 0 or more")
+        if self.placebo and (self.chosen_design == "paper" or self.splits == "given"):
+            raise InputError("the placebo redraws the split and swaps twins: it needs the design balanced or matched")
+        if self.target_classes is not None and self.target is None:
+            raise InputError("target_classes names the outputs of a model that is to be released: name it with target")
         if self.train_settings and not self.train:
             raise InputError("train_settings are for your own training function: name it with --train module:function")
 
