@@ -74,8 +74,8 @@ def test_required_wording_with_the_numbers_of_this_audit():
     required = (
         "Flagged: its loss gap exceeds what retraining and the other canaries do to unseen images of its class; at "
         "most 5 % of the flagged are expected to be such noise. It concerns models trained on |T|+|C|/2 = 1,234 "
-        "images by this recipe, not directly the released one, and not what an attacker without the twin can see: for that read "
-        "the attack AUC."
+        "images by this recipe, not directly the released one, and not what an attacker without the twin can see: "
+        "for that read the attack AUC."
     )
     assert text.count(required) == 2
     without = make_result(design="matched", n_train=1000, n_canary=300, n_trained_on=None)
@@ -93,6 +93,8 @@ def test_what_was_not_covered():
     for label in result.per_class.loc[~result.per_class["testable"], "label"]:
         assert re.search(rf"Cannot be tested[^.]*\b{label}\b", text)
     assert "56.5 % fewer than the 460 of the full set" in text  # 1 - 200/460
+    reason = "cannot be tested: the smallest list is 14, the class has 5 scored"
+    assert text.count(reason) == 1
     for sentence in ("7 images were set aside", "3 images could not be read", "2 images found no comparable partner"):
         assert sentence in text
 
@@ -163,6 +165,7 @@ def test_images_without_patients_are_called_images():
     result = make_result(groups_of=1)
     text = page_text(result.replace(summary=result.summary | {"n_groups": result.summary["n_images"]}))
     assert "Images flagged" in text
+    assert text.count("Images scored") == 1
     assert "patient is flagged" not in text
     assert "each image stands for itself" in text
 

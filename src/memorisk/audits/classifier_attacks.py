@@ -7,7 +7,7 @@ import pandas as pd
 
 from memorisk.audits import classifier_words as words
 from memorisk.audits.classifier_reading import Reading, number, settings
-from memorisk.audits.classifier_sections import number_list, with_interval, without_blanks
+from memorisk.audits.classifier_sections import number_list, with_interval
 from memorisk.report import figures
 from memorisk.report.blocks import (
     Block,
@@ -45,8 +45,12 @@ def attack_section(reading: Reading) -> list[Block]:
         ),
         *_control(rows(named, whole & control)),
         _attack_table(overall, "Attacks over all classes, most successful first; the control last.", label=False),
+        Paragraph("Not measurable: a rate of 1 % takes at least 1,000 non-members, one of 0.1 % takes 10,000."),
         *_roc_figure(reading, overall),
     ]
+    noted = [(a, Name(n)) for a, n in zip(texts(overall, "attack"), texts(overall, "note"), strict=True) if n]
+    if noted:
+        blocks.append(Details("Notes on the attacks", [Definitions(noted, compact=True)], printed=False))
     if not whole.all():
         title = "Attacks, class by class"
         blocks.append(Details(title, [_attack_table(rows(named, ~whole), f"{title}.", label=True)], printed=False))
@@ -74,12 +78,10 @@ def _attack_table(frame: pd.DataFrame, caption: str, *, label: bool) -> Table:
         Column(source="balanced_accuracy", heading="Balanced accuracy", format="percent"),
         Column(source="n_members", heading="Members", format="count"),
         Column(source="n_non_members", heading="Non-members", format="count"),
-        Column(source="note", heading="Note", missing=" ", wide=True),
     ]
-    shown = without_blanks(frame, "note")
     return Table(
-        frame=shown,
-        columns=[c for c in columns if c.source in shown],
+        frame=frame,
+        columns=[c for c in columns if c.source in frame],
         caption=caption,
         elsewhere="attacks.parquet",
         visible_rows=40,
@@ -138,8 +140,12 @@ def _agreement(agreement: Any) -> list[Block]:
     if not isinstance(agreement, dict) or not agreement:
         return []
     found = agreement.get("other_seeds", agreement)
-    rho = found.get("spearman") if isinstance(found, dict) else None
-    values = [number(rho.get(k)) for k in ("estimate", "low", "high")] if isinstance(rho, dict) else [None]
+    found = found if isinstance(found, dict) else {}
+    rho = found.get("spearman")
+    parts = (
+        rho if isinstance(rho, dict) else {k: found.get(f"spearman_{k}") for k in ("low", "high")} | {"estimate": rho}
+    )
+    values = [number(parts.get(k)) for k in ("estimate", "low", "high")]
     sentences = []
     if None not in values:
         value, low, high = (decimal(v) for v in values if v is not None)

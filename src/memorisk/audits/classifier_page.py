@@ -89,11 +89,11 @@ def _verdict(reading: Reading) -> list[Block]:
     if status != "pass" and (decides := as_list(reading.verdict.get("what_would_decide"))):
         title = "What would decide it" if status == "undecided" else "What would settle what is open"
         blocks += [Heading(title), Steps([Name(d) for d in decides])]
+    scored = f"{reading.units.capitalize()} scored"
+    groups = Fact(scored, count(reading.groups_scored), _of(reading.summary.get("n_groups")))
     items = [
         Fact("Images scored", count(reading.images_scored), _of(reading.summary.get("n_images"))),
-        Fact(
-            f"{reading.units.capitalize()} scored", count(reading.groups_scored), _of(reading.summary.get("n_groups"))
-        ),
+        *([] if reading.unit == "image" else [groups]),
         Fact("Classes", count(len(reading.per_class)), reading.tier_note()),
         Fact("Models trained", _whole(reading.summary.get("n_models")), reading.seed_note()),
         Fact(f"{reading.units.capitalize()} flagged", count(reading.flagged_total)),
@@ -217,7 +217,7 @@ def _images(reading: Reading, gallery: Mapping[str, np.ndarray] | None) -> list[
         columns = [
             Column(source="image", heading="Image", row_heading=True),
             Column(source="label", heading="Class"),
-            Column(source="group", heading=reading.unit.capitalize()),
+            *([] if reading.unit == "image" else [Column(source="group", heading="Patient")]),
             Column(source="M", heading="M", format="decimal"),
             Column(source="n_seeds", heading="Seeds", format="count"),
             Column(source="loss_unseen", heading="Loss unseen", format="decimal"),
@@ -359,6 +359,6 @@ def _plural(n: int, one: str, many: str) -> str:
 def _written(value: object) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
-    if isinstance(value, float):
-        return f"{value:g}"
+    if isinstance(value, int | float):
+        return count(value) if value == round(value) else f"{value:g}"
     return ", ".join(str(v) for v in value) if isinstance(value, list) else str(value)

@@ -5,16 +5,18 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from memorisk.audits.classifier_reading import Reading, number
+from memorisk.audits.classifier_reading import Reading, listed, number
 from memorisk.report import figures
 from memorisk.report.blocks import (
     Block,
     Column,
     Details,
     Figure,
+    Heading,
     Inline,
     Name,
     Paragraph,
+    Steps,
     Table,
     Text,
     Tone,
@@ -45,12 +47,10 @@ def class_section(reading: Reading) -> list[Block]:
         Column(source="frequency", heading="Share", format="percent"),
         Column(source="n_groups_scored", heading="Scored", format="count"),
         Column(source="n_test_groups", heading="Test", format="count"),
-        Column(source="why_not", heading="Cannot be tested because", missing=" ", wide=True),
     ]
-    shown = without_blanks(table, "why_not")
     main = Table(
-        frame=shown,
-        columns=[c for c in columns if c.source in shown],
+        frame=table,
+        columns=[c for c in columns if c.source in table],
         caption=f"Classes by mean memorization, highest first. Scored, test: {reading.units} that were scored, and "
         "unseen ones for the null.",
         visible_rows=30,
@@ -65,8 +65,19 @@ def class_section(reading: Reading) -> list[Block]:
     ]
     if {"mean", "low", "high"} <= set(table):
         blocks.append(_interval_figure(table))
-    blocks += [main, *_other_summaries(table)]
-    return blocks
+    return [*blocks, main, *_reasons(table), *_other_summaries(table)]
+
+
+def _reasons(table: pd.DataFrame) -> list[Block]:
+    """Why classes cannot be tested, each reason once with the classes that it holds for."""
+    by_reason: dict[str, list[str]] = {}
+    for label, reason in zip(texts(table, "label"), texts(table, "why_not"), strict=True):
+        if reason:
+            by_reason.setdefault(reason, []).append(label)
+    if not by_reason:
+        return []
+    told: list[Text] = [[*listed(labels), ": ", Name(reason)] for reason, labels in by_reason.items()]
+    return [Heading("Classes without a list"), Steps(told)]
 
 
 def _interval_figure(table: pd.DataFrame) -> Figure:
@@ -226,14 +237,6 @@ def with_interval(row: pd.Series, column: str = "mean") -> str:
     limits = "" if is_missing(low) or is_missing(high) else f", 95 % interval {decimal(low)} to {decimal(high)}"
     value = row.get(column)
     return ("not known" if is_missing(value) else decimal(value)) + limits
-
-
-def without_blanks(table: pd.DataFrame, column: str) -> pd.DataFrame:
-    """The table with empty texts of a column as missing, and without the column where all are."""
-    written = texts(table, column)
-    if not any(written):
-        return table.drop(columns=column, errors="ignore")
-    return table.assign(**{column: [v or None for v in written]})
 
 
 def number_list(values: object) -> np.ndarray:

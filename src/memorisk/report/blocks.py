@@ -118,7 +118,7 @@ class Table:
     elsewhere: str = ""
     """The file that holds all rows, named when some are not shown."""
     empty: str = "None."
-    """What to say when there is no row."""
+    """What to say in the table's place when there is no row."""
 
 
 @dataclass(frozen=True, kw_only=True)

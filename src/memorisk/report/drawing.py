@@ -85,7 +85,7 @@ class Sheet:
     """One pair of axes with margins in points, and labels that may hold any text."""
 
     def __init__(self, height: float, *, left: float, bottom: float = 46, top: float = 12, right: float = 14) -> None:
-        self.width, self.height = WIDTH, height
+        self.width, self.height, self.left = WIDTH, height, left
         self.figure = Figure(figsize=(WIDTH / 72, height / 72), facecolor="none")
         FigureCanvasSVG(self.figure)
         area = (left / WIDTH, bottom / height, (WIDTH - left - right) / WIDTH, (height - bottom - top) / height)
@@ -171,14 +171,20 @@ class Sheet:
         behind.set(transform=self.axes.transAxes, facecolor=colour("surface"), alpha=0.85, linewidth=0)
         self.axes.add_patch(behind)
         for i, (ink, dash, text) in enumerate(entries):
-            height = y - i * 16 / self.plot_height
-            ends = (x, x + 22 / self.plot_width)
-            line = Line2D(
-                ends, (height, height), transform=self.axes.transAxes, color=colour(ink), linestyle=dash, linewidth=2
-            )
-            line.set_zorder(3)
-            self.axes.add_line(line)
-            self.label(ends[1], height, text, space="axes", offset=(6, 0), limit=_KEY_LETTERS)
+            self._key_entry(x, y - i * 16 / self.plot_height, ink, dash, text, letters=_KEY_LETTERS)
+
+    def key_below(self, entries: Sequence[tuple[str, Any, str]], *, below: float) -> None:
+        """The same in two columns, beginning some points below the axes; the sheet's margin must leave the room."""
+        for i, (ink, dash, text) in enumerate(entries):
+            x = ((i % 2) * WIDTH / 2 + 10 - self.left) / self.plot_width
+            self._key_entry(x, -(below + 16 * (i // 2)) / self.plot_height, ink, dash, text, letters=27)
+
+    def _key_entry(self, x: float, y: float, ink: str, dash: Any, text: str, *, letters: int) -> None:
+        ends = (x, x + 22 / self.plot_width)
+        line = Line2D(ends, (y, y), transform=self.axes.transAxes, color=colour(ink), linestyle=dash, linewidth=2)
+        line.set(zorder=3, clip_on=False)
+        self.axes.add_artist(line)
+        self.label(ends[1], y, text, space="axes", offset=(6, 0), limit=letters)
 
     def svg(self) -> str:
         """The drawing as SVG text; see the module's first lines for what it leaves out."""

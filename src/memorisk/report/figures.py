@@ -135,6 +135,8 @@ def null_against_members(
             axes.plot(x, share, color=colour(ink), linestyle=dash, linewidth=2, drawstyle="steps-pre")
     axes.set_yscale("log")
     axes.set_ylim(smallest / 1.5, 1.25)
+    left, right = axes.get_xlim()
+    axes.set_xlim(max(left, -abs(right) / 4), right)  # to the left of zero both lines say 100 %
     axes.axvline(0, color=colour("muted"), linewidth=0.8)
     axes.xaxis.set_major_formatter(FuncFormatter(_plain_number))
     _percent_axis(axes.yaxis, smallest / 1.5, 1.25)
@@ -158,7 +160,8 @@ def roc_log(
         smallest_measurable: The false positive rate below which there are too few non-members to measure; shaded.
         controls: Attacks that are controls, drawn in grey.
     """
-    sheet = Sheet(380, left=56, top=32, right=24)
+    key_rows = len(curves) // 2 + 1
+    sheet = Sheet(350 + 16 * key_rows, left=56, top=32, right=24, bottom=56 + 16 * key_rows)
     axes = sheet.axes
     cleaned = {name: _clean_curve(*curve) for name, curve in curves.items()}
     positive = np.concatenate([v[v > 0] for pair in cleaned.values() for v in pair] or [np.array([0.01])])
@@ -185,7 +188,7 @@ def roc_log(
     axes.set_ylim(start, 1.15)
     _percent_axis(axes.xaxis, start, 1.0)
     _percent_axis(axes.yaxis, start, 1.0)
-    sheet.key([*entries, ("muted", (0, (1, 2)), "guessing")], y=0.05 + 16 * len(entries) / sheet.plot_height)
+    sheet.key_below([*entries, ("muted", (0, (1, 2)), "guessing")], below=56)
     sheet.titles("False positive rate: non-members called members", "True positive rate: members found (both log)")
     return sheet.svg()
 
