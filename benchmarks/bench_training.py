@@ -10,6 +10,8 @@ contiguous memory). Both train the same network on the same batches, and their l
 Together: small networks as one stack (`fit_stacked`), and heads on frozen features (`fit_heads`), against `fit` one
 after another. On a CPU the stack is expected to lose (METHODS section 1, "Speed"); the audit uses it on a GPU only.
 
+Memory: ``fit`` in a process that keeps freed memory (`keep_freed_memory`) against one that does not, CPU only.
+
 The two sides of a pair alternate, and so does their order. Printed are the median over pairs of the ratio of times, and
 its 95 % interval from order statistics, which holds whatever the distribution. Wall time on one thread; beside it the
 same ratio in processor time, which a busy machine disturbs less.
@@ -19,6 +21,7 @@ Writes ``benchmarks/results/training.json`` (``training_cuda.json`` on a GPU); e
 
 import argparse
 import math
+import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -35,6 +38,7 @@ from memorisk.runs.environment import machine, versions
 from memorisk.runs.files import write_json
 from memorisk.training.fit import fit
 from memorisk.training.frozen import fit_heads, new_head
+from memorisk.training.memory import keep_freed_memory
 from memorisk.training.options import TrainOptions
 from memorisk.training.order import batch_bounds, batch_order
 from memorisk.training.pixels import dataset_normalisation
@@ -141,6 +145,49 @@ def one_by_one_and_heads(n_models: int, epochs: int, device: str) -> tuple[Side,
     return alone, together
 
 
+def seconds_in_a_process(keep: bool, name: str, shape: tuple[int, int, int, int]) -> float:
+    """Time of a training in a fresh process, start and first epoch not counted."""
+    words = [
+        sys.executable,
+        str(Path(__file__).resolve()),
+        "--child",
+        "keep" if keep else "plain",
+        name,
+        *map(str, shape),
+    ]
+    return float(subprocess.run(words, capture_output=True, text=True, check=True).stdout)
+
+
+def child(words: list[str]) -> None:
+    """Print the seconds of three epochs: what `seconds_in_a_process` runs."""
+    keep, name, shape = words[0] == "keep", words[1], [int(word) for word in words[2:]]
+    torch.set_num_threads(1)
+    if keep:
+        keep_freed_memory()
+    images, labels = data(shape[0], shape[1], shape[3], 10)
+    our_loop(name, images, labels, 1, device="cpu")()
+    print(timed(our_loop(name, images, labels, 3, device="cpu"), "cpu")[0])
+
+
+def bench_memory(pairs: int) -> list[dict[str, Any]]:
+    """Ratios plain / kept, a pair of processes at a time."""
+    rows = []
+    for name, shape in (("small_cnn", (512, 28, 28, 1)), ("small_resnet", (256, 64, 64, 3))):
+        took = []
+        for pair in range(pairs):
+            order = (True, False) if pair % 2 else (False, True)
+            seconds = {keep: seconds_in_a_process(keep, name, shape) for keep in order}
+            took.append(seconds[False] / seconds[True])
+        low, high = median_interval(took)
+        ratio = {
+            "ratio_median": round(float(np.median(took)), 3),
+            "ratio_low": round(low, 3),
+            "ratio_high": round(high, 3),
+        }
+        rows.append({"model": name, "images": "x".join(map(str, shape)), "pairs": pairs, **ratio})
+    return rows
+
+
 def timed(side: Side, device: str) -> tuple[float, float, Any]:
     """Wall and processor seconds of one call, and what it returned."""
     wall, processor = time.perf_counter(), time.process_time()
@@ -208,7 +255,8 @@ def run_all(quick: bool, device: str) -> dict[str, Any]:
         together.append({"what": f"{n_models} {name} at {side} px, stacked", **times})
     alone, heads = one_by_one_and_heads(16, 5, device)
     together.append({"what": "16 heads on 768 features", **compare(alone, heads, 7 if quick else 15, device)})
-    return {"loop": loop, "together": together}
+    memory = bench_memory(3 if quick else 9) if device == "cpu" else []
+    return {"loop": loop, "together": together, "memory": memory}
 
 
 def main() -> int:
@@ -216,7 +264,11 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="fewer pairs, nothing written")
     parser.add_argument("--device", default="cpu", help="cpu or cuda")
+    parser.add_argument("--child", nargs="+", help=argparse.SUPPRESS)
     args = parser.parse_args()
+    if args.child:
+        child(args.child)
+        return 0
     torch.set_num_threads(1)
     measured = run_all(args.quick, args.device)
     judged = [row for row in measured["loop"] if row["peer"] == "tuned"]
@@ -230,6 +282,11 @@ def main() -> int:
     for row in measured["together"]:
         print(
             f"{row['what']}: {row['ratio_median']:.2f}x as fast as one after another "
+            f"({row['ratio_low']:.2f} to {row['ratio_high']:.2f})"
+        )
+    for row in measured["memory"]:
+        print(
+            f"{row['model']} {row['images']}: {row['ratio_median']:.2f}x as fast when freed memory is kept "
             f"({row['ratio_low']:.2f} to {row['ratio_high']:.2f})"
         )
     if not args.quick:
