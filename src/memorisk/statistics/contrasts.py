@@ -1,8 +1,9 @@
 """The difference of two means of different groups, as of two classes, from the interval of each.
 
-MOVER, the method of variance estimates recovery (Zou and Donner 2008): each limit's distance from its estimate stands for
-``t x standard error`` on that side, and distances add as squares. It takes the two as independent. Two classes of one audit
-share their seeds; where a seed moves both the same way the interval is wider than it need be, never narrower.
+MOVER, the method of variance estimates recovery (Zou and Donner 2008): each limit's distance from its estimate
+stands for ``t x standard error`` on that side, and distances add as squares. It takes the two as independent. Two
+classes of one audit share their seeds; where a seed moves both the same way the interval is wider than it need be,
+never narrower.
 """
 
 import numpy as np

@@ -1,0 +1,88 @@
+"""Write the tables of finished runs as one page: python recipes/tables.py docs/results/NAME.md "Title" RUN [RUN ...].
+
+Numbers only: no image and no id of the data leaves the run folders.
+"""
+
+import sys
+from pathlib import Path
+
+import pandas as pd
+
+from memorisk.report.result import Result
+
+ATTACKS = "(all)"
+
+
+def class_table(result: Result) -> list[str]:
+    """One row a class, rarest first."""
+    lines = [
+        "| class | images | share | scored | mean M, 95 % interval | tier | flagged | smallest list |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for row in result.per_class.sort_values(["n", "label"]).to_dict("records"):
+        flagged = str(row["flagged"]) if row["testable"] else row["why_not"]
+        shortest = "" if pd.isna(row["smallest_list"]) else f"{row['smallest_list']:.0f}"
+        lines.append(
+            f"| {row['label']} | {row['n']} | {row['frequency']:.1%} | {row['n_scored']} | "
+            f"{row['mean']:+.3f}, {row['low']:+.3f} to {row['high']:+.3f} | {row['tier']} | {flagged} | {shortest} |"
+        )
+    return lines
+
+
+def attack_rows(result: Result) -> list[str]:
+    """One row an attack, all classes together."""
+    lines = ["| attack | AUC, 95 % interval | TPR at 1 % FPR | members | non-members |", "|---|---|---|---|---|"]
+    for row in result.attacks[result.attacks["label"] == ATTACKS].to_dict("records"):
+        tpr = "not measurable" if pd.isna(row["tpr_at_1pct"]) else f"{row['tpr_at_1pct']:.3f}"
+        name = f"{row['attack']} (control)" if row["control"] else row["attack"]
+        lines.append(
+            f"| {name} | {row['auc']:.3f}, {row['low']:.3f} to {row['high']:.3f} | {tpr} | "
+            f"{row['n_members']} | {row['n_non_members']} |"
+        )
+    return lines
+
+
+def section(folder: Path) -> list[str]:
+    """Everything about one run."""
+    result = Result.load(folder)
+    summary, verdict = result.summary, result.verdict
+    training, use = summary["training"], summary["utility"]
+    rarest = summary["rarest_vs_top"]
+    found = [
+        f"## {summary['dataset']}, design {summary['design']}",
+        "",
+        f"{summary['n_images']:,} images, {summary['n_groups']:,} groups; {summary['model']}, {summary['n_models']} models, "
+        f"{training['epochs']} epochs, {training['optimizer']} {training['lr']:g}, batch {training['batch_size']}; "
+        f"{summary['device']}. Test accuracy {use['test_accuracy']:.3f}, balanced {use['test_balanced_accuracy']:.3f}, "
+        f"share of the commonest class {use['majority_share']:.3f}.",
+        "",
+        f"Verdict at the gate `{verdict['gate']}`: **{verdict['status']}**.",
+        "",
+        *class_table(result),
+        "",
+        f"Rarest class {rarest['label_rarest']} (M {rarest['mean_rarest']:+.3f}) against the most memorized "
+        f"{rarest['label_top']} (M {rarest['mean_top']:+.3f}): difference {_with_limits(rarest)}.",
+        "",
+        *attack_rows(result),
+        "",
+    ]
+    return found
+
+
+def _with_limits(found: dict) -> str:
+    if found["low"] is None:
+        return "none: they are one class"
+    return f"{found['difference']:+.3f}, 95 % interval {found['low']:+.3f} to {found['high']:+.3f}"
+
+
+def main(out: str, title: str, *runs: str) -> None:
+    """Write the page."""
+    lines = [f"# {title}", ""]
+    for run in runs:
+        lines += section(Path(run))
+    Path(out).write_text("\n".join(lines), encoding="utf-8")
+    print(out)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
