@@ -155,6 +155,26 @@ def test_failed_prerequisites_leave_no_p_values_and_say_so():
     assert "p-values of all patients" not in text
 
 
+def test_the_check_of_the_null_is_told():
+    result = make_result()
+    p = np.array([0.5, 0.03, 0.9, np.nan, 0.2])
+    held = page_text(result.replace(per_class=result.per_class.assign(prerequisite_p=p)))
+    assert (
+        "look alike in the canary and the test part (smallest p over classes, corrected for their number: 0.030)"
+        in held
+    )
+    p[2] = 0.0004
+    broken = page_text(result.replace(per_class=result.per_class.assign(prerequisite_p=p)))
+    assert re.search(
+        r"Unseen canaries do not look like test images in +keratosis +\(smallest p[^)]*: 4\.0e−4\)", broken
+    )
+
+
+def test_the_correction_that_ran_is_named():
+    assert "Benjamini-Yekutieli within each class" in page_text(make_result(correction="by"))
+    assert "Benjamini-Hochberg within each class" in page_text(make_result())
+
+
 def test_nobody_flagged_is_not_called_nobody_remembered():
     result = make_result()
     text = page_text(result.replace(per_group=result.per_group.assign(flagged=False)))

@@ -222,6 +222,8 @@ def _images(reading: Reading, gallery: Mapping[str, np.ndarray] | None) -> list[
             Column(source="n_seeds", heading="Seeds", format="count"),
             Column(source="loss_unseen", heading="Loss unseen", format="decimal"),
             Column(source="loss_seen", heading="Loss seen", format="decimal"),
+            Column(source="fz_memorization", heading="Feldman-Zhang", format="short"),
+            Column(source="fz_standard_error", heading="Its standard error", format="short"),
         ]
         return [
             Table(
@@ -259,19 +261,20 @@ def _how(reading: Reading) -> list[Block]:
         "n_trained_on": "Images each was trained on",
         "seeds": "Seeds",
         "model": "Network",
-        "device": "Trained on",
+        "device": "Device",
         "n_train": "Images seen by both models of a pair",
         "n_canary": "Images that are scored (canaries)",
         "n_test": "Test images",
         "n_validation": "Images set aside for choosing models",
         "n_skipped": "Unreadable images left out",
         "level_q": "Level of the list (q)",
-        "correction": "Correction of the list",
         "data_hash": "Fingerprint of the data",
         "weights_kept": "Weights of the models kept in the run folder",
         "pseudonymised": "Ids replaced by keyed hashes",
     }
     rows += [(text, Name(_written(summary[k]))) for k, text in simple.items() if summary.get(k) not in (None, "")]
+    if correction := summary.get("correction"):
+        rows.append(("Correction of the list", words.CORRECTIONS.get(str(correction), Name(str(correction)))))
     blocks: list[Block] = []
     if design in words.DESIGNS:
         blocks.append(Paragraph(words.DESIGNS[design].format(unit=reading.unit, units=reading.units)))
@@ -292,7 +295,7 @@ def _limits(reading: Reading) -> list[Block]:
     blocks: list[Block] = [
         Paragraph(reading.flag_statement()),
         Heading("What the numbers rest on"),
-        Steps(words.assumptions(design, reading.units)),
+        Steps(words.assumptions(design, reading.units, str(reading.summary.get("correction") or "bh"))),
     ]
     blocks.append(_placebo(reading.summary.get("placebo")))
     return [*blocks, Heading("What they do not say"), Steps(words.limits(design, reading.units))]

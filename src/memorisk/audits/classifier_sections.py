@@ -21,8 +21,9 @@ from memorisk.report.blocks import (
     Text,
     Tone,
 )
-from memorisk.report.formats import count, decimal, is_missing, percent
+from memorisk.report.formats import count, decimal, is_missing, percent, probability
 from memorisk.report.frames import numbers, rows, texts
+from memorisk.statistics.prerequisites import LEVEL
 
 TIER_TONES: dict[str, Tone] = {
     "HIGH": "bad",
@@ -207,6 +208,7 @@ def null_section(reading: Reading) -> list[Block]:
                 alternative=_null_words(members, chance),
             )
         )
+    blocks += _check_of_the_null(reading)
     if reading.no_p_values:
         blocks.append(reading.no_p_value_callout())
     elif len(reading.result.per_group):
@@ -220,6 +222,19 @@ def null_section(reading: Reading) -> list[Block]:
         )
         blocks.append(Details(f"p-values of all {reading.units}", [drawn]))
     return blocks or [Paragraph("The null is not part of this result.")]
+
+
+def _check_of_the_null(reading: Reading) -> list[Block]:
+    """Whether unseen images look alike in the canary and the test part, class by class."""
+    p = numbers(reading.result.per_class, "prerequisite_p")
+    known = np.isfinite(p)
+    if not known.any():
+        return []
+    failing = [t for t, bad in zip(texts(reading.result.per_class, "label"), known & (p <= LEVEL), strict=True) if bad]
+    smallest = f"(smallest p over classes, corrected for their number: {probability(p[known].min())})."
+    if failing:
+        return [Paragraph(["Unseen canaries do not look like test images in ", *listed(failing), f" {smallest}"])]
+    return [Paragraph(f"Images that no model saw look alike in the canary and the test part {smallest}")]
 
 
 def _null_words(members: np.ndarray, chance: np.ndarray) -> str:

@@ -82,7 +82,10 @@ def flagged_statement(level: str, trained_on: str) -> str:
     )
 
 
-def assumptions(design: str, units: str) -> list[str]:
+CORRECTIONS = {"bh": "Benjamini-Hochberg", "by": "Benjamini-Yekutieli"}
+
+
+def assumptions(design: str, units: str, correction: str = "bh") -> list[str]:
     """What the numbers rest on, for the design that ran."""
     twins = [
         "p-values: for each class apart, the share of all sign flips of the seeds, over the scored images and the "
@@ -95,8 +98,8 @@ def assumptions(design: str, units: str) -> list[str]:
     ]
     return [
         *(paper if design == "paper" else twins),
-        "The level of the list (Benjamini-Hochberg within each class) rests on the placebo, a run of the whole audit "
-        "in which there was nothing to find, not on a theorem.",
+        f"The level of the list ({CORRECTIONS.get(correction, correction)} within each class) rests on the placebo, a "
+        "run of the whole audit in which there was nothing to find, not on a theorem.",
         "The test part chose no checkpoint, and training, canary and test part come from one random split by "
         f"{units[:-1]}. Where that does not hold, no p-values are given.",
         "Images that no model saw must look alike in the canary and the test part; this is checked for each class.",
@@ -133,6 +136,11 @@ def glossary(unit: str, units: str) -> Sequence[tuple[str, str]]:
             "How much better the model does on an image because it was trained on that very image: the loss of a "
             "model that never saw it minus the loss of one that did. 0 means no difference; at 0.7 the model gives "
             "the right answer about twice the probability it would otherwise give it.",
+        ),
+        (
+            "Feldman-Zhang",
+            "Another measure of memorization: the share of models that are right about the image among those trained "
+            "on it, minus that among the others. From few models it is coarse, as its standard error says.",
         ),
         ("Loss", "How surprised a model is by the right answer; 0 is not surprised at all."),
         (
