@@ -99,6 +99,8 @@ class ImageOptions:
             value = getattr(self, field)
             if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 1):
                 raise InputError(f"{field} is {value!r}; give a whole number of at least 1")
+        if self.size is not None and self.size**2 > self.max_pixels:
+            raise InputError(f"size is {self.size}; its square may be at most max_pixels ({self.max_pixels:,})")
         for field in ("group_from", "label_from"):
             pattern = getattr(self, field)
             try:
