@@ -5,18 +5,20 @@ types"): 0 passed; 1 the gate failed or could not be decided; 2 bad input or usa
 run broke.
 """
 
+import os
 import sys
+import traceback
 from dataclasses import asdict, fields
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args
 
-from cyclopts import App, CycloptsError, Group, Parameter
+from cyclopts import App, ArgumentCollection, CycloptsError, Group, Parameter
 from cyclopts.config import Dict
 
 from memorisk import __version__
 from memorisk.audits.options import ClassifierOptions, LossesOptions
 from memorisk.images.options import ImageOptions
-from memorisk.runs.errors import InputError, MemoriskError, one_line
+from memorisk.runs.errors import GOES_ON, NO_SPACE, InputError, MemoriskError, one_line
 
 app = App(
     name="memorisk",
@@ -149,9 +151,12 @@ def compare(first: Path, second: Path, *, out: Path | None = None, json: AS_JSON
     json
         Print the classes as JSON.
     """
+    from memorisk.audits.compare import check_folder
     from memorisk.audits.compare import compare as run
     from memorisk.console import show_comparison
 
+    if out is not None:
+        check_folder(out)
     found = run(first, second)
     if out is not None:
         found.save(out)
@@ -189,15 +194,43 @@ def _with_config(
     config
         YAML file with settings by their flag's name (--print-config writes one).
     """
-    if config is not None:
-        app.config = [Dict(_read_yaml(config), source=str(config), use_commands_as_keys=False)]
+    app.config = [*([_Settings(config)] if config is not None else []), _refuse_fractions]
     try:
         return app(tokens, exit_on_error=False, print_error=False)
     finally:
         app.config = None
 
 
+class _Settings:
+    """Settings of a file, for the command that runs."""
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.values = path, _read_yaml(path)
+
+    def __call__(self, command: App, names: tuple[str, ...], arguments: ArgumentCollection) -> None:
+        """Fill in what the command line left open."""
+        truth = {name for argument in arguments if argument.hint is bool for name in argument.names}
+        for key, value in self.values.items():
+            if f"--{key}" in truth and not isinstance(value, bool):
+                raise InputError(f"--config {self.path}: {key} is {value!r}; give true or false, without quotes")
+        nested: dict[str, Any] = self.values
+        for name in reversed(names):  # a key may be named like another command (images): these belong to this one
+            nested = {name: nested}
+        Dict(nested, source=str(self.path), use_commands_as_keys=True)(command, names, arguments)
+
+
+def _refuse_fractions(command: App, names: tuple[str, ...], arguments: ArgumentCollection) -> None:
+    """Refuse a fraction where a whole number belongs; cyclopts would round it."""
+    for argument in arguments:
+        if int in (argument.hint, *get_args(argument.hint)):
+            for token in argument.tokens:
+                if "." in token.value:
+                    raise InputError(f"{argument.name} is {one_line(token.value, 60)}; it must be a whole number")
+
+
 def _read_yaml(path: Path) -> dict[str, Any]:
+    import json
+
     import yaml
 
     try:
@@ -205,9 +238,13 @@ def _read_yaml(path: Path) -> dict[str, Any]:
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"--config {path} cannot be read: {one_line(error, 120)}") from None
     except yaml.YAMLError as error:
-        raise InputError(f"--config {path} is not YAML: {one_line(error, 120)}") from None
+        raise InputError(f"--config {path} is not YAML: {one_line(' '.join(str(error).split()), 200)}") from None
     if not isinstance(found, dict):
         raise InputError(f"--config {path} holds no settings: it needs lines like 'models: 16'")
+    try:
+        json.dumps(found, default=str)
+    except (ValueError, RecursionError):
+        raise InputError(f"--config {path} holds a setting that contains itself") from None
     found.pop("run", None)  # the identity that a run folder's own config.yaml also holds
     return {str(k).replace("_", "-"): v for k, v in found.items() if v is not None}
 
@@ -226,19 +263,33 @@ def _exit_code(verdict: dict[str, Any]) -> int:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run a command and turn every foreseen failure into one line and its exit code."""
+    """Run a command and turn every failure into one line and its exit code."""
     try:
         code = app.meta(arguments, exit_on_error=False, print_error=False)
+        sys.stdout.flush()
         return int(code or 0)
     except CycloptsError as error:
         return _fail(_usage(error), InputError.exit_code)
     except MemoriskError as error:
         return _fail(str(error), error.exit_code)
     except KeyboardInterrupt:
-        return _fail("stopped; what is done is kept, the same command goes on", 130)
+        return _fail(f"stopped; {GOES_ON}", 130)
+    except BrokenPipeError:  # whoever read the output has gone; Python's own last flush must not complain either
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
     except OSError as error:
         where = f" ({one_line(error.filename, 120)})" if error.filename else ""
-        return _fail(f"{error.strerror or one_line(error)}{where}; what is done is kept", MemoriskError.exit_code)
+        cure = "free some, then " if error.errno in NO_SPACE else ""
+        return _fail(f"{error.strerror or one_line(error)}{where}; {cure}{GOES_ON}", MemoriskError.exit_code)
+    except MemoryError:
+        return _fail("out of memory: fewer --processes or a smaller --size need less; what is done is kept", 3)
+    except Exception as error:  # a defect of memorisk: one line all the same, with the place to report
+        if sys.flags.dev_mode:
+            raise
+        place = traceback.extract_tb(error.__traceback__)[-1]
+        where = f"{Path(place.filename).name}:{place.lineno}"
+        message = f"unexpected {type(error).__name__} at {where}: {one_line(error)}; what is done is kept"
+        return _fail(f"{message}; please report it with what python -X dev -m memorisk.cli prints", 3)
 
 
 def _usage(error: CycloptsError) -> str:

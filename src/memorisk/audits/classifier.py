@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from memorisk.audits.analysis import Context, analyse
-from memorisk.audits.classifier_jobs import Recipe, collect, make_jobs, prepare_recipe, train_all
+from memorisk.audits.classifier_jobs import Recipe, collect, make_jobs, prepare_recipe, refuse_early, train_all
 from memorisk.audits.evidence import write_scores
 from memorisk.audits.gallery import thumbnails
 from memorisk.audits.options import ClassifierOptions, options_from
@@ -20,7 +20,7 @@ from memorisk.audits.placebo import run_placebo
 from memorisk.audits.plan import Plan, draw_parts, identity, linked_groups, make_plan
 from memorisk.audits.pseudonyms import Pseudonyms
 from memorisk.audits.rendering import write_report
-from memorisk.audits.target import audit_target
+from memorisk.audits.target import audit_target, check_target
 from memorisk.images.manifest import Manifest
 from memorisk.images.sources import load_manifest
 from memorisk.images.store import ImageStore, build_store
@@ -99,12 +99,16 @@ def audit_classifier(
     parts = draw_parts(manifest, linked, options, options.split_seed)
     plan = make_plan(manifest, parts, options)
     recipe = prepare_recipe(store, plan, options)
+    refuse_early(make_jobs(folder, store, plan, recipe, options))
+    if options.target:
+        check_target(store, plan, recipe, options)
     if dry_run:
         return _dry_run(plan, recipe, store, options)
+    names = Pseudonyms.from_options(options)
     config = {"images": str(images), "out": str(folder), **asdict(options)}
     fixed = identity(options, store.data_hash, recipe.describe())
     with open_run(folder, config | {"run": fixed}, identity=["run"]) as run:
-        return _run(run, plan, recipe, store, options, linked, progress)
+        return _run(run, plan, recipe, store, options, linked, names, progress)
 
 
 def _dry_run(plan: Plan, recipe: Recipe, store: ImageStore, options: ClassifierOptions) -> DryRun:
@@ -129,10 +133,10 @@ def _run(
     store: ImageStore,
     options: ClassifierOptions,
     linked: list[tuple[str, str]],
+    names: Pseudonyms,
     progress: Progress,
 ) -> Result:
     run.log("started", versions=versions(), machine=machine(), device=recipe.device)
-    names = Pseudonyms.from_options(options)
     _write_manifest(run, store.manifest, plan, names)
     jobs = make_jobs(run.path, store, plan, recipe, options)
     train_all(run, jobs, recipe, options, lambda d, n: progress("training", d, n))

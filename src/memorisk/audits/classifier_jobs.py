@@ -20,7 +20,7 @@ from memorisk.runs.files import read_array
 from memorisk.runs.folder import RunFolder
 from memorisk.scores.differential import binary_cross_entropy, cross_entropy, logit_margin
 from memorisk.training.devices import check_device
-from memorisk.training.jobs import CHECKPOINTS, LOGITS, WEIGHTS, TrainJob, load_function, run_training
+from memorisk.training.jobs import CHECKPOINTS, LOGITS, WEIGHTS, TrainJob, check_job, load_function, run_training
 from memorisk.training.joint_jobs import run_jointly
 from memorisk.training.options import TrainOptions, resolve_options
 from memorisk.training.pixels import Normalisation, choose_normalisation
@@ -122,9 +122,21 @@ def make_jobs(
             own_settings=recipe.own_settings,
             val_rows=val,
             keep_weights=not options.discard_weights,
+            checkpoint_seconds=options.checkpoint_seconds,
         )
 
     return [(job(d.rows_a, d.seed), job(d.rows_b, d.seed)) for d in plan.designs]
+
+
+def refuse_early(pairs: list[tuple[TrainJob, TrainJob]]) -> None:
+    """Find before anything is written what the first training would refuse; nothing where all are trained.
+
+    Raises:
+        InputError: As ``training.jobs.check_job``.
+    """
+    todo = next((job for pair in pairs for job in pair if not job.done), None)
+    if todo is not None:
+        check_job(todo)
 
 
 def train_all(

@@ -5,6 +5,7 @@ the groups that both scored form a groups x seeds table like any other, and its 
 seeds as the units they are.
 """
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,11 +15,13 @@ from scipy import stats
 
 from memorisk.audits.evidence import Evidence, evidence_from_table
 from memorisk.report.result import Result
-from memorisk.runs.errors import InputError
+from memorisk.runs.errors import InputError, one_line
 from memorisk.runs.files import read_table, write_json, write_table
 from memorisk.runs.folder import read_config
 from memorisk.scores.differential import group_table
 from memorisk.statistics.intervals import difference_interval
+
+SUMMARY = "comparison.json"
 
 
 @dataclass(frozen=True)
@@ -40,12 +43,32 @@ class Comparison:
     notes: list[str]
 
     def save(self, folder: Path) -> None:
-        """Write the tables and a JSON of the classes."""
+        """Write the tables and a JSON of the classes.
+
+        Raises:
+            InputError: The folder holds anything but an earlier comparison, or cannot be made.
+        """
+        check_folder(folder)
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         write_table(folder / "per_class.parquet", self.per_class)
         write_table(folder / "per_group.parquet", self.per_group)
         write_table(folder / "aucs.parquet", self.aucs)
-        write_json(folder / "comparison.json", {"per_class": self.per_class.to_dict("records"), "notes": self.notes})
+        write_json(folder / SUMMARY, {"per_class": self.per_class.to_dict("records"), "notes": self.notes})
+
+
+def check_folder(folder: Path) -> None:
+    """Refuse a folder that is none, or that holds anything but an earlier comparison: a run has tables of that name.
+
+    Raises:
+        InputError: It is such a folder.
+    """
+    if folder.exists() and not folder.is_dir():
+        raise InputError(f"--out {one_line(folder)} is a file: name a folder that is new or empty")
+    if folder.is_dir() and any(folder.iterdir()) and not (folder / SUMMARY).is_file():
+        raise InputError(f"--out {one_line(folder)} holds other files: name a folder that is new or empty")
+    parent = next(p for p in folder.absolute().parents if p.exists())
+    if not parent.is_dir() or not os.access(parent, os.W_OK | os.X_OK):
+        raise InputError(f"--out {one_line(folder)} cannot be made: {one_line(parent)} may not be written to")
 
 
 def compare(first: str | Path, second: str | Path) -> Comparison:

@@ -51,9 +51,9 @@ def audit_losses(file: str | Path, *, out: str | Path, **settings: Any) -> Resul
     evidence = evidence_from_table(with_losses(read_scores(path)))
     fixed = {"scores": file_fingerprint(path), "pseudonymise": options.pseudonymise}
     config = {"file": str(file), "out": str(out), **asdict(options), "run": fixed}
+    names = Pseudonyms.from_options(options)
     with open_run(Path(out), config, identity=["run"]) as run:
         run.log("started", versions=versions(), machine=machine())
-        names = Pseudonyms.from_options(options)
         write_scores(run / "scores.parquet", names.evidence(evidence))
         context = Context(
             design=evidence.design,
@@ -100,7 +100,7 @@ def with_losses(table: pd.DataFrame) -> pd.DataFrame:
     for name in label.unique():
         if name not in number:
             raise unknown_name("label without a logit column", name, classes)
-    target = label.map(number).to_numpy(dtype=np.int64)
+    target = np.array([number[name] for name in label], dtype=np.int64)
     logits = table[columns].to_numpy(dtype=np.float64)
     if not np.isfinite(logits).all():
         raise InputError("a logit is not finite: find the model that diverged")

@@ -8,7 +8,7 @@ import numpy as np
 from memorisk.audits.classifier_page import classifier_page
 from memorisk.report.page import render_page
 from memorisk.report.result import Result
-from memorisk.runs.errors import InputError
+from memorisk.runs.errors import InputError, one_line
 from memorisk.runs.files import write_text
 from memorisk.runs.folder import RunFolder, read_config
 from memorisk.runs.lock import folder_lock
@@ -43,7 +43,7 @@ def render_again(folder: str | Path, *, redact: bool = False, out: Path | None =
     if out is None:
         with folder_lock(run.path):
             return write_report(run, result, gallery=None, redact=redact)
-    if not out.absolute().parent.is_dir():
-        raise InputError(f"--out {out}: its folder does not exist")
+    if out.is_dir() or not out.absolute().parent.is_dir():
+        raise InputError(f"--out {one_line(out)}: name a file in a folder that exists")
     write_text(out, render_page(classifier_page(result, gallery=None, redact=redact)))
     return out

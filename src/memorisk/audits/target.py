@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 from scipy import stats
+from torch import nn
 
 from memorisk.audits.classifier_jobs import Recipe, score_logits
 from memorisk.audits.evidence import Evidence
@@ -39,8 +40,9 @@ def audit_target(
     Raises:
         InputError: The file does not match the network, or its classes are not those of the images.
     """
-    logits = _target_logits(store, recipe, options)
-    own = score_logits(_reorder(logits, plan, options), plan, recipe.targets)
+    logits = _target_logits(check_target(store, plan, recipe, options), store, recipe)
+    order = _class_order(plan, options)
+    own = score_logits(logits if order is None else logits[:, order], plan, recipe.targets)
     items = plan.items
     member, test = items.split != "test", items.split == "test"
     scores = target_scores(own, evidence, member, test)
@@ -150,7 +152,12 @@ def _auc(score: np.ndarray, member: np.ndarray, test: np.ndarray, group: np.ndar
     }
 
 
-def _target_logits(store: ImageStore, recipe: Recipe, options: ClassifierOptions) -> np.ndarray:
+def check_target(store: ImageStore, plan: Plan, recipe: Recipe, options: ClassifierOptions) -> nn.Module:
+    """Load the model that is to be released; done before any training, and again when it is scored.
+
+    Raises:
+        InputError: The file does not match the network, or its classes are not those of the images.
+    """
     assert options.target is not None
     if not options.target.is_file():
         raise InputError(f"--target {options.target} is no file: name the weights of the model to be released")
@@ -171,15 +178,20 @@ def _target_logits(store: ImageStore, recipe: Recipe, options: ClassifierOptions
     )
     if changed:
         raise InputError(f"--target {options.target.name} does not match {recipe.model}: {one_line(changed[0])}")
+    _class_order(plan, options)
+    return model
+
+
+def _target_logits(model: nn.Module, store: ImageStore, recipe: Recipe) -> np.ndarray:
     if recipe.normalisation is None:
         return own_logits(model, store.images, recipe.device)
     return predict_logits(model, store.images, None, recipe.train, recipe.device, normalisation=recipe.normalisation)
 
 
-def _reorder(logits: np.ndarray, plan: Plan, options: ClassifierOptions) -> np.ndarray:
-    """Columns in the order of the audit's classes (sorted names), where the model has another order."""
+def _class_order(plan: Plan, options: ClassifierOptions) -> list[int] | None:
+    """The model's output for each class of the audit (sorted names); None where the orders are the same."""
     if options.target_classes is None:
-        return logits
+        return None
     names = [n.strip() for n in options.target_classes.split(",")]
     if sorted(names) != plan.parts.classes:
         odd = sorted(set(names) ^ set(plan.parts.classes))[0]
@@ -187,4 +199,4 @@ def _reorder(logits: np.ndarray, plan: Plan, options: ClassifierOptions) -> np.n
             f"--target-classes must name the {len(plan.parts.classes)} classes of the images in the model's order; "
             f"{one_line(odd, 60)!r} is on one side only"
         )
-    return logits[:, [names.index(c) for c in plan.parts.classes]]
+    return [names.index(c) for c in plan.parts.classes]

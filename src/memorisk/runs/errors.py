@@ -4,7 +4,11 @@ The command line turns each into its exit code (DESIGN, "What a person types"): 
 """
 
 import difflib
+import errno
 from collections.abc import Iterable
+
+NO_SPACE = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EFBIG))  # the system's words for a full disk
+GOES_ON = "what is done is kept, the same command goes on"
 
 
 class MemoriskError(Exception):

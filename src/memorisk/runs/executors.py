@@ -7,13 +7,13 @@ only a small value. Failures are collected: one broken job does not take the fin
 import os
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from joblib import Parallel, delayed
 
-from memorisk.runs.errors import InputError, MemoriskError, one_line
+from memorisk.runs.errors import GOES_ON, InputError, MemoriskError, one_line
 
 
 @dataclass(frozen=True)
@@ -47,6 +47,7 @@ def run_jobs(
         MemoriskError: Some jobs failed; the others ran to their end and what they wrote stays.
     """
     outcomes: list[Outcome] = []
+    source: Iterable[Outcome]
     if processes <= 1 or len(jobs) <= 1:
         source = (_attempt(function, job, i) for i, job in enumerate(jobs))
     else:
@@ -56,9 +57,10 @@ def run_jobs(
             return_as="generator_unordered",
             inner_max_num_threads=threads,
             pre_dispatch="all",
-            batch_size=1,
+            batch_size=1,  # pyright: ignore[reportArgumentType] (joblib's default hides the type)
         )
-        source = pool(delayed(_attempt)(function, job, i, os.getpid()) for i, job in enumerate(jobs))
+        work = (delayed(_attempt)(function, job, i, os.getpid()) for i, job in enumerate(jobs))
+        source = cast(Iterable[Outcome], pool(work))
     for outcome in source:
         outcomes.append(outcome)
         if on_done:
@@ -67,7 +69,7 @@ def run_jobs(
     if failed:
         if failed[0].bad_input:
             raise InputError(failed[0].error)
-        kept = "; what is done is kept, the same command goes on" if len(jobs) > 1 else ""
+        kept = f"; {GOES_ON}" if len(jobs) > 1 else ""
         raise MemoriskError(f"{len(failed)} of {len(jobs)} jobs failed, the first with: {failed[0].error}{kept}")
     return [o.value for o in sorted(outcomes, key=lambda o: o.index)]
 

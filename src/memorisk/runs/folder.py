@@ -8,7 +8,7 @@ differs.
 import json
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,7 +16,7 @@ from typing import Any
 
 import yaml
 
-from memorisk.runs.errors import InputError, one_line
+from memorisk.runs.errors import GOES_ON, NO_SPACE, InputError, MemoriskError, one_line
 from memorisk.runs.files import plain, write_text
 from memorisk.runs.lock import folder_lock
 
@@ -80,26 +80,34 @@ def check_out(out: Path, config: Mapping[str, Any], *, identity: Iterator[str] |
     Raises:
         InputError: ``out`` is a file, a folder of something else, a run with other settings, or not writable.
     """
+    try:
+        out.lstat()
+    except (FileNotFoundError, NotADirectoryError):
+        pass
+    except (OSError, ValueError) as error:
+        raise InputError(f"--out {one_line(out)} is no name for a folder: {one_line(error, 60)}") from None
+    if out.is_symlink() and not out.exists():
+        raise InputError(f"--out {one_line(out)} is a link to nothing: choose another folder")
     if out.exists() and not out.is_dir():
-        raise InputError(f"--out {out} is a file: name a folder that is new, empty or a run to go on with")
+        raise InputError(f"--out {one_line(out)} is a file: name a folder that is new, empty or a run to go on with")
     if not out.exists():
         parent = next(p for p in out.absolute().parents if p.exists())
         if not parent.is_dir() or not os.access(parent, os.W_OK | os.X_OK):
-            raise InputError(f"--out {out} cannot be made: {parent} is not a folder that may be written to")
+            raise InputError(f"--out {one_line(out)} cannot be made: {parent} is not a folder that may be written to")
         return
     if not os.access(out, os.W_OK | os.X_OK):
-        raise InputError(f"--out {out} may not be written to: choose another folder")
+        raise InputError(f"--out {one_line(out)} may not be written to: choose another folder")
     entries = {p.name for p in out.iterdir()} - {".lock"}
     if not entries:
         return
     if CONFIG not in entries:
-        raise InputError(f"--out {out} holds files that are no run of memorisk: name a new or empty folder")
+        raise InputError(f"--out {one_line(out)} holds files that are no run of memorisk: name a new or empty folder")
     before = read_config(out)
     now = plain(dict(config))
     for key in identity:
         if before.get(key) != now.get(key):
             raise InputError(
-                f"--out {out} holds a run with {key} = {one_line(before.get(key), 60)}, now asked: "
+                f"--out {one_line(out)} holds a run with {key} = {one_line(before.get(key), 60)}, now asked: "
                 f"{one_line(now.get(key), 60)}. Choose another folder, or delete that one"
             )
 
@@ -117,9 +125,27 @@ def open_run(out: Path, config: Mapping[str, Any], *, identity: list[str]) -> It
         InputError: As ``check_out``; or another process works on the folder.
     """
     check_out(out, config, identity=identity)
-    out.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with folder_lock(out):
-        check_out(out, config, identity=identity)
-        run = RunFolder(out)
-        write_text(out / CONFIG, yaml.safe_dump(plain(dict(config)), sort_keys=False, allow_unicode=True))
-        yield run
+    with ExitStack() as held:
+        with _writing(out):
+            out.mkdir(mode=0o700, parents=True, exist_ok=True)
+            held.enter_context(folder_lock(out))
+            check_out(out, config, identity=identity)
+            write_text(out / CONFIG, yaml.safe_dump(plain(dict(config)), sort_keys=False, allow_unicode=True))
+        yield RunFolder(out)
+
+
+@contextmanager
+def _writing(out: Path) -> Iterator[None]:
+    """Turn the system's refusals to write into one line.
+
+    Raises:
+        MemoriskError: No space is left.
+        InputError: The folder cannot be made or written to.
+    """
+    try:
+        yield
+    except OSError as error:
+        if error.errno in NO_SPACE:
+            raise MemoriskError(f"no space left for --out {one_line(out)}: free some; {GOES_ON}") from None
+        reason = error.strerror or one_line(error, 120)
+        raise InputError(f"--out {one_line(out)} cannot be written to ({reason}): choose another folder") from None

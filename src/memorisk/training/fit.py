@@ -108,6 +108,26 @@ def fit(
     return training.log(progress, time.perf_counter() - begun)
 
 
+def rehearse(
+    model: nn.Module,
+    images: Images,
+    targets: np.ndarray | torch.Tensor,
+    rows: np.ndarray,
+    options: TrainOptions,
+    *,
+    device: str | torch.device = "cpu",
+    normalisation: Normalisation | None = None,
+) -> None:
+    """Check all that `fit` checks before its first step, and train nothing.
+
+    Raises:
+        InputError: as `fit`.
+    """
+    where = check_device(device)
+    place(model, where)
+    _Training.build(model, images, targets, rows, options, where, None, normalisation)
+
+
 @dataclass(frozen=True)
 class _Training:
     """The parts of one training, checked and on the device."""

@@ -77,7 +77,7 @@ def trunk_features(
     Raises:
         InputError: for augmentation, or a head that is not one linear layer.
     """
-    _refuse_augmentation(options)
+    refuse_augmentation(options)
     head_module(model)
     everything = np.arange(len(images))
     return torch.from_numpy(
@@ -118,7 +118,7 @@ def fit_heads(
         InputError: if lengths differ or inputs do not fit together.
         MemoriskError: if a loss becomes NaN or infinite.
     """
-    _refuse_augmentation(options)
+    refuse_augmentation(options)
     where = check_device(device)
     rows = stack_rows(rows_list, seeds, len(features))
     values = target_tensor(targets, options.head, features.dtype)
@@ -143,6 +143,11 @@ def fit_heads(
     return Heads(weight.detach(), bias.detach(), progress.losses)
 
 
-def _refuse_augmentation(options: TrainOptions) -> None:
+def refuse_augmentation(options: TrainOptions) -> None:
+    """Refuse augmentation: each image has one feature vector.
+
+    Raises:
+        InputError: The options name an augmentation.
+    """
     if options.augmentations:
         raise InputError("a frozen trunk's features are computed once: augment is not possible with it")

@@ -6,7 +6,7 @@ killed goes on from its last checkpoint.
 
 import importlib
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,11 +16,12 @@ import torch
 from safetensors.torch import save_file
 from torch import nn
 
-from memorisk.models.zoo import create_model
+from memorisk.models.zoo import create_model, model_spec
 from memorisk.runs.errors import InputError, MemoriskError, one_line, unknown_name
 from memorisk.runs.files import atomic_path, read_array, write_array
 from memorisk.runs.fingerprint import fingerprint
-from memorisk.training.fit import fit
+from memorisk.training.fit import fit, rehearse
+from memorisk.training.frozen import refuse_augmentation
 from memorisk.training.options import TrainOptions
 from memorisk.training.pixels import Normalisation
 from memorisk.training.predict import predict_batch_size, predict_logits
@@ -49,6 +50,7 @@ class TrainJob:
         own_settings: Settings handed to it.
         val_rows: Images that the user's function may stop or choose on.
         keep_weights: Keep the trained weights in the run folder.
+        checkpoint_seconds: Least time between two writes of a training's state.
     """
 
     out: Path
@@ -67,6 +69,7 @@ class TrainJob:
     own_settings: dict[str, str] = field(default_factory=dict)
     val_rows: np.ndarray | None = None
     keep_weights: bool = True
+    checkpoint_seconds: float = 30.0
 
     @property
     def key(self) -> str:
@@ -129,6 +132,25 @@ def run_training(job: TrainJob) -> JobLog:
         torch.set_num_threads(before)
 
 
+def check_job(job: TrainJob) -> None:
+    """Refuse, before anything is written, what the training would refuse at its start.
+
+    Raises:
+        InputError: The weights do not match the network, the network does not take the images, an augmentation is
+            unknown or changes no pixel, or the user's function does not take what it is given.
+    """
+    images = read_array(job.images, mmap=True)
+    if job.own is not None:
+        given = {"seed": job.seed, "device": job.device}
+        function = load_function(job.own)
+        _check_settings(function, dict(job.own_settings), given | dict.fromkeys(_validation_names(function)))
+        return
+    if model_spec(job.model).frozen_trunk:
+        refuse_augmentation(job.options)
+    network = build_network(job, images)
+    rehearse(network, images, job.targets, job.rows, job.options, device=job.device, normalisation=job.normalisation)
+
+
 def _training(job: TrainJob) -> JobLog:
     images = read_array(job.images, mmap=True)
     model = build_network(job, images)
@@ -142,6 +164,7 @@ def _training(job: TrainJob) -> JobLog:
         seed=job.seed,
         device=job.device,
         checkpoint=checkpoint,
+        checkpoint_seconds=job.checkpoint_seconds,
         normalisation=job.normalisation,
     )
     logits = predict_logits(model, images, None, job.options, job.device, normalisation=job.normalisation)
@@ -191,14 +214,14 @@ def _unshared(tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
     return unshared
 
 
-def load_function(name: str) -> Callable[..., nn.Module]:
+def load_function(name: str) -> Callable[..., Any]:
     """Import the user's training function, ``module:function``.
 
     Raises:
         InputError: There is no such module or function.
     """
     module_name, _, function_name = name.partition(":")
-    if not function_name:
+    if not function_name or not module_name:
         raise InputError(f"--train {one_line(name, 80)} is not of the form module:function")
     try:
         module = importlib.import_module(module_name)
@@ -206,6 +229,11 @@ def load_function(name: str) -> Callable[..., nn.Module]:
         raise InputError(
             f"--train {one_line(name, 80)}: {one_line(error)}; start memorisk where the module can be imported, or set "
             "PYTHONPATH"
+        ) from None
+    except Exception as error:  # the module is the user's: anything may go wrong in it
+        raise InputError(
+            f"--train {one_line(name, 80)}: importing {one_line(module_name, 80)} failed with "
+            f"{type(error).__name__}: {one_line(error)}"
         ) from None
     function = getattr(module, function_name, None)
     if not callable(function):
@@ -223,7 +251,7 @@ def _own_training(job: TrainJob) -> JobLog:
     settings: dict[str, Any] = dict(job.own_settings)
     rows = np.sort(job.rows)
     arguments: dict[str, Any] = {"seed": job.seed, "device": job.device}
-    if next(iter(inspect.signature(function).parameters), "") == "dataset":
+    if _wants_dataset(function):
         given: tuple[Any, ...] = (RowDataset(images, job.targets, rows),)
         arguments |= {"val_dataset": RowDataset(images, job.targets, val)}
     else:
@@ -237,14 +265,37 @@ def _own_training(job: TrainJob) -> JobLog:
     except Exception as error:
         raise MemoriskError(f"{job.own} failed with {type(error).__name__}: {one_line(error)}") from error
     if not isinstance(model, nn.Module):
-        raise InputError(f"{job.own} returned {type(model).__name__}; it must return a torch.nn.Module giving logits")
+        raise MemoriskError(
+            f"{job.own} returned {type(model).__name__}; it must return a torch.nn.Module giving logits"
+        )
     logits = own_logits(model, images, job.device)
     keep_result(job, model, logits)
     return JobLog(job.key, None, 0.0, 0)
 
 
+def _wants_dataset(function: Callable[..., Any]) -> bool:
+    return next(iter(_parameters(function)), "") == "dataset"
+
+
+def _validation_names(function: Callable[..., Any]) -> tuple[str, ...]:
+    return ("val_dataset",) if _wants_dataset(function) else ("val_images", "val_labels")
+
+
+def _parameters(function: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
+    """The parameters of the user's function.
+
+    Raises:
+        InputError: It cannot be asked for them, as some functions written in C.
+    """
+    try:
+        return inspect.signature(function).parameters
+    except (ValueError, TypeError):
+        name = one_line(getattr(function, "__name__", function), 80)
+        raise InputError(f"--train: {name} is no Python function with named parameters") from None
+
+
 def _check_settings(function: Callable[..., Any], settings: dict[str, Any], arguments: dict[str, Any]) -> None:
-    parameters = inspect.signature(function).parameters
+    parameters = _parameters(function)
     if any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
         return
     for name in [*arguments, *settings]:

@@ -103,6 +103,7 @@ def _stacked(batch: list[TrainJob], images: np.ndarray, on_done: Done) -> None:
         seeds=[job.seed for job in batch],
         device=first.device,
         checkpoint=checkpoint,
+        checkpoint_seconds=first.checkpoint_seconds,
         normalisation=first.normalisation,
     )
     for job, model, log in zip(batch, models, logs, strict=True):
