@@ -128,71 +128,80 @@ def limits(design: str, units: str) -> list[str]:
     ]
 
 
+_GLOSSARY = (
+    (
+        "Memorization (M)",
+        "How much better the model does on an image because it was trained on that very image: the loss of a "
+        "model that never saw it minus the loss of one that did. 0 means no difference; at 0.7 the model gives "
+        "the right answer about twice the probability it would otherwise give it.",
+    ),
+    (
+        "Feldman-Zhang",
+        "Another measure of memorization: the share of models that are right about the image among those trained "
+        "on it, minus that among the others. From few models it is coarse, as its standard error says.",
+    ),
+    ("Loss", "How surprised a model is by the right answer; 0 is not surprised at all."),
+    (
+        "Twin models",
+        "Two models trained in the same way on the same data, except that each image under test is in only one of "
+        "them.",
+    ),
+    ("{Unit} (group)", "{group}"),
+    ("Canary", "An image whose memorization is measured: in one twin it was trained on, in the other it was not."),
+    ("Null", "What the same calculation gives for images where nothing can have been memorized."),
+    (
+        "p-value",
+        "How often chance alone would give a value at least as large. Small values speak against chance.",
+    ),
+    (
+        "Interval (95 %)",
+        "The range that, in 95 of 100 repetitions of such an audit, would hold the true value. A wide one means "
+        "that little is known.",
+    ),
+    (
+        "Flagged",
+        "On the list of {units} whose memorization chance does not explain. The list is made so that only the "
+        "stated share of it is expected to be there by chance.",
+    ),
+    (
+        "Smallest list",
+        "The fewest entries such a list could have in this class, given how little chance can be excluded.",
+    ),
+    (
+        "Tier",
+        "LOW: mean memorization below 0.1. MODERATE: 0.1 to 0.3. HIGH: above 0.3. Insufficient evidence: fewer "
+        "than 10 scored {units}.",
+    ),
+    (
+        "AUC",
+        "How well an attack tells members of the training data from others: 0.5 is guessing, 1 is always right.",
+    ),
+    (
+        "True and false positive rate",
+        "Of the members, the share the attack finds; of the non-members, the share it wrongly calls members. An "
+        "attacker who must be sure works at a low false positive rate.",
+    ),
+    (
+        "Control",
+        "An attack that cannot work. If it seems to work, the comparison is unfair and the others are not to be "
+        "trusted.",
+    ),
+    ("Seed", "A number that fixes the chance in one training, so that it can be repeated."),
+)
+
+
 def glossary(unit: str, units: str) -> Sequence[tuple[str, str]]:
-    """Words of the report for a reader without statistics."""
-    return (
-        (
-            "Memorization (M)",
-            "How much better the model does on an image because it was trained on that very image: the loss of a "
-            "model that never saw it minus the loss of one that did. 0 means no difference; at 0.7 the model gives "
-            "the right answer about twice the probability it would otherwise give it.",
-        ),
-        (
-            "Feldman-Zhang",
-            "Another measure of memorization: the share of models that are right about the image among those trained "
-            "on it, minus that among the others. From few models it is coarse, as its standard error says.",
-        ),
-        ("Loss", "How surprised a model is by the right answer; 0 is not surprised at all."),
-        (
-            "Twin models",
-            "Two models trained in the same way on the same data, except that each image under test is in only one of "
-            "them.",
-        ),
-        (
-            f"{unit.capitalize()} (group)",
-            "All images of one person, lesion or video, as given with the data. They are never divided between "
-            "training and test, and they are flagged together."
-            if unit != "image"
-            else "No patients were given with the data, so that each image stands for itself.",
-        ),
-        ("Canary", "An image whose memorization is measured: in one twin it was trained on, in the other it was not."),
-        ("Null", "What the same calculation gives for images where nothing can have been memorized."),
-        (
-            "p-value",
-            "How often chance alone would give a value at least as large. Small values speak against chance.",
-        ),
-        (
-            "Interval (95 %)",
-            "The range that, in 95 of 100 repetitions of such an audit, would hold the true value. A wide one means "
-            "that little is known.",
-        ),
-        (
-            "Flagged",
-            f"On the list of {units} whose memorization chance does not explain. The list is made so that only the "
-            "stated share of it is expected to be there by chance.",
-        ),
-        (
-            "Smallest list",
-            "The fewest entries such a list could have in this class, given how little chance can be excluded.",
-        ),
-        (
-            "Tier",
-            "LOW: mean memorization below 0.1. MODERATE: 0.1 to 0.3. HIGH: above 0.3. Insufficient evidence: fewer "
-            f"than 10 scored {units}.",
-        ),
-        (
-            "AUC",
-            "How well an attack tells members of the training data from others: 0.5 is guessing, 1 is always right.",
-        ),
-        (
-            "True and false positive rate",
-            "Of the members, the share the attack finds; of the non-members, the share it wrongly calls members. An "
-            "attacker who must be sure works at a low false positive rate.",
-        ),
-        (
-            "Control",
-            "An attack that cannot work. If it seems to work, the comparison is unfair and the others are not to be "
-            "trusted.",
-        ),
-        ("Seed", "A number that fixes the chance in one training, so that it can be repeated."),
+    """Words of the report for a reader without statistics.
+
+    Args:
+        unit: What a group is called.
+        units: The same for several.
+    """
+    group = (
+        "No patients were given with the data, so that each image stands for itself."
+        if unit == "image"
+        else "All images of one person, lesion or video, as given with the data. They are never divided between training "
+        "and test, and they are flagged together."
     )
+    values = {"unit": unit, "units": units, "Unit": unit.capitalize(), "group": group}
+    return [(word.format(**values), meaning.format(**values)) for word, meaning in _GLOSSARY]
