@@ -105,11 +105,20 @@ def check_out(out: Path, config: Mapping[str, Any], *, identity: Iterator[str] |
     before = read_config(out)
     now = plain(dict(config))
     for key in identity:
-        if before.get(key) != now.get(key):
+        for name, was, asked in _differences(key, before.get(key), now.get(key)):
             raise InputError(
-                f"--out {one_line(out)} holds a run with {key} = {one_line(before.get(key), 60)}, now asked: "
-                f"{one_line(now.get(key), 60)}. Choose another folder, or delete that one"
+                f"--out {one_line(out)} holds a run with {name} = {one_line(was, 60)}, now asked: "
+                f"{one_line(asked, 60)}. Choose another folder, or delete that one"
             )
+
+
+def _differences(name: str, was: Any, asked: Any) -> Iterator[tuple[str, Any, Any]]:
+    """The settings that differ, by name; of settings in groups the innermost."""
+    if isinstance(was, dict) and isinstance(asked, dict):
+        for key in {**was, **asked}:
+            yield from _differences(key, was.get(key), asked.get(key))
+    elif was != asked:
+        yield name, was, asked
 
 
 @contextmanager

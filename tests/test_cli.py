@@ -1,0 +1,551 @@
+"""The command line: every refusal in one line and with nothing written, exit codes, settings files, JSON."""
+
+import json
+import os
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+import yaml
+from PIL import Image
+
+from memorisk.audits.options import ClassifierOptions
+from memorisk.models.zoo import create_model
+from tests.commands import answer, class_folders, entries, environment, memorisk, picture, plain_images, refusal
+from tests.images.making import png_bytes
+
+TINY = ("--models", 2, "--epochs", 1, "--processes", 1)
+
+
+@pytest.fixture(scope="module")
+def images(tmp_path_factory) -> Path:
+    return plain_images(tmp_path_factory.mktemp("images") / "set")
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory, images) -> Path:
+    """A finished run of two classes."""
+    from memorisk.cli import main
+
+    out = tmp_path_factory.mktemp("run") / "run"
+    settings = ("--models", "4", "--epochs", "1", "--processes", "1", "--fail-on", "never")
+    assert main(["audit", "classifier", str(images), "--out", str(out), *settings]) == 0
+    return out
+
+
+@pytest.fixture
+def refused(capsys, tmp_path):
+    """Call ``audit classifier`` and give back its refusal, after looking that it wrote nothing."""
+
+    def refused(source: object, *flags: object, settings: str | None = None, tiny: bool = True) -> str:
+        out = tmp_path / "out"
+        before = entries(tmp_path)
+        config = ()
+        if settings is not None:
+            (tmp_path / "settings.yaml").write_text(settings)
+            config = ("--config", tmp_path / "settings.yaml")
+            before = entries(tmp_path)
+        line = refusal(capsys, *config, "audit", "classifier", source, "--out", out, *(TINY if tiny else ()), *flags)
+        assert entries(tmp_path) == before
+        return line
+
+    return refused
+
+
+def table(folder: Path, rows: list[dict], name: str = "table.csv") -> Path:
+    """A table of images; the files that it names and that are missing are made."""
+    for number, row in enumerate(rows):
+        file = folder / row["image"]
+        if ".." not in row["image"] and not file.exists():
+            file.parent.mkdir(parents=True, exist_ok=True)
+            Image.fromarray(picture(number, 0)).save(file)
+    path = folder / name
+    pd.DataFrame(rows).to_csv(path, index=False)
+    return path
+
+
+def rows(n: int = 14, **columns) -> list[dict]:
+    return [
+        {"image": f"{label}{k}.png", "label": label, "patient": f"{label}-{k}", **columns}
+        for label in ("a", "b")
+        for k in range(n)
+    ]
+
+
+# Images
+
+
+def test_there_are_no_images(refused, tmp_path):
+    assert "no such file or folder" in refused(tmp_path / "nowhere")
+    (tmp_path / "empty").mkdir()
+    assert "no images" in refused(tmp_path / "empty")
+    (tmp_path / "empty.csv").write_text("image,label\n")
+    assert "no " in refused(tmp_path / "empty.csv")
+
+
+def test_an_unreadable_image_is_listed_and_left_out_on_request(refused, tmp_path, capsys):
+    folder = plain_images(tmp_path / "set")
+    (folder / "benign" / "p03.png").write_bytes(b"\x89PNG\r\n\x1a\n broken")
+    (folder / "malignant" / "p05.png").write_bytes(b"")
+    line = refused(folder)
+    assert "p03.png" in line
+    assert "p05.png" in line
+    assert "skip_unreadable" in line
+    out = tmp_path / "out"
+    command = ("audit", "classifier", folder, "--out", out, *TINY, "--fail-on", "never", "--skip-unreadable")
+    code, _, err = answer(capsys, *command)
+    assert (code, err) == (0, "")
+    assert len(pd.read_parquet(out / "manifest.parquet")) == 26
+    summary = json.loads((out / "summary.json").read_text())
+    assert summary["n_images"] == 26
+    assert summary["n_skipped"] == 2
+    assert "2 images could not be read" in (out / "report.html").read_text()
+
+
+def test_a_label_is_missing(refused, tmp_path):
+    given = rows()
+    given[3]["label"] = ""
+    line = refused(table(tmp_path / "set", given))
+    assert "1 of 28 images have no label" in line
+    assert "a3.png" in line
+
+
+def test_a_group_crosses_the_given_split(refused, tmp_path):
+    given = rows(split="train")
+    for row in given[::3]:
+        row["split"] = "test"
+    given[1]["patient"] = given[0]["patient"]
+    line = refused(table(tmp_path / "set", given), "--splits", "given", "--group-column", "patient")
+    assert "1 groups are in more than one given split" in line
+    assert "a-0" in line
+
+
+def test_ids_are_given_twice(refused, tmp_path):
+    given = rows()
+    given[5] = dict(given[4])
+    line = refused(table(tmp_path / "set", given))
+    assert "a4.png" in line
+
+
+def test_a_path_leaves_the_folder(refused, tmp_path):
+    Image.fromarray(picture(1, 0)).save(tmp_path / "secret.png")
+    given = rows()
+    given[2]["image"] = "../secret.png"
+    line = refused(table(tmp_path / "set", given))
+    assert "1 path leads out of the folder" in line
+    assert "../secret.png" in line
+    given[2]["image"] = str(tmp_path / "secret.png")
+    assert "out of the folder" in refused(table(tmp_path / "set", given, "other.csv"))
+
+
+def test_a_decompression_bomb(refused, tmp_path):
+    folder = plain_images(tmp_path / "set")
+    bomb = png_bytes([b"\0" * 1000], 50_000, 1, 0, height=50_000)
+    (folder / "benign" / "bomb.png").write_bytes(bomb)
+    line = refused(folder)
+    assert "50,000 x 50,000" in line
+    assert "bomb.png" in line
+
+
+def test_a_bomb_that_declares_a_small_size(refused, tmp_path):
+    folder = plain_images(tmp_path / "set")
+    data = png_bytes([b"\0" * 8] * 200_000, 8, 8, 0, height=8)  # far more rows in the stream than declared
+    (folder / "benign" / "p00.png").write_bytes(data)
+    answered = subprocess.run(
+        memorisk("audit", "classifier", folder, "--out", tmp_path / "out", "--dry-run", *TINY),
+        env=environment(tmp_path / "cache"),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert answered.returncode in (0, 2)
+    assert "Traceback" not in answered.stderr
+
+
+def test_a_jpeg_cut_short(refused, tmp_path):
+    folder = plain_images(tmp_path / "set")
+    file = folder / "benign" / "p02.jpg"
+    Image.fromarray(np.random.default_rng(0).integers(0, 255, (64, 64), dtype=np.uint8)).save(file)
+    file.write_bytes(file.read_bytes()[:-400])
+    assert "p02.jpg" in refused(folder, "--size", 8)
+
+
+def test_dicom_files_without_pixels(refused, tmp_path):
+    pydicom = pytest.importorskip("pydicom", reason="the extra medical is not installed")
+    from pydicom.dataset import FileMetaDataset
+
+    data = pydicom.Dataset()
+    data.file_meta = FileMetaDataset()
+    data.file_meta.TransferSyntaxUID = pydicom.uid.ExplicitVRLittleEndian
+    data.file_meta.MediaStorageSOPClassUID = pydicom.uid.SecondaryCaptureImageStorage
+    data.file_meta.MediaStorageSOPInstanceUID = pydicom.uid.generate_uid()
+    data.SOPClassUID, data.SOPInstanceUID = data.file_meta.MediaStorageSOPClassUID, pydicom.uid.generate_uid()
+    data.PatientID = "P1"
+    (tmp_path / "tree").mkdir()
+    data.save_as(tmp_path / "tree" / "note.dcm", enforce_file_format=True)
+    assert "1 left out: no pixels" in refused(tmp_path / "tree")
+    given = rows()
+    given[2]["image"] = "note.dcm"
+    (tmp_path / "set").mkdir()
+    (tmp_path / "tree" / "note.dcm").rename(tmp_path / "set" / "note.dcm")
+    line = refused(table(tmp_path / "set", given))
+    assert "note.dcm" in line
+    assert "without pixels" in line
+
+
+def test_one_class_only(refused, tmp_path):
+    folder = class_folders(tmp_path / "set", ["benign"], [f"{k}.png" for k in range(20)])
+    assert "holds one class (benign)" in refused(folder)
+
+
+def test_a_class_too_small_is_listed_and_the_others_audited(refused, tmp_path, capsys):
+    folder = plain_images(tmp_path / "set")
+    class_folders(tmp_path / "more", ["rare"], ["1.png", "2.png", "3.png"])
+    (tmp_path / "more" / "rare").rename(folder / "rare")
+    out = tmp_path / "out"
+    code, _, err = answer(capsys, "audit", "classifier", folder, "--out", out, *TINY, "--fail-on", "never")
+    assert (code, err) == (0, "")
+    classes = pd.read_parquet(out / "per_class.parquet").set_index("label")
+    assert not classes.loc["rare", "testable"]
+    assert "rare" in str(json.loads((out / "verdict.json").read_text())["not_scored"])
+    nothing = class_folders(tmp_path / "tiny", ["x", "y"], ["1.png", "2.png"])
+    assert "no class is large enough" in refused(nothing, "--fail-on", "never")
+
+
+# Weights and models
+
+
+def test_weights_that_do_not_match(refused, images, tmp_path):
+    state = create_model("small_cnn", num_classes=2, in_chans=1, image_size=8, seed=0).state_dict()
+    first = next(iter(state))
+    torch.save({k: v for k, v in state.items() if k != first}, tmp_path / "part.pth")
+    line = refused(images, "--weights", tmp_path / "part.pth")
+    assert "part.pth does not fit" in line
+    assert f"missing: {first}" in line
+
+
+class Payload:
+    """Runs a command when it is unpickled."""
+
+    def __init__(self, command: str) -> None:
+        self.command = command
+
+    def __reduce__(self):
+        return os.system, (self.command,)
+
+
+@pytest.mark.parametrize("flag", ["--weights", "--target"])
+def test_a_checkpoint_with_a_payload_is_refused_and_not_executed(refused, tmp_path, flag):
+    mark = tmp_path / "executed"
+    torch.save({"state_dict": Payload(f"touch {mark}")}, tmp_path / "evil.pth")
+    (tmp_path / "bare.pth").write_bytes(pickle.dumps(Payload(f"touch {mark}")))
+    source = table(tmp_path / "set", [r | {"split": "test" if k % 3 == 0 else "train"} for k, r in enumerate(rows())])
+    for name in ("evil.pth", "bare.pth"):
+        line = refused(source, flag, tmp_path / name, "--splits", "given")
+        assert f"{name} is refused" in line
+        assert not mark.exists()
+    pickle.loads((tmp_path / "bare.pth").read_bytes())
+    assert mark.exists(), "the payload of this test is harmless by itself"
+
+
+def test_a_target_is_looked_at_before_any_training(refused, tmp_path, images):
+    source = table(tmp_path / "set", [r | {"split": "test" if k % 3 == 0 else "train"} for k, r in enumerate(rows())])
+    assert "is no file" in refused(source, "--target", tmp_path / "nowhere.pth")
+    torch.save(
+        create_model("small_cnn", num_classes=3, in_chans=1, image_size=8, seed=0).state_dict(), tmp_path / "three.pth"
+    )
+    assert "does not match" in refused(source, "--target", tmp_path / "three.pth")
+    assert "name it with target" in refused(images, "--target-classes", "a,b")
+
+
+def test_networks_that_do_not_take_the_images(refused, images):
+    assert "too small for small_cnn" in refused(images, "--size", 1)
+    assert "needs a GPU" in refused(images, "--precision", "fp16", "--device", "cpu")
+
+
+# Settings
+
+
+def test_an_augmentation_that_changes_no_pixel(refused, tmp_path):
+    folder = tmp_path / "same"
+    for label in ("a", "b"):
+        (folder / label).mkdir(parents=True)
+        for k in range(14):  # left and right are alike
+            half = picture(k, label == "b")[:, :4]
+            Image.fromarray(np.hstack([half, half[:, ::-1]])).save(folder / label / f"{k}.png")
+    assert "augmentation 'hflip' changes no pixel" in refused(folder, "--augment", "hflip")
+    assert "Did you mean 'hflip'?" in refused(folder, "--augment", "hflop")
+
+
+@pytest.mark.parametrize("text", ["'yes please'", "yes please", "'true'", "1", "[true]"])
+def test_a_text_where_a_boolean_belongs(refused, images, text):
+    line = refused(images, settings=f"redact: {text}\n")
+    assert "redact" in line
+    assert "true or false" in line
+
+
+UNKNOWN = [
+    (("--model", "small_cn"), "Did you mean 'small_cnn'?"),
+    (("--design", "balancd"), "balanced"),
+    (("--modle", "small_cnn"), "Did you mean --model?"),
+    (("--train", "os.path:jion"), "Did you mean 'join'?"),
+    (("--train", "os.path"), "module:function"),
+    (("--train", "no_such_module:train"), "No module named 'no_such_module'"),
+    (("--device", "gpu"), "cpu, cuda"),
+    (("--dicom-gruop", "PatientID"), "Did you mean --dicom-group?"),
+]
+
+
+@pytest.mark.parametrize(("flags", "hint"), UNKNOWN, ids=lambda v: " ".join(v) if isinstance(v, tuple) else "")
+def test_unknown_names_come_with_the_nearest(refused, images, flags, hint):
+    assert hint in refused(images, *flags)
+
+
+def test_an_unknown_command_or_key_comes_with_the_nearest(capsys, refused, images):
+    assert "Did you mean" in refusal(capsys, "audti")
+    assert "Did you mean" in refusal(capsys, "audit", "classifer", images)
+    line = refused(images, settings="modles: 4\n")
+    assert "modles" in line
+    assert "Did you mean --models?" in line
+
+
+VALUES = [
+    (("--models", 3), "even number"),
+    (("--models", 4.5), "whole number"),
+    (("--models", "x"), "unable to convert"),
+    (("--epochs", 0), "at least 1"),
+    (("--batch-size", 1), "at least 2"),
+    (("--lr", "nan"), "above 0"),
+    (("--level", 1.5), "between 0 and 1"),
+    (("--seeds", 1, 1), "given twice"),
+    (("--seeds", -1), "between 0 and"),
+    (("--split-seed", -1), "between 0 and"),
+    (("--threads", 0), "at least 1"),
+    (("--placebo", -1), "at least 0"),
+    (("--placebo", 1, "--protocol", "paper"), "balanced or matched"),
+    (("--protocol", "paper", "--design", "matched"), "leave one of the two out"),
+    (("--size", 0), "at least 1"),
+    (("--size", 100_000), "max_pixels"),
+    (("--group-from", "(("), "regular expression"),
+    (("--splits", "given"), "gives no split"),
+    (("--train-settings.depth", 3), "name it with --train"),
+    (("--pseudonymise", "--pseudonym-key", "nowhere"), "cannot be read"),
+    (("--checkpoint-seconds", -1), "0 or more"),
+    (("superfluous",), "Unused"),
+]
+
+
+@pytest.mark.parametrize(("flags", "what"), VALUES, ids=lambda v: " ".join(map(str, v)) if isinstance(v, tuple) else "")
+def test_values_outside_what_is_allowed(refused, images, flags, what):
+    assert what in refused(images, *flags, tiny=False)
+
+
+@pytest.mark.parametrize("text", ["", "5", "[1, 2]", "a: b: c", "\0", "models: &a [*a]", "models: {a: 1}", "lr: [1]"])
+def test_settings_files_that_hold_no_settings(refused, images, text):
+    refused(images, settings=text, tiny=False)
+
+
+def test_a_settings_file_that_is_not_there(refused, images, tmp_path, capsys):
+    assert "cannot be read" in refusal(capsys, "--config", tmp_path / "no.yaml", "audit", "classifier", images)
+    assert "cannot be read" in refusal(capsys, "--config", tmp_path, "audit", "classifier", images)
+
+
+def test_a_users_function_that_does_not_fit(refused, images, tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "recipe_a.py").write_text("def few(images, labels): ...\n")
+    (tmp_path / "recipe_b.py").write_text("def broken(:\n")
+    (tmp_path / "recipe_c.py").write_text("1 / 0\n")
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    assert "unknown argument of the training function 'seed'" in refused(images, "--train", "recipe_a:few")
+    assert "SyntaxError" in refused(images, "--train", "recipe_b:broken")
+    assert "ZeroDivisionError" in refused(images, "--train", "recipe_c:f")
+
+
+# Out folders
+
+
+def test_out_folders_that_cannot_be_used(capsys, images, tmp_path, run):
+    def out(path: object) -> str:
+        return refusal(capsys, "audit", "classifier", images, "--out", path, *TINY)
+
+    file = tmp_path / "file"
+    file.write_text("mine")
+    assert "is a file" in out(file)
+    assert "cannot be made" in out(file / "run")
+    assert "no name for a folder" in out(tmp_path / ("n" * 300))
+    assert "holds files that are no run" in out(images)
+    (tmp_path / "link").symlink_to(tmp_path / "nowhere")
+    assert "link to nothing" in out(tmp_path / "link")
+    before = entries(run)
+    line = refusal(capsys, "audit", "classifier", images, "--out", run, *TINY, "--lr", 0.5)
+    assert "holds a run with" in line
+    assert "0.5" in line
+    assert entries(run) == before
+    assert file.read_text() == "mine"
+
+
+def test_what_is_no_run_cannot_be_compared_or_rendered(capsys, run, tmp_path, images):
+    before = {name: (run / name).read_bytes() for name in entries(run) if (run / name).is_file()}
+    assert "no run folder" in refusal(capsys, "report", images)
+    assert "no run folder" in refusal(capsys, "compare", run, tmp_path)
+    assert "holds other files" in refusal(capsys, "compare", run, run, "--out", run)
+    assert "name a file" in refusal(capsys, "report", run, "--out", tmp_path)
+    assert "no file" in refusal(capsys, "audit", "losses", tmp_path / "no.csv", "--out", tmp_path / "out")
+    assert "lacks the columns" in refusal(
+        capsys, "audit", "losses", run / "manifest.parquet", "--out", tmp_path / "out"
+    )
+    assert "no such file" in refusal(capsys, "images", "check", tmp_path / "no")
+    assert entries(tmp_path) == []
+    assert {name: (run / name).read_bytes() for name in before} == before
+
+
+# Runs that break
+
+
+def test_a_loss_that_became_nan_breaks_the_run_and_says_what_to_do(capsys, images, tmp_path):
+    out = tmp_path / "out"
+    command = ("audit", "classifier", images, "--out", out, "--models", 2, "--epochs", 3, "--lr", 1e30)
+    for processes in (1, 2):
+        line = refusal(capsys, *command, "--processes", processes, code=3)
+        assert "lower the learning rate" in line
+        assert "what is done is kept" in line
+    assert (out / "config.yaml").is_file()
+    assert not (out / "verdict.json").exists()
+
+
+def test_a_users_function_that_fails_breaks_the_run(capsys, images, tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "recipe_d.py").write_text(
+        "def fails(*a, **k): raise KeyError('two\\nlines')\ndef number(*a, **k): return 5\n"
+    )
+    for name, what in (("fails", "KeyError"), ("number", "must return a torch.nn.Module")):
+        out = tmp_path / name
+        line = refusal(
+            capsys, "audit", "classifier", images, "--out", out, *TINY, "--train", f"recipe_d:{name}", code=3
+        )
+        assert what in line
+
+
+def test_a_defect_is_one_line_with_its_place(capsys, monkeypatch, run):
+    import memorisk.audits.rendering as rendering
+
+    def defect(*args, **kwargs):
+        raise RuntimeError("never\nthought of")
+
+    monkeypatch.setattr(rendering, "render_again", defect)
+    line = refusal(capsys, "report", run, code=3)
+    assert "unexpected RuntimeError at test_cli.py:" in line
+
+
+# Exit codes and output
+
+
+def test_the_gate_decides_the_exit_code(capsys, images, tmp_path):
+    def code(*flags: object) -> tuple[int, str]:
+        found, out, err = answer(
+            capsys, "audit", "classifier", images, "--out", tmp_path / "r", *TINY, *flags, "--json"
+        )
+        assert err == ""
+        return found, json.loads(out)["status"]
+
+    assert code("--fail-on", "never")[0] == 0
+    found, status = code("--fail-on", "high")
+    assert status != "pass", "two models cannot pass"
+    assert found == 1
+
+
+def test_json_alone_stands_on_standard_output(capsys, run, images):
+    command = ("audit", "classifier", images, "--out", run, "--models", 4, "--epochs", 1, "--processes", 1)
+    code, out, err = answer(capsys, *command, "--fail-on", "never", "--json")
+    assert (code, err) == (0, "")
+    assert json.loads(out) == json.loads((run / "verdict.json").read_text())
+    for other in (
+        ("images", "check", images, "--json"),
+        ("compare", run, run, "--json"),
+        (*command, "--dry-run", "--json"),
+    ):
+        _, out, err = answer(capsys, *other)
+        assert isinstance(json.loads(out), dict)
+        assert err == ""
+
+
+def test_in_a_real_process(images, tmp_path):
+    def ran(*arguments: object) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            memorisk(*arguments),
+            env=environment(tmp_path / "cache"),
+            capture_output=True,
+            text=True,
+            check=False,
+            cwd=tmp_path,
+        )
+
+    refused = ran("audit", "classifier", images, "--out", "run", *TINY, "--model", "small_cn")
+    assert refused.returncode == 2
+    assert refused.stderr.count("\n") == 1
+    assert "Did you mean 'small_cnn'?" in refused.stderr
+    assert refused.stdout == ""
+    assert not (tmp_path / "run").exists()
+    done = ran("audit", "classifier", images, "--out", "run", *TINY, "--fail-on", "never", "--json")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert json.loads(done.stdout)["audit"] == "classifier"
+    assert [p for p in entries(tmp_path / "run") if p.endswith(".part") or "checkpoints/" in p] == []
+
+
+def test_help_names_every_command_and_stays_quick_by_loading_nothing(capsys):
+    code, out, err = answer(capsys, "--help")
+    assert (code, err) == (0, "")
+    for name in ("audit", "images", "compare", "report", "--config"):
+        assert name in out
+    heavy = "import sys, memorisk.cli as c; c.main(['--help']); print([m for m in ('torch', 'numpy', 'pandas', "
+    heavy += "'timm', 'scipy', 'matplotlib', 'PIL') if m in sys.modules], file=sys.stderr)"
+    shown = subprocess.run([sys.executable, "-c", heavy], capture_output=True, text=True, check=True)
+    assert shown.stderr == "[]\n"
+    assert "Usage: memorisk" in shown.stdout
+
+
+def test_every_setting_has_help(capsys):
+    code, out, _ = answer(capsys, "audit", "classifier", "--help")
+    assert code == 0
+    for name in ClassifierOptions.__dataclass_fields__:
+        assert f"--{name.replace('_', '-')}" in out
+
+
+# Settings files
+
+
+def test_printed_settings_give_the_same_settings(capsys, tmp_path):
+    flags = ("--models", 4, "--lr", 0.003, "--seeds", 5, 6, "--redact", "--size", 16, "--augment", "hflip,crop")
+    flags += ("--train-settings.depth", 3, "--train", "a:b", "--group-from", r"^(\d+)_", "--channels", 3)
+    command = ("audit", "classifier", "my images", "--out", tmp_path / "o", *flags)
+    code, first, err = answer(capsys, *command, "--print-config")
+    assert (code, err) == (0, "")
+    (tmp_path / "s.yaml").write_text(first)
+    code, second, err = answer(capsys, "--config", tmp_path / "s.yaml", "audit", "classifier", "--print-config")
+    assert (code, err) == (0, "")
+    assert second == first
+    found = yaml.safe_load(first)
+    assert (found["images"], found["models"], found["seeds"], found["redact"]) == ("my images", 4, [5, 6], True)
+    assert entries(tmp_path) == ["s.yaml"]
+
+
+def test_flags_override_a_settings_file(capsys, tmp_path):
+    (tmp_path / "s.yaml").write_text("images: one\nout: o\nmodels: 4\nredact: true\nlr: 1e-3\nskip_unreadable: true\n")
+    config = ("--config", tmp_path / "s.yaml", "audit", "classifier")
+    _, out, _ = answer(capsys, *config, "two", "--models", 6, "--no-redact", "--print-config")
+    found = yaml.safe_load(out)
+    assert (found["images"], found["models"], found["redact"]) == ("two", 6, False)
+    assert (found["lr"], found["skip_unreadable"]) == (0.001, True)
+
+
+def test_the_settings_of_a_run_repeat_it(capsys, run, tmp_path):
+    out = tmp_path / "again"
+    code, _, err = answer(capsys, "--config", run / "config.yaml", "audit", "classifier", "--out", out)
+    assert (code, err) == (0, "")
+    for name in ("scores.parquet", "per_image.parquet", "per_class.parquet", "attacks.parquet", "verdict.json"):
+        assert (out / name).read_bytes() == (run / name).read_bytes(), name
