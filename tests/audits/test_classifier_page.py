@@ -60,6 +60,14 @@ def test_verdict_says_why_and_what_would_decide():
     assert "What would decide it" in text
 
 
+def test_many_reasons_are_folded_but_none_is_lost():
+    why = [f"class {i}: a reason" for i in range(30)]
+    result = make_result(status="undecided")
+    html = render_page(classifier_page(result.replace(verdict=result.verdict | {"why": why})))
+    assert all(reason in html for reason in why)
+    assert "24 more" in html.split("<nav")[0]
+
+
 def test_a_fail_counts_what_it_rests_on():
     result = make_result()
     flagged = int(result.per_group["flagged"].sum())

@@ -26,6 +26,15 @@ from memorisk.report.formats import decimal, is_missing, percent
 from memorisk.report.frames import largest_first, numbers, rows, texts, truths
 
 _ALL = "(all)"
+_TARGET = {
+    "file": "File",
+    "n_members": "Images it was trained on",
+    "n_non_members": "Test images",
+    "accuracy_members": "Accuracy on the images it was trained on",
+    "accuracy_test": "Accuracy on the test part",
+    "loss_members": "Mean loss on the images it was trained on",
+    "loss_test": "Mean loss on the test part",
+}
 
 
 def attack_section(reading: Reading) -> list[Block]:
@@ -178,7 +187,7 @@ def target_section(reading: Reading) -> list[Block]:
         table = pd.DataFrame(found).astype({"attack": object})
         caption = "Attacks on the very model, its training images against the test part."
         blocks.append(_attack_table(table, caption, label=False))
-    rest = {k: v for k, v in target.items() if k not in ("attacks", "replication", "verdict")}
+    rest = {_TARGET.get(k, k): v for k, v in target.items() if k not in ("attacks", "replication", "verdict")}
     return [*blocks, Definitions(settings(rest), compact=True)]
 
 

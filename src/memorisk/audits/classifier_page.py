@@ -40,6 +40,7 @@ from memorisk.report.result import Result
 from memorisk.report.thumbnails import data_uri
 
 MOST_IMAGES = 12
+MOST_REASONS = 6
 
 
 def classifier_page(result: Result, *, gallery: Mapping[str, np.ndarray] | None = None, redact: bool = False) -> Page:
@@ -85,10 +86,10 @@ def _verdict(reading: Reading) -> list[Block]:
     kind, headline = words.HEADLINES[status]
     blocks: list[Block] = [Paragraph(_sentence(reading))]
     if why := as_list(reading.verdict.get("why")):
-        blocks += [Heading("Why"), Steps([Name(w) for w in why])]
+        blocks += [Heading("Why"), *_few(why)]
     if status != "pass" and (decides := as_list(reading.verdict.get("what_would_decide"))):
         title = "What would decide it" if status == "undecided" else "What would settle what is open"
-        blocks += [Heading(title), Steps([Name(d) for d in decides])]
+        blocks += [Heading(title), *_few(decides)]
     scored = f"{reading.units.capitalize()} scored"
     groups = Fact(scored, count(reading.groups_scored), _of(reading.summary.get("n_groups")))
     items = [
@@ -99,6 +100,14 @@ def _verdict(reading: Reading) -> list[Block]:
         Fact(f"{reading.units.capitalize()} flagged", count(reading.flagged_total)),
     ]
     return [Callout(kind, headline, blocks), Facts(items)]
+
+
+def _few(items: list[str]) -> list[Block]:
+    """A list of sentences, folded where it is so long that the numbers below it would go out of sight."""
+    if len(items) <= MOST_REASONS + 1:
+        return [Steps([Name(i) for i in items])]
+    rest = [Name(i) for i in items[MOST_REASONS:]]
+    return [Steps([Name(i) for i in items[:MOST_REASONS]]), Details(f"{len(rest)} more", [Steps(rest)])]
 
 
 def _sentence(reading: Reading) -> Text:
@@ -133,7 +142,7 @@ def _asked(reading: Reading) -> list[Block]:
     if len(untested):
         names = listed(texts(untested, "label"))
         gaps.append(
-            [Strong("Cannot be tested"), f" for single {reading.units}: ", *names, " (reasons in the class table)."]
+            [Strong("Cannot be tested"), f" for single {reading.units}: ", *names, " (reasons below the class table)."]
         )
     if less := _less_data(reading):
         gaps.append(less)

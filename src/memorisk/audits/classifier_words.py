@@ -200,8 +200,8 @@ def glossary(unit: str, units: str) -> Sequence[tuple[str, str]]:
     group = (
         "No patients were given with the data, so that each image stands for itself."
         if unit == "image"
-        else "All images of one person, lesion or video, as given with the data. They are never divided between training "
-        "and test, and they are flagged together."
+        else "All images of one person, lesion or video, as given with the data. They are never divided between "
+        "training and test, and they are flagged together."
     )
     values = {"unit": unit, "units": units, "Unit": unit.capitalize(), "group": group}
     return [(word.format(**values), meaning.format(**values)) for word, meaning in _GLOSSARY]
