@@ -6,10 +6,10 @@ frame's own functional groups go before the shared ones, and those before the da
 VOI by ``window``:
 
 * ``declared``: the first item of the VOI LUT sequence if there is one, else the first window centre and width
-  (linear, linear exact or sigmoid), else percentiles. A window of no width, or one that leaves a single grey of a
-  frame that has several, is not used.
+  (linear, linear exact or sigmoid), else percentiles. A window of no width is none. What a window clips stays
+  clipped, a whole frame too: slices of a series must compare, and ``images check`` lists frames of one grey.
 * ``percentile``: the 0.5th to 99.5th percentile of the frame's values; padding values do not count.
-* ``full``: all values that the stored bits can hold.
+* ``full``: all values that the stored bits (or the modality LUT's entries) can hold.
 """
 
 from typing import Any
@@ -78,8 +78,7 @@ def _voi_share(values: np.ndarray, data: Any, settings: dict[str, Any]) -> np.nd
         if width <= (1 if kind == "LINEAR" else 0):
             return None
         share = _windowed(values, centre, width, kind)
-    flat = share.size and share.min() == share.max() and values.min() != values.max()
-    return None if flat else share
+    return share
 
 
 def _windowed(values: np.ndarray, centre: float, width: float, kind: str) -> np.ndarray:
@@ -116,6 +115,9 @@ def _range(
     values: np.ndarray, stored: np.ndarray, data: Any, settings: dict[str, Any], window: Window
 ) -> tuple[float, float]:
     """Low and high of the shown range: percentiles without padding, or all that the stored bits can hold."""
+    if window == "full" and "ModalityLUTSequence" in settings:
+        item = settings["ModalityLUTSequence"][0]
+        return 0.0, _through_table(stored, item, _signed(data), _little(data))[1]
     if window == "full" and stored.dtype.kind in "iu":
         bits = int(data.get("BitsStored") or stored.dtype.itemsize * 8)
         low = -(1 << (bits - 1)) if _signed(data) else 0

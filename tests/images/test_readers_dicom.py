@@ -1,0 +1,349 @@
+"""DICOM: greys as the standard's formulas give them, every real file read or refused with a reason."""
+
+import re
+import sys
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from memorisk.images.readers import count_frames, read_image
+from memorisk.runs.errors import InputError, MissingExtraError
+from tests.images.dicom_making import dicom, items, lut, save, save_big_endian, with_elements
+from tests.images.making import read_or_message, write
+
+pydicom = pytest.importorskip("pydicom")
+
+RNG = np.random.default_rng(0)
+STORED = RNG.integers(0, 4096, (16, 20)).astype(np.uint16)
+SIGNED = RNG.integers(-1000, 3000, (16, 20)).astype(np.int16)
+
+
+def _share(values: np.ndarray, low: float, high: float, top: int = 255) -> np.ndarray:
+    return np.rint(np.clip((values.astype(float) - low) / (high - low), 0, 1) * top)
+
+
+def _percentiles(values: np.ndarray, top: int = 255) -> np.ndarray:
+    return _share(values, float(np.percentile(values, 0.5)), float(np.percentile(values, 99.5)), top)
+
+
+def _linear(values: np.ndarray, centre: float, width: float) -> np.ndarray:
+    """PS3.3 C.11.2.1.2.1, case by case as it is printed there, onto 0..255."""
+    out = np.empty(values.shape)
+    for place, x in np.ndenumerate(values.astype(float)):
+        if x <= centre - 0.5 - (width - 1) / 2:
+            out[place] = 0
+        elif x > centre - 0.5 + (width - 1) / 2:
+            out[place] = 255
+        else:
+            out[place] = ((x - (centre - 0.5)) / (width - 1) + 0.5) * 255
+    return np.rint(out)
+
+
+def _read(tmp_path: Path, data: object, **options: object) -> np.ndarray:
+    return read_image(save(data, tmp_path / "a.dcm"), **options)[..., 0]  # type: ignore[arg-type]
+
+
+def test_the_declared_window_after_rescale(tmp_path: Path) -> None:
+    window = {"WindowCenter": 40, "WindowWidth": 400}
+    data = dicom(SIGNED, RescaleSlope=2, RescaleIntercept=-1024, **window)
+    np.testing.assert_array_equal(_read(tmp_path, data), _linear(SIGNED * 2.0 - 1024, 40, 400))
+    several = dicom(SIGNED, WindowCenter=[500, 40], WindowWidth=[900, 400])
+    np.testing.assert_array_equal(_read(tmp_path, several), _linear(SIGNED, 500, 900))
+
+
+def test_a_declared_window_is_kept_where_it_clips_all(tmp_path: Path) -> None:
+    assert _read(tmp_path, dicom(STORED, WindowCenter=-9000, WindowWidth=10)).min() == 255
+    assert _read(tmp_path, dicom(STORED, WindowCenter=9000, WindowWidth=10)).max() == 0
+
+
+def test_linear_exact_and_sigmoid(tmp_path: Path) -> None:
+    window = {"WindowCenter": 2000, "WindowWidth": 1000}
+    exact = _read(tmp_path, dicom(STORED, VOILUTFunction="LINEAR_EXACT", **window))
+    np.testing.assert_array_equal(exact, _share(STORED, 1500, 2500))
+    sigmoid = _read(tmp_path, dicom(STORED, VOILUTFunction="SIGMOID", **window))
+    np.testing.assert_array_equal(sigmoid, np.rint(255 / (1 + np.exp(-4 * (STORED - 2000.0) / 1000))))
+
+
+def test_percentiles_where_nothing_usable_is_declared(tmp_path: Path) -> None:
+    for window in (
+        {},
+        {"WindowCenter": 40},
+        {"WindowCenter": 40, "WindowWidth": 0},
+        {"WindowCenter": 40, "WindowWidth": 1},
+    ):
+        np.testing.assert_array_equal(
+            _read(tmp_path, dicom(STORED, **window)), _percentiles(STORED), err_msg=str(window)
+        )
+    window = {"WindowCenter": 2000, "WindowWidth": 1000}
+    np.testing.assert_array_equal(_read(tmp_path, dicom(STORED, **window), window="percentile"), _percentiles(STORED))
+
+
+def test_padding_does_not_count_for_percentiles(tmp_path: Path) -> None:
+    padded = SIGNED.copy()
+    padded[:, :8] = -32000
+    inside = SIGNED[:, 8:]
+    low, high = np.percentile(inside, 0.5), np.percentile(inside, 99.5)
+    data = dicom(padded)
+    data.add_new("PixelPaddingValue", "SS", -32000)
+    np.testing.assert_array_equal(_read(tmp_path, data), _share(padded, low, high))
+    data.add_new("PixelPaddingValue", "SS", -32768)
+    data.add_new("PixelPaddingRangeLimit", "SS", -31000)
+    np.testing.assert_array_equal(_read(tmp_path, data), _share(padded, low, high))
+
+
+@pytest.mark.parametrize("depth", [8, 16])
+def test_the_full_range_is_that_of_the_stored_bits(tmp_path: Path, depth: int) -> None:
+    top = 255 if depth == 8 else 65535
+    unsigned = _read(tmp_path, dicom(STORED, bits=12), window="full", depth=depth)
+    np.testing.assert_array_equal(unsigned, _share(STORED, 0, 4095, top))
+    rescaled = dicom(SIGNED, RescaleSlope=-0.5, RescaleIntercept=7)
+    expected = _share(SIGNED * -0.5 + 7, 32767 * -0.5 + 7, 32768 * 0.5 + 7, top)
+    np.testing.assert_array_equal(_read(tmp_path, rescaled, window="full", depth=depth), expected)
+
+
+def test_monochrome_1_is_inverted_last(tmp_path: Path) -> None:
+    for options in ({}, {"window": "full"}, {"depth": 16}):
+        window = {"WindowCenter": 2000, "WindowWidth": 1000}
+        plain = _read(tmp_path, dicom(STORED, **window), **options)
+        inverted = _read(tmp_path, dicom(STORED, photometric="MONOCHROME1", **window), **options)
+        assert inverted.dtype == plain.dtype
+        np.testing.assert_array_equal(inverted, np.iinfo(plain.dtype).max - plain)
+
+
+def test_modality_and_voi_tables(tmp_path: Path) -> None:
+    table = RNG.integers(0, 4096, 1000)  # maps 500..1499
+    data = dicom(STORED, ModalityLUTSequence=items(lut(table, 500, 12)))
+    mapped = table[np.clip(STORED.astype(int) - 500, 0, 999)]
+    np.testing.assert_array_equal(_read(tmp_path, data, window="full"), _share(mapped, 0, 4095))
+    voi = np.linspace(0, 255, 3000).astype(int)  # an 8-bit table with more than 256 entries, on rescaled values
+    data = dicom(SIGNED, RescaleSlope=1, RescaleIntercept=-100, VOILUTSequence=items(lut(voi, -500, 8)))
+    data.WindowCenter, data.WindowWidth = 0, 100  # a table goes before a window
+    expected = voi[np.clip(SIGNED.astype(int) - 100 + 500, 0, 2999)]
+    np.testing.assert_array_equal(_read(tmp_path, data), expected)
+
+
+def test_tables_of_big_endian_files(tmp_path: Path) -> None:
+    voi = RNG.integers(0, 1024, 4096)
+    item = with_elements()
+    item.add_new("LUTDescriptor", "US", [4096, 0, 10])
+    item.add_new("LUTData", "OW", voi.astype(">u2").tobytes())
+    path = save_big_endian(dicom(STORED, VOILUTSequence=items(item)), tmp_path / "b.dcm")
+    np.testing.assert_array_equal(read_image(path)[..., 0], np.rint(voi[STORED] / 1023 * 255))
+
+
+def test_functional_groups_of_the_frame_go_before_shared_ones(tmp_path: Path) -> None:
+    frames = np.stack([STORED, STORED[::-1], STORED[:, ::-1]])
+    own = [
+        with_elements(FrameVOILUTSequence=items(with_elements(WindowCenter=c, WindowWidth=w)))
+        for c, w in ((1000, 500), (2000, 700))
+    ]
+    shared = with_elements(
+        PixelValueTransformationSequence=items(with_elements(RescaleSlope=2, RescaleIntercept=-100)),
+        FrameVOILUTSequence=items(with_elements(WindowCenter=3000, WindowWidth=4000)),
+    )
+    data = dicom(
+        frames,
+        PerFrameFunctionalGroupsSequence=items(*own, with_elements()),
+        SharedFunctionalGroupsSequence=items(shared),
+        WindowCenter=1,
+        WindowWidth=3,
+    )
+    path = save(data, tmp_path / "a.dcm")
+    for frame, (centre, width) in enumerate([(1000, 500), (2000, 700), (3000, 4000)]):
+        expected = _linear(frames[frame] * 2.0 - 100, centre, width)
+        np.testing.assert_array_equal(read_image(path, frame=frame)[..., 0], expected)
+    np.testing.assert_array_equal(read_image(path), read_image(path, frame=1))  # the middle one of three
+    assert count_frames(path) == 3
+    with pytest.raises(InputError, match="frames 0 to 2, not 3"):
+        read_image(path, frame=3)
+
+
+def test_colour_at_both_depths(tmp_path: Path) -> None:
+    rgb = RNG.integers(0, 256, (6, 8, 3), dtype=np.uint8)
+    np.testing.assert_array_equal(read_image(save(dicom(rgb, photometric="RGB"), tmp_path / "a.dcm")), rgb)
+    deep = RNG.integers(0, 1024, (6, 8, 3)).astype(np.uint16)
+    path = save(dicom(deep, photometric="RGB", bits=10), tmp_path / "b.dcm")
+    np.testing.assert_array_equal(read_image(path, depth=16), np.rint(deep / 1023 * 65535))
+    ybr = np.full((2, 2, 3), (76, 85, 255), np.uint8)  # pure red by the formulas of PS3.3 C.7.6.3.1.2
+    red = read_image(save(dicom(ybr, photometric="YBR_FULL"), tmp_path / "c.dcm"))
+    assert np.abs(red.astype(int) - (254, 0, 0)).max() <= 1
+
+
+def test_palette_colour(tmp_path: Path) -> None:
+    indices = RNG.integers(0, 256, (6, 8), dtype=np.uint8)
+    tables = RNG.integers(0, 65536, (3, 256))
+    data = dicom(indices, photometric="PALETTE COLOR")
+    for name, table in zip(("Red", "Green", "Blue"), tables, strict=True):
+        data.add_new(f"{name}PaletteColorLookupTableDescriptor", "US", [256, 0, 16])
+        data.add_new(f"{name}PaletteColorLookupTableData", "OW", table.astype("<u2").tobytes())
+    path = save(data, tmp_path / "a.dcm")
+    expected = np.moveaxis(tables[:, indices], 0, -1)
+    np.testing.assert_array_equal(read_image(path, depth=16), expected)
+    np.testing.assert_array_equal(read_image(path), np.rint(expected / 257))
+
+
+def test_files_without_preamble_or_meta(tmp_path: Path) -> None:
+    data = dicom(STORED)
+    expected = _read(tmp_path, data)
+    del data.file_meta
+    for implicit, little in ((True, True), (False, True)):
+        path = tmp_path / "bare"
+        data.save_as(path, implicit_vr=implicit, little_endian=little, enforce_file_format=False)
+        assert path.read_bytes()[128:132] != b"DICM"
+        np.testing.assert_array_equal(read_image(path)[..., 0], expected)
+
+
+def test_refusals_say_why(tmp_path: Path) -> None:
+    plain = dicom(STORED)
+    for change, what in [
+        ({"Rows": 60000, "Columns": 60000}, r"60,000 x 60,000 pixels, more than the 100,000,000 allowed"),
+        ({"Rows": None}, "Rows is absent"),
+        ({"NumberOfFrames": 3}, "cannot be decoded .*less than expected"),
+        ({"PhotometricInterpretation": "STRANGE"}, "cannot be decoded|STRANGE"),
+        ({"PixelData": None}, "cannot be read|cannot be decoded"),
+    ]:
+        data = dicom(STORED)
+        for keyword, value in change.items():
+            setattr(data, keyword, value)
+        with pytest.raises(InputError, match=what):
+            read_image(save(data, tmp_path / "a.dcm"))
+    del plain.PixelData
+    with pytest.raises(InputError, match=r"without pixels.*CT Image Storage"):
+        read_image(save(plain, tmp_path / "b.dcm"))
+
+
+def test_a_deflated_bomb_is_refused_before_it_is_parsed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = dicom(np.zeros((1000, 1000), np.uint16))
+    data.file_meta.TransferSyntaxUID = pydicom.uid.DeflatedExplicitVRLittleEndian
+    path = save(data, tmp_path / "a.dcm")
+    assert read_image(path).shape == (1000, 1000, 1)
+    bomb = write(tmp_path / "bomb.dcm", path.read_bytes())
+    assert bomb.stat().st_size < 10_000
+    monkeypatch.setattr("memorisk.images.readers_dicom._INFLATED_LIMIT", 1_000_000)
+    monkeypatch.setattr(pydicom, "dcmread", lambda *a, **k: pytest.fail("parsed"))
+    with pytest.raises(InputError, match="decompression bomb"):
+        read_image(bomb)
+
+
+def test_a_missing_library_says_which_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = save(dicom(STORED), tmp_path / "a.dcm")
+    monkeypatch.setitem(sys.modules, "pydicom", None)
+    with pytest.raises(MissingExtraError, match=r"reading DICOM needs pydicom.*memorisk\[medical\]"):
+        read_image(path)
+
+
+# --- real files ------------------------------------------------------------------------------------------------------
+
+PIXEL_FILES_OF_12_BIT_JPEG = {"JPEG-lossy.dcm", "JPGExtended.dcm"}  # need a GPL library
+CLIPPED_BY_THEIR_WINDOW = {"17136", "17166"}  # 16 x 16 pixels of bone, in a window for the brain
+BROKEN_ON_PURPOSE = {
+    "JPEG2000-embedded-sequence-delimiter.dcm": "cannot be decoded|bomb",
+    "MR_truncated.dcm": "less than expected",
+    "badVR.dcm": "NumberOfFrames is 1A",
+    "meta_missing_tsyntax.dcm": "Rows is absent",
+    "nested_priv_SQ.dcm": "Rows is absent",
+}
+
+
+def _real(shared_data: Path) -> list[Path]:
+    folders = (shared_data / "dicom_pydicom" / "test_files", shared_data / "dicom_kcr")
+    return [p for folder in folders for p in sorted(folder.rglob("*")) if p.is_file()]
+
+
+def test_every_real_file_is_read_or_refused_with_its_reason(shared_data: Path) -> None:
+    read, refused = set(), {}
+    for path in _real(shared_data):
+        image, message = read_or_message(path)
+        if image is None:
+            refused[path.name] = message
+            assert message.isprintable()
+            continue
+        read.add(path.name)
+        assert image.dtype == np.uint8
+        assert image.shape[2] in (1, 3)
+        one_grey = path.name in CLIPPED_BY_THEIR_WINDOW
+        assert (int(image.max()) - int(image.min()) > 20) != one_grey, path.name
+    for name, why in BROKEN_ON_PURPOSE.items():
+        assert re.search(why, refused[name])
+    unexpected = {
+        name: why
+        for name, why in refused.items()
+        if name not in BROKEN_ON_PURPOSE | dict.fromkeys(PIXEL_FILES_OF_12_BIT_JPEG)
+        and "without pixels" not in why
+        and "not an image of a known kind" not in why
+    }
+    assert not unexpected
+    assert len(read) >= 83
+
+
+def test_greys_of_real_files_agree_with_pydicom(shared_data: Path) -> None:
+    """Wherever pydicom's own modality and VOI functions apply, ours round to the same 8 bits."""
+    compared = 0
+    for path in _real(shared_data):
+        image, _ = read_or_message(path)
+        if image is None or image.shape[2] != 1:
+            continue
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            data = pydicom.dcmread(path, force=True)
+            if "WindowWidth" not in data or "SharedFunctionalGroupsSequence" in data or "ModalityLUTSequence" in data:
+                continue
+            frame = int(data.get("NumberOfFrames") or 1) // 2 if data.get("NumberOfFrames") else 0
+            stored = pydicom.pixels.pixel_array(data, index=frame)
+            shown = pydicom.pixels.apply_voi_lut(pydicom.pixels.apply_modality_lut(stored, data), data).astype(float)
+        low = -(1 << (data.BitsStored - 1)) if data.PixelRepresentation else 0
+        ends = np.array([low, low + (1 << data.BitsStored) - 1]) * float(data.get("RescaleSlope", 1))
+        ends = ends + float(data.get("RescaleIntercept", 0))
+        share = (shown - ends[0]) / (ends[1] - ends[0])
+        share = 1 - share if data.PhotometricInterpretation == "MONOCHROME1" else share
+        assert np.abs(image[..., 0] - share * 255).max() <= 0.5 + 1e-9, path.name
+        compared += 1
+    assert compared >= 40
+
+
+def test_one_picture_in_many_encodings_is_one_picture(shared_data: Path) -> None:
+    folder = shared_data / "dicom_pydicom" / "test_files"
+    expected = read_image(folder / "MR_small.dcm")
+    for name in ("RLE", "bigendian", "expb", "implicit", "jp2klossless", "jpeg_ls_lossless", "padded"):
+        np.testing.assert_array_equal(read_image(folder / f"MR_small_{name}.dcm"), expected, err_msg=name)
+    colour = read_image(folder / "SC_rgb_rle.dcm")
+    for name in ("SC_rgb_jpeg_gdcm.dcm", "SC_rgb_gdcm_KY.dcm", "SC_rgb_rle_16bit.dcm", "SC_rgb_rle_32bit.dcm"):
+        np.testing.assert_array_equal(read_image(folder / name), colour, err_msg=name)
+    np.testing.assert_array_equal(
+        read_image(folder / "rtdose_rle.dcm", frame=3), read_image(folder / "rtdose.dcm", frame=3)
+    )
+
+
+def test_twelve_bit_jpeg_is_read_or_says_what_is_missing(shared_data: Path) -> None:
+    for name in PIXEL_FILES_OF_12_BIT_JPEG:
+        image, message = read_or_message(shared_data / "dicom_pydicom" / "test_files" / name)
+        assert (image is not None) or "12 bits need pylibjpeg-libjpeg" in message
+
+
+def test_a_real_file_cut_anywhere_is_refused_or_whole(shared_data: Path, tmp_path: Path) -> None:
+    for name in ("SC_rgb_jpeg_dcmtk.dcm", "MR_small_RLE.dcm", "MR_small.dcm", "image_dfl.dcm", "JPEG2000.dcm"):
+        source = shared_data / "dicom_pydicom" / "test_files" / name
+        data, whole = source.read_bytes(), read_image(source)
+        for cut in np.linspace(len(data) // 3, len(data) - 1, 12).astype(int):
+            image, _ = read_or_message(write(tmp_path / "cut.dcm", data[:cut]))
+            assert image is None or np.array_equal(image, whole)
+
+
+def test_a_jpeg_frame_cut_within_its_fragment_is_refused(shared_data: Path, tmp_path: Path) -> None:
+    data = pydicom.dcmread(shared_data / "dicom_pydicom" / "test_files" / "SC_rgb_jpeg_dcmtk.dcm")
+    stream = pydicom.encaps.get_frame(data.PixelData, 0, number_of_frames=1)
+    data.PixelData = pydicom.encaps.encapsulate([stream[: len(stream) // 2]])
+    with pytest.raises(InputError, match="truncated JPEG frame"):
+        read_image(save(data, tmp_path / "a.dcm"))
+
+
+def test_a_compressed_frame_that_is_larger_than_declared(shared_data: Path, tmp_path: Path) -> None:
+    data = pydicom.dcmread(shared_data / "dicom_pydicom" / "test_files" / "SC_rgb_jpeg_dcmtk.dcm")
+    stream = bytearray(pydicom.encaps.get_frame(data.PixelData, 0, number_of_frames=1))
+    frame_header = stream.index(b"\xff\xc0")
+    stream[frame_header + 5 : frame_header + 9] = b"\xff\xff\xff\xff"
+    data.PixelData = pydicom.encaps.encapsulate([bytes(stream)])
+    with pytest.raises(InputError, match=r"65,535 x 65,535 pixels"):
+        read_image(save(data, tmp_path / "a.dcm"))
