@@ -237,7 +237,7 @@ def test_a_missing_library_says_which_extra(tmp_path: Path, monkeypatch: pytest.
 # --- real files ------------------------------------------------------------------------------------------------------
 
 PIXEL_FILES_OF_12_BIT_JPEG = {"JPEG-lossy.dcm", "JPGExtended.dcm"}  # need a GPL library
-CLIPPED_BY_THEIR_WINDOW = {"17136", "17166"}  # 16 x 16 pixels of bone, in a window for the brain
+CLIPPED_BY_THEIR_WINDOW = {"17136", "17166", "17196"}  # 16 x 16 pixels of bone, in a window for the brain
 BROKEN_ON_PURPOSE = {
     "JPEG2000-embedded-sequence-delimiter.dcm": "cannot be decoded|bomb",
     "MR_truncated.dcm": "less than expected",
