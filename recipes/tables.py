@@ -53,7 +53,8 @@ def section(folder: Path) -> list[str]:
         "",
         f"{summary['n_images']:,} images, {summary['n_groups']:,} groups; {summary['model']}, "
         f"{summary['n_models']} models, {training['epochs']} epochs, {training['optimizer']} {training['lr']:g}, "
-        f"batch {training['batch_size']}; {summary['device']}. Test accuracy {use['test_accuracy']:.3f}, balanced {use['test_balanced_accuracy']:.3f}, "
+        f"batch {training['batch_size']}; {summary['device']}. "
+        f"Test accuracy {use['test_accuracy']:.3f}, balanced {use['test_balanced_accuracy']:.3f}, "
         f"share of the commonest class {use['majority_share']:.3f}.",
         "",
         f"Verdict at the gate `{verdict['gate']}`: **{verdict['status']}**.",
