@@ -1,0 +1,247 @@
+"""Folders as sources: classes, splits, groups by pattern, links, mixed kinds, frames; and the real sets."""
+
+import os
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tifffile
+from PIL import Image
+
+from memorisk.images.manifest import leaking_groups, refuse_leaking_splits
+from memorisk.images.options import ImageOptions
+from memorisk.images.readers import read_image
+from memorisk.images.source_folders import folder_labels
+from memorisk.images.sources import load_manifest
+from memorisk.runs.errors import InputError
+from tests.images.making import write
+
+
+def _pictures(root: Path, *names: str) -> Path:
+    for i, name in enumerate(names):
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(np.full((4, 4), i, np.uint8)).save(path, "PNG")
+    return root
+
+
+def test_class_folders(tmp_path: Path) -> None:
+    _pictures(tmp_path, "cat/b.png", "cat/a.png", "dog (big)/a.png", "loose.png")
+    write(tmp_path / "notes.txt", b"text")
+    write(tmp_path / ".hidden.png", b"")
+    write(tmp_path / "__MACOSX/cat/a.png", b"")
+    manifest = load_manifest(tmp_path)
+    assert manifest.images.tolist() == ["cat/a.png", "cat/b.png", "dog (big)/a.png", "loose.png"]
+    assert manifest.labels.tolist() == ["cat", "cat", "dog (big)", ""]
+    assert manifest.groups.tolist() == manifest.images.tolist()
+    assert manifest.splits is None
+    assert manifest.skipped.to_dict("records") == [{"path": "notes.txt", "reason": "not an image"}]
+    assert "1 file left out, not an image: notes.txt." in manifest.notes
+    assert manifest.root == tmp_path
+    assert read_image(manifest.file(0)).max() == 1
+
+
+@pytest.mark.parametrize(
+    ("files", "labels", "splits"),
+    [
+        (["train/a/1", "valid/a/2", "Test/b/3"], ["a", "a", "b"], ["train", "val", "test"]),
+        (["set/train/a/1", "set/test/b/2"], ["a", "b"], ["train", "test"]),
+        (["train/1", "test/2"], ["", ""], ["train", "test"]),
+        (["dev/1", "prod/2"], ["dev", "prod"], ["", ""]),
+        (["images/1", "images/2"], ["", ""], ["", ""]),
+        (["images/1", "a/2"], ["images", "a"], ["", ""]),
+        (["1", "2"], ["", ""], ["", ""]),
+        (["train/images/1", "val/images/2"], ["", ""], ["train", "val"]),
+        (["patients/a/train/b/1"], ["b"], ["train"]),
+    ],
+)
+def test_what_a_folder_is_called_for(files: list[str], labels: list[str], splits: list[str]) -> None:
+    assert folder_labels(files) == (labels, splits)
+
+
+def test_labels_and_groups_by_patterns(tmp_path: Path) -> None:
+    _pictures(tmp_path, "x/p1_001.png", "x/p1_002.png", "y/p2_001.png")
+    groups = load_manifest(tmp_path, ImageOptions(group_from=r"(p\d)_")).groups.tolist()
+    assert groups == ["p1", "p1", "p2"]
+    named = ImageOptions(group_from=r"(?P<series>\d+)\.(?P<group>p)ng$", label_from=r"_(\d+)")
+    with pytest.raises(InputError, match="is 'p' for all 3 images"):
+        load_manifest(tmp_path, named)
+    whole = load_manifest(tmp_path, ImageOptions(group_from="p[0-9]", label_from=r"_00(?P<label>\d)"))
+    assert whole.groups.tolist() == ["p1", "p1", "p2"]
+    assert whole.labels.tolist() == ["1", "2", "1"]
+    by_path = load_manifest(tmp_path, ImageOptions(group_from="^([^/]+)/"))
+    assert by_path.groups.tolist() == ["x", "x", "y"]
+    with pytest.raises(InputError, match=re.escape("finds nothing in 2 of 3 names (x/p1_001.png, x/p1_002.png)")):
+        load_manifest(tmp_path, ImageOptions(group_from="p2"))
+
+
+def test_links_that_leave_the_folder_are_refused(tmp_path: Path) -> None:
+    outside = _pictures(tmp_path / "outside", "secret.png")
+    root = _pictures(tmp_path / "set", "a/1.png", "b/2.png")
+    (root / "a" / "inside.png").symlink_to(root / "b" / "2.png")
+    assert load_manifest(root).n == 3
+    (root / "a" / "link.png").symlink_to(outside / "secret.png")
+    (root / "c").symlink_to(outside)
+    with pytest.raises(
+        InputError, match=r"2 paths lead out of the folder \(a/link.png, c\); follow_links accepts them"
+    ):
+        load_manifest(root)
+    followed = load_manifest(root, ImageOptions(follow_links=True))
+    assert followed.images.tolist() == ["a/1.png", "a/inside.png", "a/link.png", "b/2.png", "c/secret.png"]
+
+
+def test_links_to_folders_are_entered_once_and_loops_end(tmp_path: Path) -> None:
+    root = _pictures(tmp_path / "set", "a/1.png", "b/2.png")
+    (root / "a" / "up").symlink_to(root)
+    manifest = load_manifest(root)
+    assert manifest.images.tolist() == ["a/1.png", "b/2.png"]
+    assert manifest.skipped["path"].tolist() == ["a/up"]
+    assert load_manifest(root, ImageOptions(follow_links=True)).n == 2
+
+
+def test_a_folder_that_is_a_link_itself_is_fine(tmp_path: Path) -> None:
+    _pictures(tmp_path / "real", "a/1.png", "b/2.png")
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    manifest = load_manifest(tmp_path / "link")
+    assert manifest.labels.tolist() == ["a", "b"]
+    assert read_image(manifest.file(1)).max() == 1
+
+
+def test_strange_names_are_kept_as_they_are(tmp_path: Path) -> None:
+    names = ["<b>/x\ny.png", '"/a\u202eb.png', "🩻/ 1 .png"]
+    _pictures(tmp_path, *names)
+    manifest = load_manifest(tmp_path)
+    assert sorted(manifest.images) == sorted(names)
+    assert manifest.classes == ['"', "<b>", "🩻"]
+    assert all(note.isprintable() for note in manifest.notes)
+
+
+def test_names_that_are_not_utf8(tmp_path: Path) -> None:
+    _pictures(tmp_path, "a/1.png")
+    with open(os.fsencode(tmp_path) + b"/a/\xff.png", "wb") as file:  # noqa: PTH123
+        file.write(b"x")
+    with pytest.raises(InputError, match="1 file names are not UTF-8") as error:
+        load_manifest(tmp_path)
+    assert str(error.value).isprintable()
+    manifest = load_manifest(tmp_path, ImageOptions(skip_unreadable=True))
+    assert manifest.n == 1
+    assert manifest.skipped["reason"].tolist() == ["the file name is not UTF-8"]
+
+
+def test_what_is_no_source_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    write(tmp_path / "texts/table.csv", b"image,label\n")
+    picture = _pictures(tmp_path / "one", "a.png") / "a.png"
+    write(tmp_path / "strange.bin", b"strange")
+    for source, what in [
+        (tmp_path / "empty", "no images in this folder"),
+        (
+            tmp_path / "texts",
+            r"no images in this folder \(1 other files\); give one of its files instead \(table.csv\)",
+        ),
+        (tmp_path / "absent", "there is no such file or folder"),
+        ("nul\0", "there is no such file or folder"),
+        (picture, "is one PNG image; give its folder"),
+        (tmp_path / "strange.bin", "neither a table"),
+    ]:
+        with pytest.raises(InputError, match=what):
+            load_manifest(source)
+    with pytest.raises(InputError, match="layout table is for a file"):
+        load_manifest(tmp_path / "one", ImageOptions(layout="table"))
+    with pytest.raises(InputError, match="layout dicom is for a folder"):
+        load_manifest(picture, ImageOptions(layout="dicom"))
+
+
+def test_mixed_kinds_need_a_layout(tmp_path: Path) -> None:
+    _pictures(tmp_path, "a/1.png", "b/2.png")
+    write(tmp_path / "scan.nii", b"not looked at")
+    with pytest.raises(InputError, match=r"several kinds \(2 raster, 1 nifti\); choose with layout: folder or nifti"):
+        load_manifest(tmp_path)
+    manifest = load_manifest(tmp_path, ImageOptions(layout="folder"))
+    assert manifest.n == 2
+    assert manifest.skipped["reason"].tolist() == ["nifti, where the layout is folder"]
+
+
+def test_a_suffix_that_lies_does_not_hide_an_image(tmp_path: Path) -> None:
+    _pictures(tmp_path, "a/1.svg", "a/noname", "b/2.png")
+    write(tmp_path / "b/empty.jpg", b"")
+    assert load_manifest(tmp_path).images.tolist() == ["a/1.svg", "a/noname", "b/2.png", "b/empty.jpg"]
+
+
+def test_pages_of_stacks(tmp_path: Path) -> None:
+    with tifffile.TiffWriter(tmp_path / "stack.tif") as writer:
+        for value in range(5):
+            writer.write(np.full((8, 8), value, np.uint8), photometric="minisblack")
+    _pictures(tmp_path, "single.png")
+    write(tmp_path / "broken.tif", b"II*\0")
+    plain = load_manifest(tmp_path)
+    assert "frame" not in plain.table
+    every = load_manifest(tmp_path, ImageOptions(frames="all", frame_step=2))
+    assert every.images.tolist() == ["broken.tif", "single.png", "stack.tif#0", "stack.tif#2", "stack.tif#4"]
+    assert every.groups.tolist() == ["broken.tif", "single.png", "stack.tif", "stack.tif", "stack.tif"]
+    assert every.table["frame"].isna().tolist() == [True, True, False, False, False]
+    frame = int(every.table["frame"].iloc[3])
+    assert read_image(every.file(3), frame=frame).max() == 2
+    middle = load_manifest(tmp_path, ImageOptions(frames="middle"))
+    assert middle.table["frame"].tolist()[2] == 2
+    assert load_manifest(tmp_path, ImageOptions(frames="first")).table["frame"].tolist()[2] == 0
+
+
+def test_a_folder_of_volumes(tmp_path: Path) -> None:
+    nib = pytest.importorskip("nibabel")
+    for name in ("sub-01_T1w.nii.gz", "sub-02_T1w.nii"):
+        nib.save(nib.Nifti1Image(np.arange(4 * 5 * 6, dtype=np.int16).reshape(4, 5, 6), np.eye(4)), tmp_path / name)
+    one = load_manifest(tmp_path, ImageOptions(slice_plane="coronal"))
+    assert one.table["member"].tolist() == ["coronal", "coronal"]
+    assert "frame" not in one.table
+    options = ImageOptions(frames="all", frame_step=2, slice_plane="coronal", group_from="sub-[0-9]+")
+    every = load_manifest(tmp_path, options)
+    assert every.images.tolist()[:2] == ["sub-01_T1w.nii.gz#0", "sub-01_T1w.nii.gz#2"]
+    assert every.table["frame"].tolist() == [0, 2, 4] * 2  # the middle one of five is 2
+    assert set(every.groups) == {"sub-01", "sub-02"}
+    image = read_image(every.file(1), member=every.table["member"].iloc[1], frame=2)
+    np.testing.assert_array_equal(image, read_image(one.file(0), member="coronal"))
+
+
+# --- real sets ------------------------------------------------------------------------------------------------------
+
+
+def test_busi(shared_data: Path) -> None:
+    whole = load_manifest(shared_data / "busi_ultrasound")
+    direct = load_manifest(shared_data / "busi_ultrasound" / "Dataset_BUSI_with_GT")
+    for manifest in (whole, direct):
+        assert {c: int((manifest.labels == c).sum()) for c in manifest.classes} == {
+            "benign": 437,
+            "malignant": 210,
+            "normal": 133,
+        }
+        assert manifest.splits is None
+    assert direct.images[0] == "benign/benign (1).png"
+    assert whole.skipped["path"].tolist() == ["SOURCE.txt"]
+
+
+def test_nih_with_its_patients_and_splits(shared_data: Path) -> None:
+    manifest = load_manifest(shared_data / "nih_cxr14_64" / "NIH1000", ImageOptions(group_from=r"^(\d+)_"))
+    assert manifest.n == 1000
+    assert manifest.classes == ["0_normal", "1_abnormal"]
+    assert manifest.splits is not None
+    counts = {s: int((manifest.splits == s).sum()) for s in ("train", "val", "test")}
+    assert counts == {"train": 600, "val": 200, "test": 200}
+    sizes = np.unique(manifest.groups, return_counts=True)[1]
+    assert (len(sizes), int((sizes > 1).sum()), int(sizes.max())) == (264, 136, 66)
+    assert "00000005" in load_manifest(shared_data / "nih_cxr14_64", ImageOptions(group_from=r"^(\d+)_")).groups
+    assert len(leaking_groups(manifest)) == 30
+    with pytest.raises(InputError, match="30 groups are in more than one given split"):
+        refuse_leaking_splits(manifest)
+
+
+def test_sets_with_train_and_test_folders(shared_data: Path) -> None:
+    for name, sizes in (
+        ("fashion_mnist_png", {"train": 10_000, "test": 10_000}),
+        ("cifar10_jpg", {"train": 5_000, "test": 2_000}),
+    ):
+        manifest = load_manifest(shared_data / name)
+        assert len(manifest.classes) == 10
+        assert manifest.splits is not None
+        assert {s: int((manifest.splits == s).sum()) for s in sizes} == sizes
