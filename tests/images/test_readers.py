@@ -5,6 +5,7 @@ import os
 import struct
 from pathlib import Path
 
+import h5py
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -312,3 +313,36 @@ def test_stretch_and_show_of_constant_and_strange_values() -> None:
 def test_over_black_rounds_half_up(value: int, alpha: int) -> None:
     image = over_black(np.full((1, 1, 1), value, np.uint8), np.full((1, 1), alpha, np.uint8))
     assert image[0, 0, 0] == (2 * value * alpha + 255) // 510
+
+
+def _small_files(folder: Path) -> dict[str, bytes]:
+    """A whole file of each kind that is not Pillow's."""
+    nibabel, making = pytest.importorskip("nibabel"), pytest.importorskip("tests.images.dicom_making")
+    values = np.arange(64, dtype=np.int16).reshape(4, 4, 4)
+    nibabel.save(nibabel.Nifti1Image(values, np.eye(4)), folder / "a.nii")
+    nibabel.save(nibabel.Nifti1Image(values, np.eye(4)), folder / "a.nii.gz")
+    making.save(making.dicom(values[0], WindowCenter=3, WindowWidth=9, PatientID="x"), folder / "a.dcm")
+    np.save(folder / "a.npy", values.astype(np.float32))
+    np.savez_compressed(folder / "a.npz", images=values)
+    with h5py.File(folder / "a.h5", "w") as file:
+        file["images"] = values
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_flipped_bytes_of_medical_files_and_arrays_too(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
+    folder = tmp_path_factory.getbasetemp() / "flipped"
+    if not folder.exists():
+        folder.mkdir()
+        _small_files(folder)
+    name = data.draw(st.sampled_from(["a.dcm", "a.nii", "a.nii.gz", "a.npy", "a.npz", "a.h5"]))
+    content = bytearray((folder / name).read_bytes())
+    for place in data.draw(st.lists(st.integers(0, len(content) - 1), min_size=1, max_size=4)):
+        content[place] = data.draw(st.integers(0, 255))
+    path = write(folder.parent / f"x-{name}", bytes(content))
+    image, message = read_or_message(path, frame=1 if name != "a.dcm" else None, max_pixels=100_000)
+    assert message.isprintable()
+    assert image is None or (image.dtype == np.uint8 and image.shape[2] in (1, 3))

@@ -153,6 +153,15 @@ def test_what_is_no_source_is_refused(tmp_path: Path) -> None:
         load_manifest(picture, ImageOptions(layout="dicom"))
 
 
+def test_columns_without_a_table_are_refused(tmp_path: Path) -> None:
+    _pictures(tmp_path, "a/1.png", "b/2.png")
+    for source in (tmp_path, "digits"):
+        with pytest.raises(
+            InputError, match="group_column and split_column name columns of a table, and there is none"
+        ):
+            load_manifest(source, ImageOptions(group_column="who", split_column="part"))
+
+
 def test_mixed_kinds_need_a_layout(tmp_path: Path) -> None:
     _pictures(tmp_path, "a/1.png", "b/2.png")
     write(tmp_path / "scan.nii", b"not looked at")

@@ -31,7 +31,7 @@ USUAL_NAMES: dict[str, tuple[str, ...]] = {
         *("identity", "case", "caseid", "lesion", "lesionid", "video", "videoid", "eye", "eyeid"),
     ),
     "split": ("split", "subset", "partition"),
-    "dataset": (),
+    "dataset": ("dataset", "datasetname"),
 }
 SPLITS = {
     **dict.fromkeys(("train", "training", "trainset", "tr"), "train"),
@@ -48,6 +48,11 @@ def plain_name(name: object) -> str:
     return re.sub(r"[^0-9a-z]", "", str(name).lower())
 
 
+def shown_names(columns: Iterable[object]) -> list[str]:
+    """Names of columns as messages show them, each on one line."""
+    return [one_line(c, 60) for c in columns]
+
+
 def pick(columns: Iterable[object], role: Role, given: str | None, source: str) -> str | None:
     """The column for a role: the one that is named, else the first usual name that occurs, else None.
 
@@ -57,7 +62,7 @@ def pick(columns: Iterable[object], role: Role, given: str | None, source: str) 
     names = [str(c) for c in columns]
     if given is not None:
         if given not in names:
-            raise unknown_name(f"{role} column of {one_line(source)}:", given, names)
+            raise unknown_name(f"{role} column of {one_line(source)}:", given, shown_names(names))
         return given
     by_plain: dict[str, str] = {}
     for name in names:
@@ -100,7 +105,7 @@ def read_described(path: Path) -> pd.DataFrame:
     try:
         with path.open("rb") as file:
             if file.read(4) == b"PAR1":
-                return pd.read_parquet(path)
+                return _read_parquet(path)
         with path.open(encoding="utf-8-sig", newline="") as file:
             header = file.readline()
         delimiter = max(",;\t", key=header.count)
@@ -114,6 +119,13 @@ def read_described(path: Path) -> pd.DataFrame:
     except (OSError, ValueError, pd.errors.ParserError) as error:
         reason = "there is no such file" if isinstance(error, FileNotFoundError) else one_line(error, 160)
         raise InputError(f"{one_line(path)}: cannot be read as a table ({reason})") from None
+
+
+def _read_parquet(path: Path) -> pd.DataFrame:
+    try:
+        return pd.read_parquet(path)
+    except Exception as error:  # Arrow has errors of many kinds for a broken file
+        raise ValueError(one_line(error, 120)) from None
 
 
 def with_numbers(column: pd.Series) -> pd.Series:
@@ -141,7 +153,7 @@ def label_values(table: pd.DataFrame, column: str, source: str) -> list[str]:
     marks = []
     for name in names:
         if name not in table.columns:
-            raise unknown_name(f"label column of {one_line(source)}:", name, [str(c) for c in table.columns])
+            raise unknown_name(f"label column of {one_line(source)}:", name, shown_names(table.columns))
         values = [v.strip().lower() for v in texts(table[name])]
         strange = next((v for v in values if v not in _YES and v not in _NO), None)
         if strange is not None:

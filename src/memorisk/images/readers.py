@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from memorisk.images.digits import BUILTIN_DIGITS, read_digit
-from memorisk.images.formats import HEAD_BYTES, Format, Reading, file_head, sniff
+from memorisk.images.formats import Format, Reading, file_head, sniff
 from memorisk.images.greys import to_depth
 from memorisk.images.options import MAX_PIXELS, Window
 from memorisk.runs.errors import InputError, one_line
@@ -102,6 +102,3 @@ def _known_format(file: Path) -> Format:
     if found is None:
         raise InputError(f"{one_line(file)}: not an image of a known kind (its first bytes are {head[:8].hex(' ')})")
     return found
-
-
-__all__ = ["HEAD_BYTES", "count_frames", "read_image"]

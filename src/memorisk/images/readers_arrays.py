@@ -23,6 +23,7 @@ import numpy as np
 
 from memorisk.images.formats import Reading, file_head, sniff
 from memorisk.images.greys import over_black, percentile_range, stretch, to_depth
+from memorisk.images.manifest import listed
 from memorisk.images.readers_raster import check_size
 from memorisk.runs.errors import InputError, one_line, unknown_name
 
@@ -156,9 +157,9 @@ def _chosen(member: str | None, known: list[str], path: Path) -> str:
     if member is None and len(known) == 1:
         return known[0]
     if member is None:
-        raise InputError(f"{one_line(path)}: holds {len(known)} arrays ({', '.join(known[:8])}); name one")
+        raise InputError(f"{one_line(path)}: holds {len(known)} arrays ({listed(known, 8)}); name one")
     if member not in known:
-        raise unknown_name(f"array in {one_line(path)}:", member, known)
+        raise unknown_name(f"array in {one_line(path)}:", member, [one_line(name, 60) for name in known])
     return member
 
 

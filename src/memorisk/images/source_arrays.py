@@ -18,7 +18,7 @@ from memorisk.images.formats import file_format
 from memorisk.images.manifest import Manifest, listed
 from memorisk.images.options import ImageOptions
 from memorisk.images.readers_arrays import array_shapes, image_axes, open_rows, whole_array
-from memorisk.images.source_draft import Draft, finish
+from memorisk.images.source_draft import Draft, finish, refuse_unused
 from memorisk.runs.errors import InputError, one_line, unknown_name
 
 _IMAGES = ("images", "image", "x", "data", "imgs", "pixels", "arr_0")
@@ -47,8 +47,12 @@ def load_arrays(path: Path, options: ImageOptions) -> Manifest:
             :func:`memorisk.images.source_draft.finish` refuses.
     """
     draft = Draft(table=pd.DataFrame(), root=path.parent, name=path.stem.removesuffix(".npy"))
-    shapes = {name: shape for name, (shape, _) in array_shapes(path).items()}
+    try:
+        shapes = {name: shape for name, (shape, _) in array_shapes(path).items()}
+    except (OSError, ValueError, KeyError, EOFError, RuntimeError) as error:  # numpy, zipfile and h5py on broken files
+        raise InputError(f"{one_line(path)}: cannot be read ({one_line(error, 120)})") from None
     parts = _parts(path, shapes, options)
+    refuse_unused(options, path.name, allowed=("image_column", "label_column", "group_column"))
     tables = [_part_table(path, part, shapes, options) for part in parts]
     draft.table = pd.concat(tables, ignore_index=True)
     if len(parts) == 1 and not parts[0].split:
@@ -56,7 +60,7 @@ def load_arrays(path: Path, options: ImageOptions) -> Manifest:
     if "group" in draft.table:
         draft.group_from = "array of groups"
         draft.group_fallback = "name another with group_column, or give a table with ids and groups as labels_csv"
-    shown = [f"{p.images} with labels {p.labels or 'absent'}" for p in parts if p.images]
+    shown = [f"{one_line(p.images, 60)} with labels {one_line(p.labels or 'absent', 60)}" for p in parts if p.images]
     if shown:
         draft.notes.append(f"Arrays: {'; '.join(shown)}.")
     return finish(draft, options)
@@ -70,14 +74,15 @@ def _parts(path: Path, shapes: dict[str, tuple[int, ...]], options: ImageOptions
     """
     if list(shapes) == [""]:
         return [Part(split="", images="")]
-    for name in (options.image_column, options.label_column, options.group_column):
+    named = (None, None, None) if options.labels_csv is not None else _named(options)
+    for name in named:
         if name is not None and name not in shapes:
-            raise unknown_name(f"array in {one_line(path.name)}:", name, shapes)
-    if options.image_column is None:
+            raise unknown_name(f"array in {one_line(path.name)}:", name, [one_line(key, 60) for key in shapes])
+    if named == (None, None, None):
         found = [part for split, spellings in _SPLITS.items() if (part := _split_part(split, spellings, shapes))]
         if found:
             return found
-    images = options.image_column or _first(_IMAGES, shapes) or _only_images(shapes)
+    images = named[0] or _first(_IMAGES, shapes) or _only_images(shapes)
     if images is None:
         raise InputError(
             f"{one_line(path.name)}: no array of images among {listed(_described(shapes), 8)}; name one with "
@@ -87,11 +92,16 @@ def _parts(path: Path, shapes: dict[str, tuple[int, ...]], options: ImageOptions
         Part(
             split="",
             images=images,
-            labels=options.label_column or _first(_LABELS, shapes),
-            groups=options.group_column or _first(_GROUPS, shapes),
+            labels=named[1] or _first(_LABELS, shapes),
+            groups=named[2] or _first(_GROUPS, shapes),
             ids=_first(_IDS, shapes),
         )
     ]
+
+
+def _named(options: ImageOptions) -> tuple[str | None, str | None, str | None]:
+    """Arrays of images, labels and groups that the options name; with a joined table they name its columns."""
+    return options.image_column, options.label_column, options.group_column
 
 
 def _split_part(split: str, spellings: tuple[str, ...], shapes: dict[str, tuple[int, ...]]) -> Part | None:

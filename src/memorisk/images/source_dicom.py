@@ -88,7 +88,7 @@ def read_header(path: Path, tags: list[Any]) -> tuple[Any, str]:
         return header, f"no picture of a patient ({name})"
     deflated = getattr(header, "file_meta", {}).get("TransferSyntaxUID") == library.uid.DeflatedExplicitVRLittleEndian
     if not at_pixels and not (deflated and "Rows" in header):
-        return header, f"no pixels ({name})"
+        return header, f"no pixels, or cut short before them ({name})"
     return header, ""
 
 

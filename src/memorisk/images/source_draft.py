@@ -13,7 +13,7 @@ from pathlib import Path
 import pandas as pd
 
 from memorisk.images.columns import canonical_split, texts
-from memorisk.images.formats import file_format
+from memorisk.images.formats import Kind, file_format
 from memorisk.images.manifest import BUILTIN, RESERVED, Manifest, listed
 from memorisk.images.options import ImageOptions
 from memorisk.images.readers import count_frames
@@ -40,6 +40,8 @@ class Draft:
     """Where the group column came from, in words."""
     group_fallback: str = ""
     """What to name as a way out when that turns out empty or the same everywhere."""
+    kind: Kind | None = None
+    """What all files are, where that is known; otherwise each is looked at."""
     names: dict[str, list[str]] = field(default_factory=dict)
     """Further names by which a table may call the rows, as SOPInstanceUID; a list as long as the table each."""
 
@@ -76,6 +78,23 @@ def finish(draft: Draft, options: ImageOptions) -> Manifest:
     )
     manifest.validate()
     return manifest
+
+
+_COLUMNS = ("image_column", "path_column", "label_column", "group_column", "split_column", "dataset_column")
+
+
+def refuse_unused(options: ImageOptions, source: str, allowed: tuple[str, ...] = ()) -> None:
+    """Refuse columns named for a source that has none, which would be passed over in silence.
+
+    Raises:
+        InputError: A column is named, and no table is joined that could have it.
+    """
+    unused = [name for name in _COLUMNS if getattr(options, name) is not None and name not in allowed]
+    if unused and options.labels_csv is None:
+        raise InputError(
+            f"{one_line(source)}: {' and '.join(unused)} name columns of a table, and there is none; give it as "
+            "labels_csv, or use label_from and group_from (for DICOM dicom_group)"
+        )
 
 
 def _apply_patterns(draft: Draft, options: ImageOptions) -> None:
@@ -130,7 +149,7 @@ def _refuse_empty_group(draft: Draft) -> None:
 def _expand_frames(draft: Draft, options: ImageOptions) -> None:
     """Choose the frames of stacks; with ``all`` a row becomes one for each frame, all in the group of their file."""
     paths = draft.table["path"].tolist()
-    volumes = [_is_volume(draft.root, path) for path in paths]
+    volumes = [draft.kind == "nifti" if draft.kind else _is_volume(draft.root, path) for path in paths]
     if any(volumes):
         draft.table["member"] = [options.slice_plane if volume else "" for volume in volumes]
     if options.frames == "auto":

@@ -16,7 +16,7 @@ from memorisk.images.manifest import Manifest, listed
 from memorisk.images.options import ImageOptions
 from memorisk.images.paths import refuse_escape
 from memorisk.images.source_dicom import dicom_draft
-from memorisk.images.source_draft import Draft, finish
+from memorisk.images.source_draft import Draft, finish, refuse_unused
 from memorisk.images.source_walk import KIND_BY_SUFFIX, Walk, suffix, walk_files
 from memorisk.runs.errors import InputError, one_line
 
@@ -52,7 +52,10 @@ def load_folder(root: Path, options: ImageOptions) -> Manifest:
     refuse_escape(walk.escaping, root.name, "follow_links accepts them")
     by_kind, others = _by_kind(root, walk.files)
     kind = _chosen_kind(root, by_kind, others, options)
-    draft = Draft(table=pd.DataFrame(), root=root, name=root.resolve().name or "images", skipped=[*walk.skipped])
+    draft = Draft(
+        table=pd.DataFrame(), root=root, name=root.resolve().name or "images", skipped=[*walk.skipped], kind=kind
+    )
+    refuse_unused(options, root.name, allowed=("label_column",) if kind == "dicom" else ())
     _note_others(draft, walk, by_kind, others, kind, options)
     if kind == "dicom":
         return finish(dicom_draft(draft, by_kind["dicom"], options), options)

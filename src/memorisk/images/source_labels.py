@@ -19,6 +19,7 @@ from memorisk.images.columns import (
     pick,
     plain_name,
     read_described,
+    shown_names,
     texts,
 )
 from memorisk.images.manifest import RESERVED, listed
@@ -54,7 +55,8 @@ def join_labels(draft: "Draft", options: ImageOptions) -> None:
     draft.table["label"] = ["" if row is None else labels[row] for row in chosen]
     matched = [row for row in chosen if row is not None]
     draft.notes.append(
-        f"Label: column {column} of {options.labels_csv.name}, joined by {key}: {len(matched):,} of {len(chosen):,} "
+        f"Label: column {one_line(column, 60)} of {one_line(options.labels_csv.name)}, joined by {one_line(key, 60)}: "
+        f"{len(matched):,} of {len(chosen):,} "
         f"images have a row, {len(set(matched)):,} of {len(table):,} rows an image."
     )
     _take_others(draft, table, chosen, options, used={key, column}, source=source)
@@ -70,7 +72,7 @@ def _best_key(
     """
     names = [str(c) for c in table.columns]
     if given is not None and given not in names:
-        raise unknown_name(f"image column of {one_line(source)}:", given, names)
+        raise unknown_name(f"image column of {one_line(source)}:", given, shown_names(names))
     usual = {*USUAL_NAMES["path"], *USUAL_NAMES["image"]}
     shared = {plain_name(name): name for name in _SHARED_NAMES if name in draft.names}
     single = _index(draft)
@@ -83,7 +85,7 @@ def _best_key(
             rows, doubtful = _match_shared(texts(table[name]), draft.names[shared[plain]]), []
         else:
             rows, doubtful = _match_single(texts(table[name]), single, len(draft.table))
-        count = sum(bool(r) for r in rows)
+        count = sum(bool(r) for r in rows) + len(doubtful)
         if best is None or count > best[0]:
             best = (count, name, rows, doubtful)
     if best is None or not best[0]:
@@ -178,8 +180,11 @@ def _take_others(
         draft.table[role] = ["" if row is None else values[row] for row in chosen]
         used.add(column)
         if role == "group":
-            draft.group_from, draft.group_fallback = f"column {column}", "name another group_column or a group_from"
-        draft.notes.append(f"{role.capitalize()}: column {column} of {Path(source).name}.")
+            draft.group_from, draft.group_fallback = (
+                f"column {one_line(column, 60)}",
+                "name another group_column or a group_from",
+            )
+        draft.notes.append(f"{role.capitalize()}: column {one_line(column, 60)} of {one_line(Path(source).name)}.")
     for name in [str(c) for c in table.columns if str(c) not in used]:
         values = texts(table[name])
         kept = f"user_{name}" if name in RESERVED or name in draft.table else name

@@ -40,9 +40,10 @@ def load_table(path: Path, options: ImageOptions) -> Manifest:
     found = _located(files, draft, options)
     _leave_out_missing(draft, found, options)
     if "group" in draft.table:
-        draft.group_from = f"column {roles['group']}"
+        own = one_line(roles["image"], 60)
+        draft.group_from = f"column {one_line(roles['group'], 60)}"
         draft.group_fallback = (
-            f"name another group_column, give a group_from, or group_column={roles['image']} to make each image its own"
+            f"name another group_column, give a group_from, or group_column={own} to make each image its own"
         )
     return finish(draft, options)
 
@@ -77,7 +78,9 @@ def _roles(described: pd.DataFrame, options: ImageOptions, source: str, draft: D
         )
     roles.setdefault("path", roles.get("image", ""))
     roles.setdefault("image", roles["path"])
-    draft.notes.append("Columns: " + ", ".join(f"{role} is {name}" for role, name in sorted(roles.items())) + ".")
+    draft.notes.append(
+        "Columns: " + ", ".join(f"{role} is {one_line(name, 60)}" for role, name in sorted(roles.items())) + "."
+    )
     return roles
 
 

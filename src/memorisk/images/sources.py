@@ -11,6 +11,7 @@ from memorisk.images.formats import file_format
 from memorisk.images.manifest import Manifest
 from memorisk.images.options import ImageOptions
 from memorisk.images.source_arrays import load_arrays
+from memorisk.images.source_draft import refuse_unused
 from memorisk.images.source_folders import load_folder
 from memorisk.images.source_tables import load_table
 from memorisk.runs.errors import InputError, one_line
@@ -37,6 +38,7 @@ def load_manifest(source: str | Path, options: ImageOptions | None = None) -> Ma
     options = options or ImageOptions()
     options.validate()
     if str(source) == "digits":
+        refuse_unused(options, "digits")
         return digits_manifest()
     path = Path(source)
     try:
