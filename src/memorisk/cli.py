@@ -26,12 +26,14 @@ app = App(
     help="What does an image model remember of the people in its training data?",
     help_format="plaintext",
     result_action="return_value",
+    suppress_keyboard_interrupt=False,
 )
 audit_app = App(name="audit", help="Audit a model: which patients does it expose?")
 images_app = App(name="images", help="Look at images before any GPU hour is spent.")
 app.command(audit_app)
 app.command(images_app)
 app.meta.group_parameters = Group("Everywhere", sort_key=0)
+app.meta.suppress_keyboard_interrupt = False
 
 AS_JSON = Annotated[bool, Parameter(name="--json", negative="")]
 FLAT = Parameter(name="*")

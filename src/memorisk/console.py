@@ -68,12 +68,12 @@ def _class_table(result: Result) -> Table:
     table = Table(box=None, pad_edge=False)
     table.add_column("class")
     for name in ("images", "share", "scored", "mean M", "95 % interval", "flagged"):
-        table.add_column(name, justify="right")
-    table.add_column("tier")
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("tier", no_wrap=True)
     for row in result.per_class.sort_values("frequency", kind="stable").to_dict("records"):
         flagged = str(row["flagged"]) if row["testable"] else "not tested"
         table.add_row(
-            Text(one_line(row["label"], 40)),
+            _cell(row["label"]),
             str(row["n"]),
             f"{row['frequency']:.1%}",
             str(row["n_scored"]),
@@ -83,6 +83,11 @@ def _class_table(result: Result) -> Table:
             str(row["tier"]),
         )
     return table
+
+
+def _cell(label: str) -> Text:
+    """A label that stays on its line and gives way to the numbers where the terminal is narrow."""
+    return Text(one_line(label, 40), no_wrap=True, overflow="ellipsis")
 
 
 def _rarest(found: dict[str, Any]) -> Text:
@@ -136,10 +141,10 @@ def show_comparison(found: Comparison, out: Path | None, *, as_json: bool) -> No
     table = Table(box=None, pad_edge=False)
     table.add_column("class")
     for name in ("groups", "first", "second", "difference", "95 % interval", "flagged"):
-        table.add_column(name, justify="right")
+        table.add_column(name, justify="right", no_wrap=True)
     for row in found.per_class.to_dict("records"):
         table.add_row(
-            Text(one_line(row["label"], 40)),
+            _cell(row["label"]),
             str(row["n_groups"]),
             f"{row['mean_first']:+.2f}",
             f"{row['mean_second']:+.2f}",

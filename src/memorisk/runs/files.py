@@ -15,6 +15,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+UNFINISHED = ".*.part"  # the names of files being written; what a killed process leaves of them may be removed
+
 
 def fsync_folder(folder: Path) -> None:
     """Flush a folder's entries, so that a rename in it survives a power cut."""

@@ -17,7 +17,7 @@ from typing import Any
 import yaml
 
 from memorisk.runs.errors import GOES_ON, NO_SPACE, InputError, MemoriskError, one_line
-from memorisk.runs.files import plain, write_text
+from memorisk.runs.files import UNFINISHED, plain, write_text
 from memorisk.runs.lock import folder_lock
 
 CONFIG = "config.yaml"
@@ -139,6 +139,8 @@ def open_run(out: Path, config: Mapping[str, Any], *, identity: list[str]) -> It
             out.mkdir(mode=0o700, parents=True, exist_ok=True)
             held.enter_context(folder_lock(out))
             check_out(out, config, identity=identity)
+            for left in (*out.glob(UNFINISHED), *out.glob(f"*/{UNFINISHED}")):  # by a run that was killed
+                left.unlink(missing_ok=True)
             write_text(out / CONFIG, yaml.safe_dump(plain(dict(config)), sort_keys=False, allow_unicode=True))
         yield RunFolder(out)
 
