@@ -1,7 +1,6 @@
 """Running the command line in this process or in a real one, and small image sets for it."""
 
 import os
-import subprocess
 import sys
 from pathlib import Path
 
