@@ -9,6 +9,7 @@ import pandas as pd
 
 from memorisk.images.decoding import Source
 from memorisk.images.manifest import BUILTIN, Manifest
+from memorisk.runs.environment import available_cores
 from memorisk.runs.errors import InputError, one_line
 
 _WORTH_PROCESSES = 200  # images; starting a process costs about as much as decoding this many
@@ -42,8 +43,7 @@ def usable_processes(asked: int | None, sources: Sequence[Source]) -> int:
         raise InputError(f"processes is {asked}; give at least 1")
     files = len({source.file for source in sources})
     if asked is None:
-        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-        asked = cores if len(sources) >= _WORTH_PROCESSES else 1
+        asked = available_cores() if len(sources) >= _WORTH_PROCESSES else 1
     return max(1, min(asked, files))
 
 

@@ -2,11 +2,11 @@
 
 METHODS section 1 ("Splits", and the prerequisite that T, C and E come from one random group split). The test part is
 the null of the canaries, so a part must not attract large groups, rare labels or early rows: each group's probability
-of landing in a part is that part's share, whatever the group holds. Greedy splitters, which
-place the largest group first, do not have this. Here the split is drawn by *dependent rounding*,
-the cube method of balanced sampling (Deville and Tillé, Biometrika 91, 2004): every group starts with the shares as
-its probabilities; these are moved at random, up or down without drift, in directions that leave every class's number
-of images in every part as it is, until groups are decided.
+of landing in a part is that part's share, whatever the group holds. Greedy splitters, which place the largest group
+first, do not have this. Here the split is drawn by *dependent rounding*, the cube method of balanced sampling (Deville
+and Tillé, Biometrika 91, 2004): every group starts with the shares as its probabilities; these are moved at random, up
+or down without drift, in directions that leave every class's number of images in every part as it is, until groups are
+decided.
 
 Why a share is met within the images of the class's largest group, when every group holds one class: a walk that keeps
 the class's images in three parts ends with at most two undecided groups, which have one part in common; they can be
