@@ -236,11 +236,11 @@ def run_all(quick: bool, device: str) -> dict[str, Any]:
     pairs = 7 if quick else 61
     digits, skin = data(1500, 8, 1, 10), data(256, 64, 3, 10)
     loop = []
-    for name, (images, labels), epochs, share in (("small_cnn", digits, 6, 1.0), ("small_resnet", skin, 2, 0.5)):
+    for name, (images, labels), epochs in (("small_cnn", digits, 6), ("small_resnet", skin, 2)):
         ours = our_loop(name, images, labels, epochs, device=device)
         for peer in ("tuned", "plain"):
             bare = bare_loop(name, images, labels, epochs, tuned=peer == "tuned", device=device)
-            times = compare(ours, bare, max(7, int(pairs * share)), device)
+            times = compare(ours, bare, pairs if peer == "tuned" else max(7, pairs // 3), device)
             shape = "x".join(str(s) for s in images.shape)
             loop.append({"model": name, "images": shape, "epochs": epochs, "peer": peer, **times})
     together = []
