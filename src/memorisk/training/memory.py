@@ -1,7 +1,8 @@
 """Freed memory kept for the next step.
 
 A training step asks for the same few megabytes again and again. The C library's allocator hands such blocks back to the
-system and fetches them anew, page by page; on a CPU that took up to a third of a small network's step (benchmarks/results/training.json).
+system and fetches them anew, page by page; on a CPU that took up to a third of a small network's step
+(benchmarks/results/training.json).
 """
 
 import ctypes
