@@ -23,6 +23,21 @@ def write_report(run: RunFolder, result: Result, *, gallery: Mapping[str, np.nda
     return path
 
 
+def load_result(folder: Path) -> Result:
+    """The result of a finished run.
+
+    Raises:
+        InputError: The folder holds none, or its files are damaged.
+    """
+    read_config(folder)
+    try:
+        return Result.load(folder)
+    except (ValueError, KeyError, TypeError) as error:  # also what JSON, Parquet and Unicode call broken
+        raise InputError(
+            f"{one_line(folder)} holds a damaged result ({one_line(error, 100)}): issue the run's command again"
+        ) from None
+
+
 def render_again(folder: str | Path, *, redact: bool = False, out: Path | None = None) -> Path:
     """Render the report of a finished run once more, without its pictures.
 
@@ -38,8 +53,7 @@ def render_again(folder: str | Path, *, redact: bool = False, out: Path | None =
         InputError: The folder holds no finished run, or ``out`` cannot be written.
     """
     run = RunFolder(Path(folder))
-    read_config(run.path)
-    result = Result.load(run.path)
+    result = load_result(run.path)
     if out is None:
         with folder_lock(run.path):
             return write_report(run, result, gallery=None, redact=redact)

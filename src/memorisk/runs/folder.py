@@ -62,11 +62,18 @@ def read_config(folder: Path) -> dict[str, Any]:
         InputError: There is none, or it does not parse.
     """
     try:
-        return yaml.safe_load((folder / CONFIG).read_text(encoding="utf-8"))
+        found = yaml.safe_load((folder / CONFIG).read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise InputError(f"{folder} is no run folder: it holds no {CONFIG}") from None
-    except yaml.YAMLError as error:
-        raise InputError(f"{folder / CONFIG} does not parse: {one_line(error)}") from None
+    except NotADirectoryError:
+        raise InputError(f"{one_line(folder)} is no run folder: it is a file") from None
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise InputError(
+            f"{one_line(folder / CONFIG)} does not parse: {one_line(' '.join(str(error).split()), 200)}"
+        ) from None
+    if not isinstance(found, dict):
+        raise InputError(f"{one_line(folder / CONFIG)} holds no settings: choose another folder")
+    return found
 
 
 def check_out(out: Path, config: Mapping[str, Any], *, identity: Iterator[str] | list[str]) -> None:
