@@ -7,6 +7,7 @@ only a small value. Failures are collected: one broken job does not take the fin
 import os
 import threading
 import time
+import warnings
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
@@ -61,10 +62,13 @@ def run_jobs(
         )
         work = (delayed(_attempt)(function, job, i, os.getpid()) for i, job in enumerate(jobs))
         source = cast(Iterable[Outcome], pool(work))
-    for outcome in source:
-        outcomes.append(outcome)
-        if on_done:
-            on_done(outcome)
+    with warnings.catch_warnings():
+        # loky replaces a worker whose memory grew, as that of one that trains does, and warns of it; no job is lost.
+        warnings.filterwarnings("ignore", message="A worker stopped while some jobs", category=UserWarning)
+        for outcome in source:
+            outcomes.append(outcome)
+            if on_done:
+                on_done(outcome)
     failed = sorted((o for o in outcomes if o.error is not None), key=lambda o: o.index)
     if failed:
         if failed[0].bad_input:

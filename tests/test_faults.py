@@ -1,0 +1,296 @@
+"""Killed runs, full disks, folders that cannot be written, two processes at once: nothing is lost, nothing is wrong."""
+
+import json
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from tests.commands import answer, entries, environment, memorisk, plain_images, refusal
+
+TABLES = ("scores", "manifest", "per_image", "per_group", "per_class", "attacks")
+RESULT = (*(f"{name}.parquet" for name in TABLES), "verdict.json", "summary.json", "report.html")
+KILLS = 10
+
+
+def result_bytes(run: Path) -> dict[str, bytes]:
+    """Every file of a result; the log alone holds times, and config.yaml the folder's own name."""
+    return {name: (run / name).read_bytes() for name in RESULT}
+
+
+def command(images: Path, out: Path, *flags: object) -> list[str]:
+    settings = ("--models", 4, "--epochs", 6, "--processes", 2, "--checkpoint-seconds", 0, "--fail-on", "never")
+    return memorisk("audit", "classifier", images, "--out", out, *settings, *flags)
+
+
+def start(arguments: list[str], cache: Path) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        arguments,
+        env=environment(cache),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+
+
+def members(session: int) -> list[int]:
+    """Living processes of a session: what a run started, whoever its parent is by now."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            fields = (folder / "stat").read_text().rpartition(") ")[2].split()
+        except OSError:
+            continue
+        if int(fields[3]) == session and fields[0] not in "ZX":
+            found.append(int(folder.name))
+    return found
+
+
+@pytest.fixture(scope="module")
+def images(tmp_path_factory) -> Path:
+    return plain_images(tmp_path_factory.mktemp("images") / "set", per_class=100)
+
+
+@pytest.fixture(scope="module")
+def undisturbed(images, tmp_path_factory) -> tuple[dict[str, bytes], float, dict[str, float]]:
+    """The result of a run that nothing happened to, how long it took, and when each stage began."""
+    folder = tmp_path_factory.mktemp("undisturbed")
+    begun = time.monotonic()
+    run = start(command(images, folder / "run"), folder / "cache")
+    stages: dict[str, float] = {}
+    signs = {"decoding": "cache/stores", "training": "run/logits", "scoring": "run/scores.parquet"}
+    while run.poll() is None:
+        for stage, sign in signs.items():
+            if stage not in stages and (folder / sign).exists():
+                stages[stage] = time.monotonic() - begun
+        time.sleep(0.01)
+    out, err = run.communicate()
+    assert run.returncode == 0, err
+    assert "Report:" in out
+    return result_bytes(folder / "run"), time.monotonic() - begun, stages
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc to see that no worker is left")
+def test_kill_9_at_ten_random_moments_changes_nothing(images, undisturbed, tmp_path, capsys, monkeypatch):
+    expected, seconds, stages = undisturbed
+    assert list(stages) == ["decoding", "training", "scoring"]
+    rng = np.random.default_rng(20)
+    # As soon as a stage can be seen from outside, and at any time of an undisturbed run; the first run of a folder is
+    # met while it decodes, the others in an order that is drawn.
+    seen = ["run/logits/*.npy", "run/scores.parquet", "run/per_class.parquet"]
+    drawn = [*seen, *rng.uniform(stages["decoding"], seconds, KILLS)]
+    plans: list[float | str] = [drawn[k] for k in rng.permutation(len(drawn))]
+    kills, reached, number = 0, set(), 0
+    while kills < KILLS:
+        folder = tmp_path / str(number)
+        fresh = not folder.exists()
+        folder.mkdir(exist_ok=True)
+        run = start(command(images, folder / "run"), folder / "cache")
+        wait_for(run, folder, "cache/stores/.*.building" if fresh else plans[kills], at_most=3 * seconds)
+        if run.poll() is None:
+            os.kill(run.pid, signal.SIGKILL)
+            kills += 1
+            reached.add(stage_of(folder))
+        else:  # it was done before its moment came
+            number += 1
+        run.communicate()
+        deadline = time.monotonic() + 20
+        while members(run.pid):
+            assert time.monotonic() < deadline, "workers outlive the run that was killed"
+            time.sleep(0.05)
+        number += kills == KILLS // 2
+    assert reached == {"decoding", "training", "writing"}
+    for folder in sorted(tmp_path.iterdir()):
+        if (folder / "run").is_dir():  # as a kill in the middle of a write leaves
+            (folder / "run" / ".per_class.parquet.0.part").write_bytes(b"half of a table")
+        monkeypatch.setenv("MEMORISK_CACHE", str(folder / "cache"))
+        code, _, err = answer(capsys, *command(images, folder / "run")[3:])
+        assert (code, err) == (0, "")
+        for name, data in result_bytes(folder / "run").items():
+            assert data == expected[name], f"{name} of run {folder.name} differs"
+        left = [e for e in entries(folder) if e.endswith(".part") or ".building" in e or "checkpoints/" in e]
+        assert left == []
+
+
+def wait_for(run: subprocess.Popen[str], folder: Path, plan: float | str, *, at_most: float) -> None:
+    """Until so many seconds have passed, or a file of that pattern is there, or the run has ended."""
+    begun = time.monotonic()
+    while run.poll() is None and time.monotonic() - begun < at_most:
+        if (time.monotonic() - begun >= plan) if isinstance(plan, float) else any(folder.glob(plan)):
+            return
+        time.sleep(0.005)
+
+
+def stage_of(folder: Path) -> str:
+    if (folder / "run" / "scores.parquet").exists():
+        return "writing"
+    return "training" if (folder / "run" / "logits").exists() else "decoding"
+
+
+def test_a_training_goes_on_from_its_last_epoch(images, tmp_path, capsys, monkeypatch):
+    """The training runs in the process that is killed, so that nobody ends it; many epochs, so that it is met."""
+    monkeypatch.setenv("MEMORISK_CACHE", str(tmp_path / "cache"))
+    flags = ("--models", 2, "--epochs", 60, "--processes", 1, "--checkpoint-seconds", 0, "--fail-on", "never")
+
+    def arguments(out: str) -> tuple[object, ...]:
+        return ("audit", "classifier", images, "--out", tmp_path / out, *flags)
+
+    assert answer(capsys, *arguments("undisturbed"))[0] == 0
+    run = start(memorisk(*arguments("run")), tmp_path / "cache")
+    wait_for(run, tmp_path, "run/checkpoints/*.safetensors", at_most=120)
+    os.kill(run.pid, signal.SIGKILL)
+    run.communicate()
+    assert list((tmp_path / "run" / "checkpoints").glob("*.safetensors"))
+    code, _, err = answer(capsys, *arguments("run"))
+    assert (code, err) == (0, "")
+    trained = [line for line in log_of(tmp_path / "run") if line["event"] == "trained"]
+    assert [line["resumed_from"] > 0 for line in trained] == [True, False]
+    assert result_bytes(tmp_path / "run") == result_bytes(tmp_path / "undisturbed")
+
+
+def log_of(run: Path) -> list[dict]:
+    return [json.loads(line) for line in (run / "log.jsonl").read_text().splitlines()]
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """Mount a tmpfs of so many kilobytes, and unmount it at the end."""
+    mounted = []
+
+    def mount(kilobytes: int) -> Path:
+        folder = tmp_path / f"disk{len(mounted)}"
+        folder.mkdir()
+        found = subprocess.run(
+            ["mount", "-t", "tmpfs", "-o", f"size={kilobytes}k,mode=0700", "tmpfs", folder],
+            capture_output=True,
+            check=False,
+        )
+        if found.returncode:
+            pytest.skip("only root may mount a small file system to fill")
+        mounted.append(folder)
+        return folder
+
+    yield mount
+    for folder in mounted:
+        subprocess.run(["umount", folder], check=True)
+
+
+def grow(disk: Path) -> None:
+    subprocess.run(["mount", "-o", "remount,size=64m", disk], check=True)
+
+
+TINY = ("--models", 2, "--epochs", 1, "--fail-on", "never")
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_a_full_disk_under_the_run_folder(images, small_disk, tmp_path, capsys, processes):
+    disk = small_disk(260)
+    audit = ("audit", "classifier", images, *TINY, "--processes", processes, "--out")
+    failed = refusal(capsys, *audit, disk / "run", code=3)
+    assert "No space left" in failed or "no space left" in failed
+    assert "what is done is kept" in failed
+    assert [e for e in entries(disk) if e.endswith(".part")] == []
+    assert not (disk / "run" / "verdict.json").exists()
+    grow(disk)
+    code, _, err = answer(capsys, *audit, disk / "run")
+    assert (code, err) == (0, "")
+    assert answer(capsys, *audit, tmp_path / "elsewhere")[0] == 0
+    assert result_bytes(disk / "run") == result_bytes(tmp_path / "elsewhere")
+
+
+@pytest.mark.parametrize("kilobytes", [4, 8, 16, 40, 80, 160, 300, 400, 520])
+def test_disks_that_are_full_at_other_moments(images, small_disk, capsys, kilobytes):
+    disk = small_disk(kilobytes)
+    audit = ("audit", "classifier", images, *TINY, "--processes", 1, "--out", disk / "run")
+    code, _, err = answer(capsys, *audit)
+    assert code == 0 or (code == 3 and err.count("\n") == 1 and "what is done is kept" in err)
+    assert [e for e in entries(disk) if e.endswith(".part")] == []
+
+
+def test_a_full_disk_under_the_store(images, small_disk, tmp_path, capsys):
+    disk = small_disk(24)
+    audit = ("audit", "classifier", images, *TINY, "--processes", 1, "--out", tmp_path / "run", "--store", disk)
+    assert "no space for the decoded images" in refusal(capsys, *audit, code=3)
+    assert not (tmp_path / "run").exists()
+    assert not list((disk / "stores").glob("[0-9a-f]*/meta.json"))
+    grow(disk)
+    code, _, err = answer(capsys, *audit)
+    assert (code, err) == (0, "")
+    (store,) = (disk / "stores").glob("[0-9a-f]*/images.npy")
+    pixels = np.load(store)
+    manifest = pd.read_parquet(store.parent / "manifest.parquet")
+    from PIL import Image
+
+    for row in (0, 57, len(pixels) - 1):
+        assert (pixels[row, :, :, 0] == np.asarray(Image.open(images / manifest["path"].iloc[row]))).all()
+
+
+def test_a_full_disk_found_when_only_the_tables_are_missing(images, small_disk, tmp_path, capsys):
+    """Every training is done and kept; only the result has no room."""
+    disk = small_disk(2048)
+    audit = ("audit", "classifier", images, *TINY, "--processes", 1, "--out", disk / "run")
+    assert answer(capsys, *audit)[0] == 0
+    expected = result_bytes(disk / "run")
+    for name in RESULT:
+        (disk / "run" / name).unlink()
+    free = os.statvfs(disk)
+    filler = disk / "filler"
+    filler.write_bytes(b"\0" * (free.f_bavail * free.f_frsize - 40_000))
+    failed = refusal(capsys, *audit, code=3)
+    assert "No space left" in failed
+    filler.unlink()
+    assert answer(capsys, *audit)[0] == 0
+    assert result_bytes(disk / "run") == expected
+    assert sum(line["event"] == "trained" for line in log_of(disk / "run")) == 2
+
+
+def test_a_disk_that_may_only_be_read(images, small_disk, capsys):
+    disk = small_disk(512)
+    (disk / "run").mkdir()
+    subprocess.run(["mount", "-o", "remount,ro", disk], check=True)
+    audit = ("audit", "classifier", images, *TINY, "--processes", 1, "--out")
+    assert "may not be written to" in refusal(capsys, *audit, disk / "run")
+    assert "may be written to" in refusal(capsys, *audit, disk / "new")
+
+
+@pytest.mark.skipif(not Path("/proc/self").is_dir(), reason="needs a /proc, where not even root may make folders")
+def test_a_folder_that_cannot_be_made(images, capsys):
+    assert "cannot be written to" in refusal(
+        capsys, "audit", "classifier", images, *TINY, "--processes", 1, "--out", "/proc/no/run"
+    )
+
+
+def test_the_second_process_on_a_run_folder_says_who_holds_it(images, tmp_path, capsys):
+    flags = ("--models", 2, "--epochs", 100_000, "--processes", 1)
+    audit = ("audit", "classifier", images, "--out", tmp_path / "run", *flags)
+    first = start(memorisk(*audit), tmp_path / "cache")
+    try:
+        wait_for(first, tmp_path, "run/logits", at_most=120)
+        before = entries(tmp_path / "run")
+        assert f"is in use by process {first.pid}" in refusal(capsys, *audit)
+        assert entries(tmp_path / "run") == before
+    finally:
+        first.kill()
+        first.communicate()
+
+
+def test_interrupted_by_the_keyboard_it_says_how_to_go_on(images, tmp_path):
+    flags = ("--models", 2, "--epochs", 100_000, "--processes", 2)
+    run = start(memorisk("audit", "classifier", images, "--out", tmp_path / "run", *flags), tmp_path / "cache")
+    wait_for(run, tmp_path, "run/log.jsonl", at_most=120)
+    time.sleep(1)
+    os.killpg(run.pid, signal.SIGINT)  # as a terminal does, to the workers too
+    out, err = run.communicate(timeout=60)
+    assert run.returncode == 130
+    assert out == ""
+    assert err == "memorisk: stopped; what is done is kept, the same command goes on\n"
+    deadline = time.monotonic() + 20
+    while members(run.pid):
+        assert time.monotonic() < deadline, "workers outlive the run"
+        time.sleep(0.05)
