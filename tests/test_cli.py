@@ -3,6 +3,7 @@
 import json
 import os
 import pickle
+import shutil
 import struct
 import subprocess
 import sys
@@ -364,7 +365,7 @@ def test_a_users_function_that_does_not_fit(refused, images, tmp_path, monkeypat
     (tmp_path / "recipe_b.py").write_text("def broken(:\n")
     (tmp_path / "recipe_c.py").write_text("1 / 0\n")
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
-    assert "unknown argument of the training function 'seed'" in refused(images, "--train", "recipe_a:few")
+    assert "unexpected keyword argument" in refused(images, "--train", "recipe_a:few")
     assert "SyntaxError" in refused(images, "--train", "recipe_b:broken")
     assert "ZeroDivisionError" in refused(images, "--train", "recipe_c:f")
 
@@ -551,3 +552,79 @@ def test_the_settings_of_a_run_repeat_it(capsys, run, tmp_path):
     assert (code, err) == (0, "")
     for name in ("scores.parquet", "per_image.parquet", "per_class.parquet", "attacks.parquet", "verdict.json"):
         assert (out / name).read_bytes() == (run / name).read_bytes(), name
+
+
+# Losses of models trained elsewhere
+
+
+@pytest.fixture(scope="module")
+def scores(run) -> pd.DataFrame:
+    table = pd.read_parquet(run / "scores.parquet")
+    return table.astype(dict.fromkeys(("image", "label", "group", "split", "role"), "object"))
+
+
+CHANGES = {
+    "seeds that are no numbers": ({"seed": "first"}, "column seed holds 'first'"),
+    "members that are no booleans": ({"member": "perhaps"}, "column member holds 'perhaps'"),
+    "losses that are no numbers": ({"loss": "low"}, "losses are not finite numbers"),
+    "losses below zero": ({"loss": -1.0}, "losses are not finite numbers"),
+    "margins that are no numbers": ({"margin": np.nan}, "column margin"),
+    "unknown splits": ({"split": "holdout"}, "column split holds 'holdout'"),
+    "one role only": ({"role": "A"}, "each seed needs two models"),
+    "no test images": ({"split": "canary"}, "no image has split 'test'"),
+    "an image twice": ({"image": "same", "group": "same"}, "same"),
+    "no label": ({"label": ""}, "has no label"),
+    "one patient on both sides": ({"group": "same"}, "one side"),
+}
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_score_tables_that_are_not_as_they_must_be(capsys, scores, tmp_path, name):
+    columns, what = CHANGES[name]
+    scores.assign(**columns).to_parquet(tmp_path / "scores.parquet")
+    line = refusal(capsys, "audit", "losses", tmp_path / "scores.parquet", "--out", tmp_path / "out")
+    assert what in line
+    assert entries(tmp_path) == ["scores.parquet"]
+
+
+def test_an_image_that_changes_its_patient_between_models(capsys, scores, tmp_path):
+    changed = scores.copy()
+    changed.loc[3, "group"] = "another"
+    changed.to_csv(tmp_path / "scores.csv", index=False)
+    line = refusal(capsys, "audit", "losses", tmp_path / "scores.csv", "--out", tmp_path / "out")
+    assert "more than one group" in line
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"\0\0\0", b"PAR1garbage", b"\xff\xfe\x00a", b'"unclosed', b"image,label\n1,2,3,4\n"]
+)
+def test_files_that_are_no_tables(capsys, tmp_path, data):
+    (tmp_path / "scores.csv").write_bytes(data)
+    refusal(capsys, "audit", "losses", tmp_path / "scores.csv", "--out", tmp_path / "out")
+    assert entries(tmp_path) == ["scores.csv"]
+
+
+# Damaged runs
+
+
+@pytest.mark.parametrize("name", ["verdict.json", "summary.json", "per_class.parquet", "config.yaml"])
+def test_a_damaged_run_is_said_to_be_one(capsys, run, tmp_path, name):
+    broken = tmp_path / "run"
+    shutil.copytree(run, broken)
+    for data in (b"{broken", b"\xff\xfe"):
+        (broken / name).write_bytes(data)
+        assert name.partition(".")[0] in refusal(capsys, "report", broken) or name != "config.yaml"
+        refusal(capsys, "compare", broken, run)
+
+
+def test_damaged_logits_are_named(capsys, run, images, tmp_path):
+    broken = tmp_path / "run"
+    shutil.copytree(run, broken)
+    first = min((broken / "logits").iterdir())
+    first.write_bytes(b"damaged")
+    command = ("audit", "classifier", images, "--out", broken, "--models", 4, "--epochs", 1, "--processes", 1)
+    line = refusal(capsys, *command, code=3)
+    assert f"{first.name} is damaged: remove it" in line
+    first.unlink()
+    assert answer(capsys, *command, "--fail-on", "never")[0] == 0
+    assert (broken / "scores.parquet").read_bytes() == (run / "scores.parquet").read_bytes()
