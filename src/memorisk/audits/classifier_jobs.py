@@ -15,14 +15,16 @@ from memorisk.images.store import ImageStore
 from memorisk.models.specs import auto_model
 from memorisk.models.zoo import model_spec
 from memorisk.runs.environment import available_cores
+from memorisk.runs.errors import MemoriskError, one_line
 from memorisk.runs.executors import Outcome, run_jobs
 from memorisk.runs.files import read_array
 from memorisk.runs.folder import RunFolder
 from memorisk.scores.differential import binary_cross_entropy, cross_entropy, logit_margin
 from memorisk.training.devices import check_device
-from memorisk.training.jobs import CHECKPOINTS, LOGITS, WEIGHTS, TrainJob, check_job, load_function, run_training
+from memorisk.training.jobs import CHECKPOINTS, LOGITS, WEIGHTS, TrainJob, check_job, run_training
 from memorisk.training.joint_jobs import run_jointly
 from memorisk.training.options import TrainOptions, resolve_options
+from memorisk.training.own import load_function
 from memorisk.training.pixels import Normalisation, choose_normalisation
 from memorisk.training.targets import Targets, build_targets
 
@@ -183,11 +185,28 @@ def collect(
     def columns(job: TrainJob) -> dict[str, np.ndarray]:
         member = np.zeros(size, dtype=bool)
         member[job.rows] = True
-        logits = read_array(job.logits_file, mmap=True)
+        logits = _logits(job)
         return score_logits(logits, plan, recipe.targets) | {"member": member[plan.item_row]}
 
     halves = ((columns(a), columns(b)) for a, b in pairs)
     return stack_evidence(plan.items, plan.design, [d.seed for d in plan.designs], halves, assigned)
+
+
+def _logits(job: TrainJob) -> np.ndarray:
+    """Logits of all images that a training left.
+
+    Raises:
+        MemoriskError: The file is damaged.
+    """
+    try:
+        logits = read_array(job.logits_file, mmap=True)
+        if logits.shape == (len(job.targets), job.n_outputs):
+            return logits
+    except (ValueError, EOFError):
+        pass
+    raise MemoriskError(
+        f"{one_line(job.logits_file)} is damaged: remove it, and the same command trains that model again"
+    )
 
 
 def score_logits(logits: np.ndarray, plan: Plan, targets: Targets) -> dict[str, np.ndarray]:

@@ -21,10 +21,10 @@ from memorisk.scores.lira import lira_scores
 from memorisk.scores.rmia import rmia_scores, split_population
 from memorisk.statistics.jackknife import JackknifeInterval
 from memorisk.statistics.roc import auc_jackknife
-from memorisk.training.jobs import own_logits
 from memorisk.training.predict import predict_logits
 
 MIN_REFERENCES = 3
+HEAD_KEPT = "comes from the file"  # what load_weights says of a head that it took as it was
 _COINS = 51  # the random stream that picks one twin a seed for images that neither saw
 
 
@@ -40,9 +40,9 @@ def audit_target(
     Raises:
         InputError: The file does not match the network, or its classes are not those of the images.
     """
-    logits = _target_logits(check_target(store, plan, recipe, options), store, recipe)
-    order = _class_order(plan, options)
-    own = score_logits(logits if order is None else logits[:, order], plan, recipe.targets)
+    model = check_target(store, plan, recipe, options)
+    logits = predict_logits(model, store.images, None, recipe.train, recipe.device, normalisation=recipe.normalisation)
+    own = score_logits(reorder(logits, _class_order(plan, options)), plan, recipe.targets)
     items = plan.items
     member, test = items.split != "test", items.split == "test"
     scores = target_scores(own, evidence, member, test)
@@ -166,7 +166,7 @@ def check_target(store: ImageStore, plan: Plan, recipe: Recipe, options: Classif
             "--target loads weights into a network by name (--model); with your own --train function save the "
             "losses of your model instead and use memorisk audit losses"
         )
-    changed: list[str] = []
+    notes: list[str] = []
     model = create_model(
         recipe.model,
         num_classes=recipe.targets.n_outputs,
@@ -174,18 +174,29 @@ def check_target(store: ImageStore, plan: Plan, recipe: Recipe, options: Classif
         image_size=store.images.shape[1],
         weights=options.target,
         seed=0,
-        on_note=changed.append,
+        on_note=notes.append,
     )
-    if changed:
-        raise InputError(f"--target {options.target.name} does not match {recipe.model}: {one_line(changed[0])}")
+    # Pre-trained weights may be made to fit; the model that is to be released must be what the file says it is.
+    changed = [note for note in notes if not note.endswith(HEAD_KEPT)]
+    if changed or not notes:
+        what = changed[0] if changed else "the file has no classifier head"
+        raise InputError(f"--target {options.target.name} does not match {recipe.model}: {one_line(what)}")
     _class_order(plan, options)
     return model
 
 
-def _target_logits(model: nn.Module, store: ImageStore, recipe: Recipe) -> np.ndarray:
-    if recipe.normalisation is None:
-        return own_logits(model, store.images, recipe.device)
-    return predict_logits(model, store.images, None, recipe.train, recipe.device, normalisation=recipe.normalisation)
+def reorder(logits: np.ndarray, order: list[int] | None) -> np.ndarray:
+    """The model's outputs in the order of the audit's classes.
+
+    Args:
+        logits: [N, k]; a binary head has one, the logit of its second class.
+        order: The model's number of each class; None where the orders are the same.
+    """
+    if order is None:
+        return logits
+    if logits.shape[1] == 1:
+        return logits if order == [0, 1] else -logits
+    return logits[:, order]
 
 
 def _class_order(plan: Plan, options: ClassifierOptions) -> list[int] | None:

@@ -4,27 +4,34 @@ The file of logits is written last and marks the job as done; a job whose file i
 killed goes on from its last checkpoint.
 """
 
-import importlib
-import inspect
-from collections.abc import Callable, Mapping
+import time
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
 from safetensors.torch import save_file
 from torch import nn
 
-from memorisk.models.zoo import create_model, model_spec
-from memorisk.runs.errors import InputError, MemoriskError, one_line, unknown_name
+from memorisk.models.parts import head_module
+from memorisk.models.zoo import create_model, model_spec, seeded
+from memorisk.runs.errors import MemoriskError, one_line
 from memorisk.runs.files import atomic_path, read_array, write_array
 from memorisk.runs.fingerprint import fingerprint
 from memorisk.training.fit import fit, rehearse
-from memorisk.training.frozen import refuse_augmentation
+from memorisk.training.frozen import new_head, refuse_augmentation
 from memorisk.training.options import TrainOptions
+from memorisk.training.own import (
+    CLASSES,
+    arguments,
+    check_call,
+    load_function,
+    own_logits,
+    source_fingerprint,
+    takes_classes,
+)
 from memorisk.training.pixels import Normalisation
-from memorisk.training.predict import predict_batch_size, predict_logits
+from memorisk.training.predict import predict_logits
 
 LOGITS, WEIGHTS, CHECKPOINTS = "logits", "weights", "checkpoints"
 
@@ -48,6 +55,8 @@ class TrainJob:
         threads: Threads of native code.
         own: The user's training function, ``module:function``.
         own_settings: Settings handed to it.
+        own_folder: Folder that the user's module may lie in: where the command was given.
+        own_source: Fingerprint of the file that holds the function: what was trained by an older text is trained again.
         val_rows: Images that the user's function may stop or choose on.
         keep_weights: Keep the trained weights in the run folder.
         checkpoint_seconds: Least time between two writes of a training's state.
@@ -67,9 +76,16 @@ class TrainJob:
     threads: int = 1
     own: str | None = None
     own_settings: dict[str, str] = field(default_factory=dict)
+    own_folder: str = field(default_factory=lambda: str(Path.cwd()))
+    own_source: str = ""
     val_rows: np.ndarray | None = None
     keep_weights: bool = True
     checkpoint_seconds: float = 30.0
+
+    def __post_init__(self) -> None:
+        """Read the user's function once, where the job is made; its text is part of what names the job."""
+        if self.own and not self.own_source:
+            object.__setattr__(self, "own_source", source_fingerprint(load_function(self.own, self.own_folder)))
 
     @property
     def key(self) -> str:
@@ -83,6 +99,7 @@ class TrainJob:
             "threads": self.threads,
             "own": self.own,
             "own_settings": self.own_settings,
+            "own_source": self.own_source,
         }
         val = np.empty(0, dtype=np.int64) if self.val_rows is None else self.val_rows
         return f"{self.seed}-{fingerprint(training, self.rows, self.targets, val)}"
@@ -141,9 +158,7 @@ def check_job(job: TrainJob) -> None:
     """
     images = read_array(job.images, mmap=True)
     if job.own is not None:
-        given = {"seed": job.seed, "device": job.device}
-        function = load_function(job.own)
-        _check_settings(function, dict(job.own_settings), given | dict.fromkeys(_validation_names(function)))
+        check_call(job.own, load_function(job.own, job.own_folder), job.own_settings)
         return
     if model_spec(job.model).frozen_trunk:
         refuse_augmentation(job.options)
@@ -173,9 +188,36 @@ def _training(job: TrainJob) -> JobLog:
     return JobLog(job.key, log.losses[-1], log.seconds, log.resumed_from)
 
 
+def _own_training(job: TrainJob) -> JobLog:
+    """Run the user's own function (METHODS section 1; shared slots are impossible, the report says so)."""
+    assert job.own is not None
+    begun = time.perf_counter()
+    function = load_function(job.own, job.own_folder)
+    check_call(job.own, function, job.own_settings)
+    images = read_array(job.images, mmap=True)
+    val = np.empty(0, dtype=np.intp) if job.val_rows is None else job.val_rows
+    try:
+        with seeded(job.seed):  # a function that seeds nothing still makes twins that start alike
+            given, named = arguments(function, images, job.targets, np.sort(job.rows), val)
+            if takes_classes(function):
+                named[CLASSES] = job.n_outputs
+            model = function(*given, **named, seed=job.seed, device=job.device, **job.own_settings)
+            if not isinstance(model, nn.Module):
+                raise MemoriskError(
+                    f"{job.own} returned {type(model).__name__}; it must return a torch.nn.Module giving logits"
+                )
+            logits = own_logits(model, images, job.device)
+    except MemoriskError:
+        raise
+    except (Exception, SystemExit) as error:  # the user's code: it is told by its own type and message
+        raise MemoriskError(f"{job.own} failed with {type(error).__name__}: {one_line(error)}") from error
+    keep_result(job, model, logits)
+    return JobLog(job.key, None, time.perf_counter() - begun, 0)
+
+
 def build_network(job: TrainJob, images: np.ndarray) -> nn.Module:
-    """The job's network before training."""
-    return create_model(
+    """The job's network before training; a frozen trunk gets the head that `fit_heads` starts from."""
+    model = create_model(
         job.model,
         num_classes=job.n_outputs,
         in_chans=images.shape[-1],
@@ -183,6 +225,10 @@ def build_network(job: TrainJob, images: np.ndarray) -> nn.Module:
         weights=job.weights,
         seed=job.seed,
     )
+    if model_spec(job.model).frozen_trunk:
+        head = head_module(model)
+        head.load_state_dict(new_head(head.in_features, job.n_outputs, job.seed).state_dict())
+    return model
 
 
 def keep_result(job: TrainJob, model: nn.Module | None, logits: np.ndarray) -> None:
@@ -198,133 +244,19 @@ def keep_result(job: TrainJob, model: nn.Module | None, logits: np.ndarray) -> N
     if not np.isfinite(logits).all():
         raise MemoriskError("the trained model gives logits that are NaN or infinite: lower the learning rate")
     if job.keep_weights and model is not None:
-        tensors = {k: v.detach().cpu().contiguous() for k, v in model.state_dict().items()}
+        state = model.state_dict()  # a user's module may keep other things than tensors in it
+        tensors = {k: v.detach().cpu().contiguous() for k, v in state.items() if isinstance(v, torch.Tensor)}
         with atomic_path(job.out / WEIGHTS / f"{job.key}.safetensors") as temporary:
             save_file(_unshared(tensors), temporary)
     write_array(job.logits_file, logits.astype(np.float32))
 
 
 def _unshared(tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    """Safetensors refuses tensors that share memory (tied weights): each name gets its own copy."""
+    """Safetensors refuses tensors that share memory (tied weights, views): each name gets its own copy."""
     seen: set[int] = set()
     unshared = {}
     for name, tensor in tensors.items():
-        unshared[name] = tensor.clone() if tensor.data_ptr() in seen else tensor
-        seen.add(tensor.data_ptr())
+        memory = tensor.untyped_storage().data_ptr()
+        unshared[name] = tensor.clone() if memory in seen else tensor
+        seen.add(memory)
     return unshared
-
-
-def load_function(name: str) -> Callable[..., Any]:
-    """Import the user's training function, ``module:function``.
-
-    Raises:
-        InputError: There is no such module or function.
-    """
-    module_name, _, function_name = name.partition(":")
-    if not function_name or not module_name:
-        raise InputError(f"--train {one_line(name, 80)} is not of the form module:function")
-    try:
-        module = importlib.import_module(module_name)
-    except ImportError as error:
-        raise InputError(
-            f"--train {one_line(name, 80)}: {one_line(error)}; start memorisk where the module can be imported, or set "
-            "PYTHONPATH"
-        ) from None
-    except Exception as error:  # the module is the user's: anything may go wrong in it
-        raise InputError(
-            f"--train {one_line(name, 80)}: importing {one_line(module_name, 80)} failed with "
-            f"{type(error).__name__}: {one_line(error)}"
-        ) from None
-    function = getattr(module, function_name, None)
-    if not callable(function):
-        public = [n for n, v in vars(module).items() if callable(v) and not n.startswith("_")]
-        raise unknown_name(f"function in {module_name}", function_name, public)
-    return function
-
-
-def _own_training(job: TrainJob) -> JobLog:
-    """Run the user's own function (METHODS section 1; shared slots are impossible, the report says so)."""
-    assert job.own is not None
-    function = load_function(job.own)
-    images = read_array(job.images, mmap=True)
-    val = np.empty(0, dtype=np.intp) if job.val_rows is None else job.val_rows
-    settings: dict[str, Any] = dict(job.own_settings)
-    rows = np.sort(job.rows)
-    arguments: dict[str, Any] = {"seed": job.seed, "device": job.device}
-    if _wants_dataset(function):
-        given: tuple[Any, ...] = (RowDataset(images, job.targets, rows),)
-        arguments |= {"val_dataset": RowDataset(images, job.targets, val)}
-    else:
-        given = (np.ascontiguousarray(images[rows]), job.targets[rows])
-        arguments |= {"val_images": np.ascontiguousarray(images[val]), "val_labels": job.targets[val]}
-    _check_settings(function, settings, arguments)
-    try:
-        model = function(*given, **arguments, **settings)
-    except InputError:
-        raise
-    except Exception as error:
-        raise MemoriskError(f"{job.own} failed with {type(error).__name__}: {one_line(error)}") from error
-    if not isinstance(model, nn.Module):
-        raise MemoriskError(
-            f"{job.own} returned {type(model).__name__}; it must return a torch.nn.Module giving logits"
-        )
-    logits = own_logits(model, images, job.device)
-    keep_result(job, model, logits)
-    return JobLog(job.key, None, 0.0, 0)
-
-
-def _wants_dataset(function: Callable[..., Any]) -> bool:
-    return next(iter(_parameters(function)), "") == "dataset"
-
-
-def _validation_names(function: Callable[..., Any]) -> tuple[str, ...]:
-    return ("val_dataset",) if _wants_dataset(function) else ("val_images", "val_labels")
-
-
-def _parameters(function: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
-    """The parameters of the user's function.
-
-    Raises:
-        InputError: It cannot be asked for them, as some functions written in C.
-    """
-    try:
-        return inspect.signature(function).parameters
-    except (ValueError, TypeError):
-        name = one_line(getattr(function, "__name__", function), 80)
-        raise InputError(f"--train: {name} is no Python function with named parameters") from None
-
-
-def _check_settings(function: Callable[..., Any], settings: dict[str, Any], arguments: dict[str, Any]) -> None:
-    parameters = _parameters(function)
-    if any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
-        return
-    for name in [*arguments, *settings]:
-        if name not in parameters:
-            raise unknown_name("argument of the training function", name, parameters)
-
-
-class RowDataset(torch.utils.data.Dataset):
-    """Some rows of a store as (uint8 or uint16 tensor [c, h, w], label), for functions that take a ``dataset``."""
-
-    def __init__(self, images: np.ndarray, targets: np.ndarray, rows: np.ndarray) -> None:
-        self.images, self.targets, self.rows = images, targets, rows
-
-    def __len__(self) -> int:
-        return len(self.rows)
-
-    def __getitem__(self, index: int) -> tuple[torch.Tensor, Any]:
-        row = self.rows[index]
-        return torch.from_numpy(np.ascontiguousarray(self.images[row].transpose(2, 0, 1))), self.targets[row]
-
-
-def own_logits(model: nn.Module, images: np.ndarray, device: str) -> np.ndarray:
-    """Logits of a user's module, asked as ``module(x)`` with x float32 [n, c, h, w] in [0, 1], evaluation mode."""
-    top = float(np.iinfo(images.dtype).max)
-    size = predict_batch_size(images)
-    model.to(device).eval()
-    parts = []
-    with torch.inference_mode():
-        for start in range(0, len(images), size):
-            batch = torch.from_numpy(images[start : start + size].astype(np.float32) / top).permute(0, 3, 1, 2)
-            parts.append(model(batch.to(device)).float().cpu().numpy())
-    return np.concatenate(parts)
