@@ -46,6 +46,11 @@ class Heads:
             each = [F.linear(x, w, c) for w, c in zip(self.weight, self.bias, strict=True)]
         return torch.stack(each).float().cpu().numpy()
 
+    def only(self, index: int) -> "Heads":
+        """One of the heads by itself."""
+        one = slice(index, index + 1)
+        return Heads(self.weight[one], self.bias[one], self.losses[:, one])
+
     def put(self, model: nn.Module, index: int) -> None:
         """Copy one head into a network, in place of its own."""
         head = head_module(model)

@@ -64,30 +64,39 @@ def _batches(jobs: Sequence[TrainJob], at_once: int) -> list[list[TrainJob]]:
 
 
 def _frozen(jobs: Sequence[TrainJob], on_done: Done) -> None:
+    """Train the heads of all jobs: each trunk's features once, [N, d], then the logits of one head at a time."""
     first = jobs[0]
     images = read_array(first.images, mmap=True)
-    model = build_network(first, images)
     before = torch.get_num_threads()
     torch.set_num_threads(first.threads)
     try:
-        features = trunk_features(model, images, first.options, first.device, normalisation=first.normalisation)
-        for batch in _batches(jobs, len(jobs)):
-            heads = fit_heads(
-                features,
-                first.targets,
-                [job.rows for job in batch],
-                first.options,
-                n_outputs=first.n_outputs,
-                seeds=[job.seed for job in batch],
-                device=first.device,
-            )
-            logits = heads.logits(features)
-            for k, job in enumerate(batch):
-                heads.put(model, k)
-                keep_result(job, model, logits[k])
-                _report(jobs, job, float(heads.losses[-1, k]), on_done)
+        for same_trunk in _by_trunk(jobs):
+            model = build_network(same_trunk[0], images)
+            features = trunk_features(model, images, first.options, first.device, normalisation=first.normalisation)
+            for batch in _batches(same_trunk, len(same_trunk)):
+                heads = fit_heads(
+                    features,
+                    first.targets,
+                    [job.rows for job in batch],
+                    first.options,
+                    n_outputs=first.n_outputs,
+                    seeds=[job.seed for job in batch],
+                    device=first.device,
+                )
+                for k, job in enumerate(batch):
+                    heads.put(model, k)
+                    keep_result(job, model, heads.only(k).logits(features)[0])
+                    _report(jobs, job, float(heads.losses[-1, k]), on_done)
     finally:
         torch.set_num_threads(before)
+
+
+def _by_trunk(jobs: Sequence[TrainJob]) -> list[list[TrainJob]]:
+    """Jobs whose trunks are the same network: all of them with weights, those of one seed where it is random."""
+    trunks: dict[int, list[TrainJob]] = defaultdict(list)
+    for job in jobs:
+        trunks[job.seed if job.weights in (None, "none") else -1].append(job)
+    return list(trunks.values())
 
 
 def _stacked(batch: list[TrainJob], images: np.ndarray, on_done: Done) -> None:
