@@ -68,7 +68,7 @@ def audit_class(evidence: Evidence, label: str, *, prerequisite_p: float, blocke
     row = {
         "label": label,
         "n": int(own.sum()),
-        "frequency": float(own.sum() / len(items)),
+        "frequency": float(own.sum() / len(set(items.image))),
         "n_groups": len(np.unique(items.group[own].astype(str))),
         "n_scored": len(scored),
         "n_groups_scored": len(groups),

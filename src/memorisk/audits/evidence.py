@@ -204,6 +204,15 @@ def _checked(table: pd.DataFrame) -> pd.DataFrame:
         unknown = sorted(set(table[name]) - set(allowed))
         if unknown:
             raise InputError(f"column {name} holds {one_line(unknown[0], 60)!r}; allowed are {', '.join(allowed)}")
+    if (table["label"] == "").any():
+        name = table.loc[table["label"] == "", "image"].iloc[0]
+        raise InputError(f"image {one_line(name, 60)!r} has no label: each row of the score table needs one")
+    for name in ("group", "split"):
+        several = table.groupby(["image", "label"], sort=False)[name].nunique() > 1
+        if several.any():
+            image = several.index[several.to_numpy().argmax()][0]
+            raise InputError(f"image {one_line(image, 60)!r} has more than one {name}: it needs the same in every row")
+    table["seed"] = _seeds(table["seed"])
     table["member"] = _booleans(table, "member")
     loss = pd.to_numeric(table["loss"], errors="coerce").to_numpy(dtype=np.float64)
     bad = np.flatnonzero(~np.isfinite(loss) | (loss < 0))
@@ -218,9 +227,19 @@ def _checked(table: pd.DataFrame) -> pd.DataFrame:
     if "margin" not in table.columns:
         # log p - log(1 - p) with p = exp(-loss); a loss of 0 has no finite margin and is read as the smallest float
         table["margin"] = -loss - np.log(-np.expm1(-np.maximum(loss, np.finfo(float).tiny)))
-    table["margin"] = table["margin"].to_numpy(dtype=np.float64)
+    table["margin"] = pd.to_numeric(table["margin"], errors="coerce").to_numpy(dtype=np.float64)
+    if not np.isfinite(table["margin"]).all():
+        raise InputError("column margin holds values that are no finite numbers; leave it out to have it computed")
     table["correct"] = _booleans(table, "correct") if "correct" in table.columns else loss < np.log(2)
     return table
+
+
+def _seeds(values: pd.Series) -> np.ndarray:
+    numbers = pd.to_numeric(values, errors="coerce").to_numpy(dtype=np.float64)
+    bad = ~np.isfinite(numbers) | (numbers != np.floor(numbers)) | (np.abs(numbers) > 2**53)
+    if bad.any():
+        raise InputError(f"column seed holds {one_line(values.iloc[bad.argmax()], 60)!r}; it needs whole numbers")
+    return numbers.astype(np.int64)
 
 
 def _booleans(table: pd.DataFrame, name: str) -> np.ndarray:
@@ -258,6 +277,12 @@ def _check_membership(evidence: Evidence) -> None:
     if seen.any():
         name = evidence.items.image[test][seen][0]
         raise InputError(f"test image {one_line(name, 60)!r} is a member of a model: test images may be seen by none")
+    crossing = sorted(set(evidence.items.group[test].astype(str)) & set(evidence.items.group[~test].astype(str)))
+    if crossing:
+        raise InputError(
+            f"group {one_line(crossing[0], 60)!r} has test images and others ({len(crossing)} such groups): "
+            "a patient's images belong on one side"
+        )
     if not evidence.sign.any():
         raise InputError("no canary was seen by one model of a seed and not by the other: there is nothing to compare")
 

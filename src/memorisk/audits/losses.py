@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from memorisk.audits.analysis import Context, analyse
-from memorisk.audits.evidence import evidence_from_table, write_scores
+from memorisk.audits.evidence import Evidence, evidence_from_table, write_scores
 from memorisk.audits.options import LossesOptions
 from memorisk.audits.pseudonyms import Pseudonyms
 from memorisk.audits.rendering import write_report
@@ -21,7 +21,7 @@ from memorisk.report.result import Result
 from memorisk.runs.environment import machine, versions
 from memorisk.runs.errors import InputError, one_line, unknown_name
 from memorisk.runs.fingerprint import file_fingerprint
-from memorisk.runs.folder import open_run
+from memorisk.runs.folder import check_out, open_run
 from memorisk.scores.differential import cross_entropy, logit_margin
 
 LOGIT = "logit:"
@@ -51,24 +51,37 @@ def audit_losses(file: str | Path, *, out: str | Path, **settings: Any) -> Resul
     evidence = evidence_from_table(with_losses(read_scores(path)))
     fixed = {"scores": file_fingerprint(path), "pseudonymise": options.pseudonymise}
     config = {"file": str(file), "out": str(out), **asdict(options), "run": fixed}
+    check_out(Path(out), config, identity=["run"])
+    context = Context(
+        design=evidence.design,
+        random_split=options.random_split,
+        dataset=path.stem,
+        data_hash=file_fingerprint(path),
+        versions=versions(),
+        pseudonymised=options.pseudonymise,
+        notes=_notes(evidence),
+    )
+    found = analyse(evidence, options, context)  # before anything is written: it refuses what the table hides
     names = Pseudonyms.from_options(options)
+    result = names.result(found)
     with open_run(Path(out), config, identity=["run"]) as run:
         run.log("started", versions=versions(), machine=machine())
         write_scores(run / "scores.parquet", names.evidence(evidence))
-        context = Context(
-            design=evidence.design,
-            random_split=options.random_split,
-            dataset=path.stem,
-            data_hash=file_fingerprint(path),
-            versions=versions(),
-            pseudonymised=options.pseudonymise,
-            notes=["The models were trained elsewhere; what is said of the design is what the table's rows show."],
-        )
-        result = names.result(analyse(evidence, options, context))
         result.save(run.path)
         write_report(run, result, gallery=None, redact=options.redact)
         run.log("finished", status=result.status)
     return result
+
+
+def _notes(evidence: Evidence) -> list[str]:
+    """What the report must say of models that it never saw."""
+    notes = ["The models were trained elsewhere; what is said of the design is what the table's rows show."]
+    if not (evidence.items.split == "train").any():
+        notes.append(
+            "The table lists no image that all models saw. If there were such images, they are missing from the counts "
+            "of images, from the classes' shares and from the number of images a model was trained on."
+        )
+    return notes
 
 
 def read_scores(path: Path) -> pd.DataFrame:
@@ -82,9 +95,18 @@ def read_scores(path: Path) -> pd.DataFrame:
     try:
         with path.open("rb") as file:
             is_parquet = file.read(4) == b"PAR1"
-        return pd.read_parquet(path) if is_parquet else pd.read_csv(path, keep_default_na=True)
+        return pd.read_parquet(path) if is_parquet else _read_csv(path)
     except (ValueError, OSError, UnicodeDecodeError) as error:
         raise InputError(f"{one_line(path)} is neither Parquet nor CSV: {one_line(error, 120)}") from None
+
+
+def _read_csv(path: Path) -> pd.DataFrame:
+    """A CSV in which ids and names stay text: "007" is not 7, and a class may be named "NA" or "None"."""
+    text: Any = dict.fromkeys(("image", "label", "group", "split", "role"), str)
+    table = pd.read_csv(path, dtype=text, keep_default_na=False)
+    if "group" in table.columns:  # a row without a group is its own
+        table["group"] = table["group"].astype(object).where(table["group"] != "", None)
+    return table
 
 
 def with_losses(table: pd.DataFrame) -> pd.DataFrame:
@@ -95,15 +117,20 @@ def with_losses(table: pd.DataFrame) -> pd.DataFrame:
     classes = [str(c)[len(LOGIT) :] for c in columns]
     if "label" not in table.columns:
         raise InputError("the score table has logits and no column label")
+    if len(classes) < 2:
+        raise InputError(f"the score table has logits of one class ({one_line(classes[0], 60)}): two are needed")
     number = {c: i for i, c in enumerate(classes)}
     label = table["label"].astype(str)
     for name in label.unique():
         if name not in number:
             raise unknown_name("label without a logit column", name, classes)
     target = np.array([number[name] for name in label], dtype=np.int64)
-    logits = table[columns].to_numpy(dtype=np.float64)
+    logits = table[columns].apply(pd.to_numeric, errors="coerce").to_numpy(dtype=np.float64)
     if not np.isfinite(logits).all():
-        raise InputError("a logit is not finite: find the model that diverged")
+        row = table.iloc[int(np.flatnonzero(~np.isfinite(logits).all(axis=1))[0])]
+        raise InputError(
+            f"a logit of image {one_line(row.get('image'), 60)!r} is no finite number: find the model that diverged"
+        )
     return table.assign(
         loss=cross_entropy(logits, target),
         margin=logit_margin(logits, target),
