@@ -13,13 +13,13 @@ import numpy as np
 import pandas as pd
 
 from memorisk.audits.evidence import Evidence
-from memorisk.runs.errors import InputError
 from memorisk.scores.attacks import ATTACKS, MEMBER, NEITHER, NON_MEMBER, attack_scores
 from memorisk.scores.lira import ONLINE_FROM, lira_scores, twin_references
 from memorisk.scores.rmia import rmia_scores
 from memorisk.statistics.correlation import Agreement, attack_agreement
+from memorisk.statistics.jackknife import JackknifeInterval
 from memorisk.statistics.roc import log_roc_points, reject_if_control_fails, roc_curve, seed_auc_jackknife, tpr_at_fpr
-from memorisk.statistics.thresholds import seed_youden_by_folds
+from memorisk.statistics.thresholds import seed_youden_by_folds, youden_by_folds
 
 ALL = "(all)"
 COLUMNS = (
@@ -38,7 +38,6 @@ class Scored:
         score: [S, I] higher = more likely a member.
         role: [S, I] member, non-member or neither.
         control: Must not separate members from non-members.
-        best: May be named as the strongest attack.
     """
 
     name: str
@@ -62,7 +61,7 @@ def attack_table(evidence: Evidence) -> tuple[pd.DataFrame, dict[str, Any], dict
             keep = np.ones(len(label), dtype=bool) if name == ALL else label == name
             rows.append(_row(attack, str(name), attack.score[:, keep], attack.role[:, keep], group[keep]))
     curves = {attack.name: _curve(attack) for attack in scored}
-    return pd.DataFrame(rows)[list(COLUMNS)], {k: v for k, v in curves.items() if v}, _agreement(evidence)
+    return pd.DataFrame(rows, columns=pd.Index(COLUMNS)), {k: v for k, v in curves.items() if v}, _agreement(evidence)
 
 
 def paper_attacks(evidence: Evidence) -> list[Scored]:
@@ -162,33 +161,38 @@ def _curve(attack: Scored) -> dict[str, list[float]] | None:
 
 
 def _agreement(evidence: Evidence) -> dict[str, Any] | None:
-    """Whether M, from other seeds, tells whom the loss attack finds; in the same seed the question is circular."""
+    """Whether M, from other seeds, tells whom the loss attack finds; in the same seed the question is circular.
+
+    Found is a member that the attack on that seed's model accuses, at a threshold chosen on the other folds.
+    """
     if len(evidence.seeds) < 2:
         return None
+    group = evidence.items.group.astype(str)
     loss = next(a for a in paper_attacks(evidence) if a.name == "loss_threshold")
     success = np.full(loss.score.shape, np.nan)
-    for s in range(len(success)):
-        members, others = loss.role[s] == MEMBER, loss.role[s] == NON_MEMBER
-        if members.any() and others.any():
-            threshold = np.median(loss.score[s][others])
-            success[s, members] = loss.score[s, members] > threshold
-    try:
-        found = attack_agreement(evidence.gap, evidence.sign, success, evidence.items.group)
-    except InputError:
+    for s, role in enumerate(loss.role):
+        used, members = role != NEITHER, role == MEMBER
+        if not members.any() or not (role == NON_MEMBER).any():
+            continue
+        found = youden_by_folds(loss.score[s, used], members[used], group[used])
+        if not found.note:
+            success[s, members] = found.accused[members[used]]
+    if not np.isfinite(success).any():
         return None
-    return {"other_seeds": _agreement_row(found.other_seeds), "circular": _agreement_row(found.circular)}
+    both = attack_agreement(evidence.gap, evidence.sign, success, group)
+    return {"other_seeds": _agreement_row(both.other_seeds), "circular": _agreement_row(both.circular)}
 
 
 def _agreement_row(found: Agreement) -> dict[str, Any]:
     return {
-        "spearman": found.spearman.estimate,
-        "spearman_low": found.spearman.low,
-        "spearman_high": found.spearman.high,
+        "spearman": _limits(found.spearman),
         "success_high": found.success_high,
         "success_low": found.success_low,
-        "difference": found.difference.estimate,
-        "difference_low": found.difference.low,
-        "difference_high": found.difference.high,
+        "difference": _limits(found.difference),
         "n_high": found.n_high,
         "n_low": found.n_low,
     }
+
+
+def _limits(interval: JackknifeInterval) -> dict[str, float]:
+    return {"estimate": interval.estimate, "low": interval.low, "high": interval.high}

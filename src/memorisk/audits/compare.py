@@ -1,8 +1,9 @@
 """Before and after: two runs class by class and patient by patient, differences with intervals (``memorisk compare``).
 
-The two runs' trainings are independent, so seed s of one may be set beside any seed of the other: the differences of
-the groups that both scored form a groups x seeds table like any other, and its two-way interval counts groups and
-seeds as the units they are.
+The differences of the groups that both runs scored form a groups x seeds table like any other, and its two-way interval
+counts groups and seeds as the units they are. Seeds stand beside each other in their order: the same seeds share their
+halves and their start where images and split are the same; other seeds are independent trainings, of which any may
+stand beside any. With different numbers of seeds only the groups are paired.
 """
 
 import os
@@ -13,13 +14,17 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
+from memorisk.audits.compare_page import comparison_page
 from memorisk.audits.evidence import Evidence, evidence_from_table
+from memorisk.audits.losses import read_scores
+from memorisk.audits.rendering import REPORT, load_result
+from memorisk.report.page import render_page
 from memorisk.report.result import Result
 from memorisk.runs.errors import InputError, one_line
-from memorisk.runs.files import read_table, write_json, write_table
+from memorisk.runs.files import write_json, write_table, write_text
 from memorisk.runs.folder import read_config
 from memorisk.scores.differential import group_table
-from memorisk.statistics.intervals import difference_interval
+from memorisk.statistics.intervals import difference_interval, two_way_interval
 
 SUMMARY = "comparison.json"
 
@@ -34,16 +39,20 @@ class Comparison:
         per_group: ``label, group, M_first, M_second, difference, low, high, flagged_first, flagged_second``; M here
             is the mean over the group's images, and its interval is over seeds.
         aucs: ``attack, auc_first, low_first, high_first, auc_second, low_second, high_second``.
-        notes: What could not be compared.
+        notes: What could not be compared, and what else differs between the runs.
+        names: What each run was made of: data set and model, for the page's head.
+        redact: One of the runs leaves ids out of its report; so does the page.
     """
 
     per_class: pd.DataFrame
     per_group: pd.DataFrame
     aucs: pd.DataFrame
     notes: list[str]
+    names: tuple[str, str] = ("first", "second")
+    redact: bool = False
 
     def save(self, folder: Path) -> None:
-        """Write the tables and a JSON of the classes.
+        """Write the tables, a JSON of the classes, and ``report.html``.
 
         Raises:
             InputError: The folder holds anything but an earlier comparison, or cannot be made.
@@ -54,6 +63,7 @@ class Comparison:
         write_table(folder / "per_group.parquet", self.per_group)
         write_table(folder / "aucs.parquet", self.aucs)
         write_json(folder / SUMMARY, {"per_class": self.per_class.to_dict("records"), "notes": self.notes})
+        write_text(folder / REPORT, render_page(comparison_page(self)))
 
 
 def check_folder(folder: Path) -> None:
@@ -85,32 +95,59 @@ def compare(first: str | Path, second: str | Path) -> Comparison:
         InputError: A folder holds no finished run, or the runs share no scored class.
     """
     (evidence_a, result_a), (evidence_b, result_b) = (_load(Path(f)) for f in (first, second))
-    notes = []
-    if len(evidence_a.seeds) != len(evidence_b.seeds):
-        notes.append(f"{len(evidence_a.seeds)} and {len(evidence_b.seeds)} seeds: patients are paired, seeds are not")
-    if result_a.verdict.get("data_hash") != result_b.verdict.get("data_hash"):
-        notes.append("the runs are on different images or groups: only what both scored is compared")
+    notes = _differences(evidence_a, evidence_b, result_a, result_b)
     rows, groups = [], []
-    for label in sorted(set(evidence_a.items.label) & set(evidence_b.items.label)):
+    for label in sorted(set(evidence_a.items.label) | set(evidence_b.items.label)):
         tables = [_class_table(e, str(label)) for e in (evidence_a, evidence_b)]
         both = sorted(set(tables[0].index) & set(tables[1].index))
         if not both:
-            notes.append(f"class {label}: no group was scored in both runs")
+            missing = [n for n, t in zip(("first", "second"), tables, strict=True) if t.empty]
+            where = (
+                f"not scored in the {' and the '.join(missing)} run" if missing else "no group was scored in both runs"
+            )
+            notes.append(f"class {one_line(label, 80)}: {where}")
             continue
         values = [t.loc[both].to_numpy() for t in tables]
         rows.append(_class_row(str(label), values, result_a, result_b))
         groups.append(_group_rows(str(label), both, values, result_a, result_b))
     if not rows:
         raise InputError(
-            f"{first} and {second} share no class with groups that both scored: there is nothing to compare"
+            f"{one_line(first)} and {one_line(second)} share no class with groups that both scored: there is nothing "
+            "to compare"
         )
-    return Comparison(pd.DataFrame(rows), pd.concat(groups, ignore_index=True), _aucs(result_a, result_b), notes)
+    return Comparison(
+        pd.DataFrame(rows),
+        pd.concat(groups, ignore_index=True),
+        _aucs(result_a, result_b),
+        notes,
+        names=(_name(result_a), _name(result_b)),
+        redact=any(bool(read_config(Path(f)).get("redact")) for f in (first, second)),
+    )
+
+
+def _differences(first: Evidence, second: Evidence, result_a: Result, result_b: Result) -> list[str]:
+    """What else differs between the runs than what is to be compared."""
+    notes = []
+    if len(first.seeds) != len(second.seeds):
+        notes.append(f"{len(first.seeds)} and {len(second.seeds)} seeds: patients are paired, seeds are not")
+    if result_a.verdict.get("data_hash") != result_b.verdict.get("data_hash"):
+        notes.append("the runs are on different images or groups: only what both scored is compared")
+    if first.design != second.design:
+        notes.append(
+            f"the designs differ ({first.design}, {second.design}): their models were trained on different numbers of "
+            "images, which by itself moves M"
+        )
+    return notes
+
+
+def _name(result: Result) -> str:
+    parts = [str(result.summary.get(k) or "") for k in ("dataset", "model")]
+    return ", ".join(p for p in parts if p)
 
 
 def _load(folder: Path) -> tuple[Evidence, Result]:
-    read_config(folder)
-    result = Result.load(folder)
-    return evidence_from_table(read_table(folder / "scores.parquet")), result
+    result = load_result(folder)
+    return evidence_from_table(read_scores(folder / "scores.parquet")), result
 
 
 def _class_table(evidence: Evidence, label: str) -> pd.DataFrame:
@@ -127,8 +164,8 @@ def _class_row(label: str, values: list[np.ndarray], first: Result, second: Resu
         "label": label,
         "n_groups": len(values[0]),
         "n_seeds": interval.n_seeds,
-        "mean_first": float(np.nanmean(values[0])),
-        "mean_second": float(np.nanmean(values[1])),
+        "mean_first": two_way_interval(values[0]).estimate,
+        "mean_second": two_way_interval(values[1]).estimate,
         "difference": interval.estimate,
         "low": interval.low,
         "high": interval.high,
