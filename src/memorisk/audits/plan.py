@@ -194,6 +194,8 @@ def make_placebo(manifest: Manifest, parts: Parts, options: ClassifierOptions, *
     balanced = options.chosen_design == "balanced"
     part = split_by_group(parts.labels, parts.groups, fractions=SHARES, seed=seed)
     part[part == NOT_AUDITABLE] = "train"
+    if options.train is not None:  # the user's function stops on a validation part here too
+        part = _carve_validation(part, parts.labels, parts.groups, from_part="train", seed=seed)
     fresh = Parts(part, parts.labels, parts.groups, parts.classes, parts.too_small, random=True)
     designs = [
         placebo_design(parts.labels, parts.groups, fresh.rows("canary"), fresh.rows("train"), seed=s, balanced=balanced)

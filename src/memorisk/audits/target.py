@@ -113,11 +113,12 @@ def unseen_references(evidence: Evidence, test: np.ndarray) -> tuple[np.ndarray,
 def replicates(own: dict[str, np.ndarray], evidence: Evidence, test: np.ndarray) -> dict[str, Any]:
     """Whether the model's test loss and accuracy lie within the twins' own spread.
 
-    A 95 % prediction interval for one more model from K: mean +- t(K - 1) sd sqrt(1 + 1/K). The twins are trained on
-    half the images, so a somewhat better target is expected; the interval does not know that, and the report says so.
+    A 95 % prediction interval for one more model from K: mean +- t(K - 1) sd sqrt(1 + 1/K), cut at what a loss and an
+    accuracy can be. The twins are trained on half the images, so a somewhat better target is expected; the interval
+    does not know that.
     """
     found: dict[str, Any] = {}
-    for name, column in (("loss", "loss"), ("accuracy", "correct")):
+    for name, column, top in (("loss", "loss", float("inf")), ("accuracy", "correct", 1.0)):
         twins = np.concatenate(
             [getattr(evidence, f"{column}_a")[:, test], getattr(evidence, f"{column}_b")[:, test]]
         ).mean(axis=1)
@@ -127,8 +128,8 @@ def replicates(own: dict[str, np.ndarray], evidence: Evidence, test: np.ndarray)
         found[name] = {
             "target": value,
             "twins": centre,
-            "low": centre - half,
-            "high": centre + half,
+            "low": max(centre - half, 0.0),
+            "high": min(centre + half, top),
             "within": bool(centre - half <= value <= centre + half),
         }
     return found | {
@@ -161,14 +162,12 @@ def check_target(store: ImageStore, plan: Plan, recipe: Recipe, options: Classif
     assert options.target is not None
     if not options.target.is_file():
         raise InputError(f"--target {options.target} is no file: name the weights of the model to be released")
-    if recipe.own:
-        raise InputError(
-            "--target loads weights into a network by name (--model); with your own --train function save the "
-            "losses of your model instead and use memorisk audit losses"
-        )
+    if recipe.own and options.model == "auto":
+        raise InputError("--target with your own --train function: name the target's network with --model, too")
+    name = options.model if recipe.own else recipe.model
     notes: list[str] = []
     model = create_model(
-        recipe.model,
+        name,
         num_classes=recipe.targets.n_outputs,
         in_chans=store.images.shape[-1],
         image_size=store.images.shape[1],
@@ -180,7 +179,7 @@ def check_target(store: ImageStore, plan: Plan, recipe: Recipe, options: Classif
     changed = [note for note in notes if not note.endswith(HEAD_KEPT)]
     if changed or not notes:
         what = changed[0] if changed else "the file has no classifier head"
-        raise InputError(f"--target {options.target.name} does not match {recipe.model}: {one_line(what)}")
+        raise InputError(f"--target {options.target.name} does not match {one_line(name, 60)}: {one_line(what)}")
     _class_order(plan, options)
     return model
 
@@ -205,9 +204,10 @@ def _class_order(plan: Plan, options: ClassifierOptions) -> list[int] | None:
         return None
     names = [n.strip() for n in options.target_classes.split(",")]
     if sorted(names) != plan.parts.classes:
-        odd = sorted(set(names) ^ set(plan.parts.classes))[0]
+        odd = sorted(set(names) ^ set(plan.parts.classes)) or [n for n in names if names.count(n) > 1]
+        where = "is on one side only" if len(set(names)) == len(names) else "is named twice"
         raise InputError(
             f"--target-classes must name the {len(plan.parts.classes)} classes of the images in the model's order; "
-            f"{one_line(odd, 60)!r} is on one side only"
+            f"{one_line(odd[0], 60)!r} {where}"
         )
     return [names.index(c) for c in plan.parts.classes]
