@@ -4,16 +4,20 @@ A reader sees the old file or the new one, never half of one, whenever the proce
 weights safetensors, settings YAML or JSON; nothing is ever pickled.
 """
 
+from __future__ import annotations
+
 import json
 import os
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
+
+if TYPE_CHECKING:  # a worker that only trains need not load pandas
+    import pandas as pd
 
 UNFINISHED = ".*.part"  # the names of files being written; what a killed process leaves of them may be removed
 
@@ -83,6 +87,8 @@ def write_table(path: str | Path, table: pd.DataFrame) -> None:
 
 def read_table(path: str | Path) -> pd.DataFrame:
     """Read a Parquet table."""
+    import pandas as pd
+
     return pd.read_parquet(path)
 
 
