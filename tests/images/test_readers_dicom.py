@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from memorisk.images import readers_dicom_gdcm
 from memorisk.images.readers import count_frames, read_image
 from memorisk.runs.errors import InputError, MissingExtraError
 from tests.images.dicom_making import dicom, items, lut, save, save_big_endian, with_elements
@@ -337,6 +338,9 @@ def test_a_jpeg_frame_cut_within_its_fragment_is_refused(shared_data: Path, tmp_
     data.PixelData = pydicom.encaps.encapsulate([stream[: len(stream) // 2]])
     with pytest.raises(InputError, match="truncated JPEG frame"):
         read_image(save(data, tmp_path / "a.dcm"))
+    data.PixelData = pydicom.encaps.encapsulate([stream[: len(stream) // 2] + b"\xff\xd9"])
+    with pytest.raises(InputError, match="truncated JPEG"):
+        read_image(save(data, tmp_path / "b.dcm"))
 
 
 def test_a_compressed_frame_that_is_larger_than_declared(shared_data: Path, tmp_path: Path) -> None:
@@ -347,3 +351,35 @@ def test_a_compressed_frame_that_is_larger_than_declared(shared_data: Path, tmp_
     data.PixelData = pydicom.encaps.encapsulate([bytes(stream)])
     with pytest.raises(InputError, match=r"65,535 x 65,535 pixels"):
         read_image(save(data, tmp_path / "a.dcm"))
+
+
+def test_a_decoder_that_dies_does_not_take_the_run_along(shared_data: Path, tmp_path: Path) -> None:
+    folder = shared_data / "dicom_pydicom" / "test_files"
+    whole = read_image(folder / "SC_rgb_jpeg_gdcm.dcm")
+    data = bytearray((folder / "SC_rgb_jpeg_gdcm.dcm").read_bytes())
+    data[data.index(b"\xff\xd8\xff") + 3] = 0  # GDCM 3.0 to 3.2 end their process on this
+    path = write(tmp_path / "a.dcm", bytes(data))
+    with pytest.raises(InputError, match="GDCM"):
+        readers_dicom_gdcm.decode_apart(path, 0)
+    image, message = read_or_message(path)  # another decoder may know it
+    assert image is not None or "GDCM" in message
+    np.testing.assert_array_equal(read_image(folder / "SC_rgb_jpeg_gdcm.dcm"), whole)
+
+
+def test_the_process_apart_is_started_anew_after_it_died(shared_data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = shared_data / "dicom_pydicom" / "test_files" / "MR_small_jpeg_ls_lossless.dcm"
+    whole = read_image(path)
+    readers_dicom_gdcm._child().kill()
+    readers_dicom_gdcm._child().wait()
+    np.testing.assert_array_equal(read_image(path), whole)
+    readers_dicom_gdcm._end_all()
+    for program, what in (
+        ("import os; os.abort()", "broke down"),
+        ("import time; time.sleep(60)", "did not finish in 1"),
+    ):
+        monkeypatch.setattr(readers_dicom_gdcm, "_COMMAND", [sys.executable, "-c", program])
+        monkeypatch.setattr(readers_dicom_gdcm, "_SECONDS", 1.0 if "sleep" in program else 60.0)
+        with pytest.raises(InputError, match=what):
+            readers_dicom_gdcm.decode_apart(path, 0)
+    monkeypatch.undo()
+    np.testing.assert_array_equal(read_image(path), whole)

@@ -7,6 +7,8 @@ uint16, and refuses what it cannot read with one line. The formats and the modul
 
 import stat
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -52,17 +54,8 @@ def read_image(
     file = Path(path)
     how = Reading(member=member or None, frame=frame, depth=depth, window=window, max_pixels=max_pixels)
     reader: Any = import_module(_known_format(file).module)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # libraries warn of every oddity of a file that they can read
-            return reader.read(file, how)
-    except InputError:
-        raise
-    except MemoryError:
-        raise InputError(f"{one_line(file)}: there is not enough memory to read it") from None
-    except Exception as error:  # decoders raise anything on broken files; to the user each is an unreadable image
-        reason = one_line(str(error) or type(error).__name__, 160)
-        raise InputError(f"{one_line(file)}: cannot be read ({reason})") from error
+    with decoding(file):
+        return reader.read(file, how)
 
 
 def count_frames(path: str | Path) -> int:
@@ -73,14 +66,28 @@ def count_frames(path: str | Path) -> int:
     """
     file = Path(path)
     reader: Any = import_module(_known_format(file).module)
+    with decoding(file):
+        return reader.count_frames(file)
+
+
+@contextmanager
+def decoding(file: Path) -> Iterator[None]:
+    """Around the calls of decoders: what they warn of is not repeated, what they raise becomes one line.
+
+    Raises:
+        InputError: Anything was raised; to the user it is an unreadable image.
+    """
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            return reader.count_frames(file)
+            warnings.simplefilter("ignore")  # libraries warn of every oddity of a file that they can read
+            yield
     except InputError:
         raise
-    except Exception as error:
-        raise InputError(f"{one_line(file)}: cannot be read ({one_line(error, 160)})") from error
+    except MemoryError:
+        raise InputError(f"{one_line(file)}: there is not enough memory to read it") from None
+    except Exception as error:  # decoders raise anything on broken files
+        reason = one_line(str(error) or type(error).__name__, 160)
+        raise InputError(f"{one_line(file)}: cannot be read ({reason})") from error
 
 
 def _known_format(file: Path) -> Format:

@@ -4,9 +4,9 @@ Rules: the middle frame (number of frames // 2) of a multi-frame file unless one
 rescale, then the window (``readers_dicom_greys`` has the order), MONOCHROME1 inverted last. Colour: YBR becomes
 RGB, PALETTE COLOR becomes RGB, no window; deeper colour is taken at its full range of stored bits. Overlays and
 colour profiles are left out. Compressed frames are decoded by libraries of permissive licences in a fixed order, so
-that two machines with the same libraries give the same pixels: GDCM for JPEG and JPEG-LS, OpenJPEG for JPEG 2000,
-pydicom for RLE. Extended JPEG of 12 bits needs pylibjpeg-libjpeg (GPL), which memorisk does not install, and is
-refused without it.
+that two machines with the same libraries give the same pixels: Pillow for baseline JPEG, GDCM (in a process apart,
+``readers_dicom_gdcm``) for JPEG Lossless and JPEG-LS, OpenJPEG for JPEG 2000, pydicom for RLE. Extended JPEG of 12
+bits needs pylibjpeg-libjpeg (GPL), which memorisk does not install, and is refused without it.
 """
 
 import zlib
@@ -19,12 +19,18 @@ import numpy as np
 from memorisk.images import jpeg
 from memorisk.images.formats import Reading
 from memorisk.images.greys import show, stretch, to_depth
+from memorisk.images.readers_dicom_gdcm import decode_apart
 from memorisk.images.readers_dicom_greys import grey_image
-from memorisk.images.readers_raster import check_size
+from memorisk.images.readers_raster import check_size, open_image, refuse_cut_short
 from memorisk.runs.errors import InputError, MissingExtraError, one_line
 
 _PIXELS = ("PixelData", "FloatPixelData", "DoubleFloatPixelData")
-_JPEG_2000 = "JPEG 2000"
+_DECODERS = (  # part of the transfer syntax' name, pydicom's plugins in the order they are tried
+    ("JPEG 2000", ("pylibjpeg", "pillow")),
+    ("JPEG Baseline", ("pillow", "pylibjpeg")),
+    ("JPEG Extended", ("pillow", "pylibjpeg")),
+    ("JPEG", ("gdcm", "pylibjpeg")),
+)
 _DEFLATED = b"1.2.840.10008.1.2.1.99"
 _INFLATED_LIMIT = 1 << 31
 
@@ -127,25 +133,39 @@ def _decoded(data: Any, frame: int, path: Path, max_pixels: int) -> np.ndarray:
     problems = []
     for plugin in _plugins(syntax):
         try:
+            if plugin == "gdcm":
+                return decode_apart(path, frame)
             values = np.asarray(pixel_array(data, index=frame, decoding_plugin=plugin))
             return values.astype(values.dtype.newbyteorder("="), copy=False)
         except Exception as error:  # a decoder's own exceptions; the next one may know the file
-            problems.append(_short(error))
+            problems.append(_short(error, path))
     hint = "; 12 bits need pylibjpeg-libjpeg (GPL)" if "Extended" in syntax.name else ""
     raise InputError(f"{one_line(path)}: pixels cannot be decoded ({syntax.name}: {problems[0]}{hint})")
 
 
 def _plugins(syntax: Any) -> list[str]:
-    """Decoders in the order they are tried; "" is pydicom's own choice."""
-    if not syntax.is_encapsulated or "RLE" in syntax.name:
+    """Decoders in the order they are tried; "" is pydicom's own.
+
+    Raises:
+        MissingExtraError: None of them is installed.
+    """
+    wanted = next((plugins for part, plugins in _DECODERS if part in syntax.name), None)
+    if not syntax.is_encapsulated or wanted is None:
         return [""]
-    first = ["pylibjpeg", "gdcm"] if _JPEG_2000 in syntax.name else ["gdcm", "pylibjpeg"]
     known = pydicom_module().pixels.get_decoder(syntax).available_plugins
-    return [plugin for plugin in [*first, "pillow"] if plugin in known] or [""]
+    found = [plugin for plugin in wanted if plugin in known]
+    if not found:
+        library = {"gdcm": "python-gdcm", "pylibjpeg": "pylibjpeg-openjpeg"}.get(wanted[0], wanted[0])
+        raise MissingExtraError(library, "medical", f"reading DICOM of {syntax.name}")
+    return found
 
 
-def _short(error: Exception) -> str:
-    text = str(error).replace("Unable to decode as exceptions were raised by all available plugins:", "")
+def _short(error: Exception, path: Path) -> str:
+    text = (
+        str(error)
+        .removeprefix(f"{one_line(path)}: ")
+        .replace("Unable to decode as exceptions were raised by all available plugins:", "")
+    )
     return one_line(" ".join(text.split()), 150)
 
 
@@ -222,3 +242,5 @@ def _check_codestream(data: Any, frame: int, path: Path, max_pixels: int) -> Non
     size = jpeg.declared_size(stream)
     if size is not None:
         check_size(path, size[0], size[1], max_pixels)
+    if "JPEG Baseline" in _transfer_syntax(data).name:
+        refuse_cut_short(open_image(stream, path), stream, path)

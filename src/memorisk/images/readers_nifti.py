@@ -52,7 +52,7 @@ def read(path: Path, how: Reading) -> np.ndarray:
 
 def count_frames(path: Path, plane: str = "axial") -> int:
     """Number of slices of a plane."""
-    with _stream(path) as stream:
+    with _quiet(), _stream(path) as stream:
         return _canonical_shape(_image(stream))[PLANES[plane]]
 
 
@@ -81,7 +81,7 @@ def _volume(path: Path, max_pixels: int) -> _Volume:
 
 @lru_cache(maxsize=1)
 def _loaded(path: Path, size: int, modified: int, max_pixels: int) -> _Volume:
-    with _stream(path) as stream:
+    with _quiet(), _stream(path) as stream:
         image = _image(stream)
         shape = tuple(int(n) for n in image.shape)
         if len(shape) < 2 or min(shape) < 1:
@@ -116,6 +116,11 @@ def _nibabel() -> Any:
     except ImportError:
         raise MissingExtraError("nibabel", "medical", "reading NIfTI") from None
     return nibabel
+
+
+def _quiet() -> Any:
+    """While it is open, nibabel does not print what it finds odd in headers."""
+    return _nibabel().imageglobals.LoggingOutputSuppressor()
 
 
 def _stream(path: Path) -> IO[bytes]:

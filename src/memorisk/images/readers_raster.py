@@ -30,7 +30,7 @@ def read(path: Path, how: Reading) -> np.ndarray:
     if how.frame:
         seek(image, how.frame, path)
     if image.format == "JPEG":
-        _refuse_cut_short(image, data, path)
+        refuse_cut_short(image, data, path)
     if image.format == "PNG":
         _spread_transparent_grey(image, data)
     return pixels(image, how, grey_only=image.format == "PNG" and data[_COLOUR_TYPE] in (0, 4))
@@ -113,7 +113,7 @@ def _deep_grey(values: np.ndarray, transparent: object, how: Reading) -> np.ndar
     return show(values, how.window, how.depth)[..., None]
 
 
-def _refuse_cut_short(image: Image.Image, data: bytes, path: Path) -> None:
+def refuse_cut_short(image: Image.Image, data: bytes, path: Path) -> None:
     """Refuse a JPEG whose data end before its pixels do, although an end marker follows.
 
     Pillow reports a file that breaks off, but where an end marker follows libjpeg fills what is missing with zeros,

@@ -17,6 +17,7 @@ from memorisk.images.columns import NO_FINDING, texts
 from memorisk.images.formats import file_format
 from memorisk.images.manifest import Manifest, listed
 from memorisk.images.options import ImageOptions
+from memorisk.images.readers import decoding
 from memorisk.images.readers_arrays import array_shapes, image_axes, open_rows, whole_array
 from memorisk.images.source_draft import Draft, finish, refuse_unused
 from memorisk.runs.errors import InputError, one_line, unknown_name
@@ -47,13 +48,11 @@ def load_arrays(path: Path, options: ImageOptions) -> Manifest:
             :func:`memorisk.images.source_draft.finish` refuses.
     """
     draft = Draft(table=pd.DataFrame(), root=path.parent, name=path.stem.removesuffix(".npy"))
-    try:
-        shapes = {name: shape for name, (shape, _) in array_shapes(path).items()}
-    except (OSError, ValueError, KeyError, EOFError, RuntimeError) as error:  # numpy, zipfile and h5py on broken files
-        raise InputError(f"{one_line(path)}: cannot be read ({one_line(error, 120)})") from None
-    parts = _parts(path, shapes, options)
     refuse_unused(options, path.name, allowed=("image_column", "label_column", "group_column"))
-    tables = [_part_table(path, part, shapes, options) for part in parts]
+    with decoding(path):
+        shapes = {name: shape for name, (shape, _) in array_shapes(path).items()}
+        parts = _parts(path, shapes, options)
+        tables = [_part_table(path, part, shapes, options) for part in parts]
     draft.table = pd.concat(tables, ignore_index=True)
     if len(parts) == 1 and not parts[0].split:
         draft.table = draft.table.drop(columns="split")
