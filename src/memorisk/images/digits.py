@@ -11,10 +11,10 @@ from functools import lru_cache
 import numpy as np
 import pandas as pd
 
+from memorisk.images.formats import BUILTIN_DIGITS
 from memorisk.images.manifest import Manifest
 from memorisk.runs.errors import InputError
 
-BUILTIN_DIGITS = "builtin:digits"
 KEPT = {0: 20, 1: 30, 2: 45, 3: 60}
 
 

@@ -14,6 +14,7 @@ from typing import Literal
 from memorisk.images.options import MAX_PIXELS, Window
 
 Kind = Literal["raster", "dicom", "nifti", "arrays"]
+BUILTIN_DIGITS = "builtin:digits"  # the path of the images that come with the package
 HEAD_BYTES = 352  # a NIfTI-1 header with its extension flag is the longest that is looked at
 
 

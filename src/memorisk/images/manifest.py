@@ -17,18 +17,13 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from memorisk.images.wording import listed
 from memorisk.runs.errors import InputError, one_line
 from memorisk.runs.files import read_table, write_table
 
 REQUIRED = ("image", "path", "label", "group")
 RESERVED = (*REQUIRED, "split", "dataset", "member", "frame")
 BUILTIN = "builtin:"
-
-
-def listed(values: Sequence[object] | np.ndarray, shown: int = 5) -> str:
-    """The first few of many values on one printable line: ``a, b, c and 12 more``."""
-    head = ", ".join(one_line(v, 120) for v in values[:shown])
-    return head if len(values) <= shown else f"{head} and {len(values) - shown:,} more"
 
 
 def _no_skipped() -> pd.DataFrame:

@@ -5,7 +5,7 @@ import unicodedata
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path, PurePosixPath, PureWindowsPath
 
-from memorisk.images.manifest import listed
+from memorisk.images.wording import listed
 from memorisk.runs.errors import InputError, one_line
 
 

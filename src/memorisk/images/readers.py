@@ -15,8 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from memorisk.images.digits import BUILTIN_DIGITS, read_digit
-from memorisk.images.formats import Format, Reading, file_head, sniff
+from memorisk.images.formats import BUILTIN_DIGITS, Format, Reading, file_head, sniff
 from memorisk.images.greys import to_depth
 from memorisk.images.options import MAX_PIXELS, Window
 from memorisk.runs.errors import InputError, one_line
@@ -50,6 +49,8 @@ def read_image(
         MissingExtraError: Its format needs a library of the extra ``medical``.
     """
     if str(path) == BUILTIN_DIGITS:
+        from memorisk.images.digits import read_digit  # brings scikit-learn and pandas, which no other image needs
+
         return to_depth(read_digit(frame), depth)
     file = Path(path)
     how = Reading(member=member or None, frame=frame, depth=depth, window=window, max_pixels=max_pixels)

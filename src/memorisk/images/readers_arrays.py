@@ -23,8 +23,8 @@ import numpy as np
 
 from memorisk.images.formats import Reading, file_head, sniff
 from memorisk.images.greys import over_black, percentile_range, stretch, to_depth
-from memorisk.images.manifest import listed
 from memorisk.images.readers_raster import check_size
+from memorisk.images.wording import listed
 from memorisk.runs.errors import InputError, one_line, unknown_name
 
 _LOCK = threading.RLock()  # a stream has one position

@@ -15,11 +15,12 @@ import pandas as pd
 
 from memorisk.images.columns import NO_FINDING, texts
 from memorisk.images.formats import file_format
-from memorisk.images.manifest import Manifest, listed
+from memorisk.images.manifest import Manifest
 from memorisk.images.options import ImageOptions
 from memorisk.images.readers import decoding
 from memorisk.images.readers_arrays import array_shapes, image_axes, open_rows, whole_array
 from memorisk.images.source_draft import Draft, finish, refuse_unused
+from memorisk.images.wording import listed
 from memorisk.runs.errors import InputError, one_line, unknown_name
 
 _IMAGES = ("images", "image", "x", "data", "imgs", "pixels", "arr_0")

@@ -13,10 +13,10 @@ from typing import Any
 
 import pandas as pd
 
-from memorisk.images.manifest import listed
 from memorisk.images.options import ImageOptions
 from memorisk.images.readers_dicom import content_name, pydicom_module
 from memorisk.images.source_draft import Draft
+from memorisk.images.wording import listed
 from memorisk.runs.errors import InputError, one_line, unknown_name
 
 _ALWAYS = ("SOPClassUID", "SOPInstanceUID", "StudyInstanceUID", "SeriesInstanceUID", "PatientID", "Modality", "Rows")

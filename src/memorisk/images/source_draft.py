@@ -14,12 +14,13 @@ import pandas as pd
 
 from memorisk.images.columns import canonical_split, texts
 from memorisk.images.formats import Kind, file_format
-from memorisk.images.manifest import BUILTIN, RESERVED, Manifest, listed
+from memorisk.images.manifest import BUILTIN, RESERVED, Manifest
 from memorisk.images.options import ImageOptions
 from memorisk.images.readers import count_frames
 from memorisk.images.readers_nifti import count_frames as count_slices
 from memorisk.images.source_labels import join_labels
 from memorisk.images.source_walk import KIND_BY_SUFFIX, suffix
+from memorisk.images.wording import listed
 from memorisk.runs.errors import InputError, one_line
 
 _STACKS = frozenset(("TIFF", "GIF", "WEBP", "DICOM", "NIfTI", "NIfTI, gzipped"))

@@ -12,12 +12,13 @@ import pandas as pd
 
 from memorisk.images.columns import SPLITS
 from memorisk.images.formats import Kind, file_format
-from memorisk.images.manifest import Manifest, listed
+from memorisk.images.manifest import Manifest
 from memorisk.images.options import ImageOptions
 from memorisk.images.paths import refuse_escape
 from memorisk.images.source_dicom import dicom_draft
 from memorisk.images.source_draft import Draft, finish, refuse_unused
 from memorisk.images.source_walk import KIND_BY_SUFFIX, Walk, suffix, walk_files
+from memorisk.images.wording import listed
 from memorisk.runs.errors import InputError, one_line
 
 _NOT_CLASSES = frozenset(

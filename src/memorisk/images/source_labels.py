@@ -22,9 +22,10 @@ from memorisk.images.columns import (
     shown_names,
     texts,
 )
-from memorisk.images.manifest import RESERVED, listed
+from memorisk.images.manifest import RESERVED
 from memorisk.images.options import ImageOptions
 from memorisk.images.paths import composed, plain_stem
+from memorisk.images.wording import listed
 from memorisk.runs.errors import InputError, one_line, unknown_name
 
 if TYPE_CHECKING:

@@ -12,11 +12,12 @@ import pandas as pd
 
 from memorisk.images.columns import Role, label_column, label_values, pick, read_described, texts, with_numbers
 from memorisk.images.formats import file_format
-from memorisk.images.manifest import BUILTIN, REQUIRED, Manifest, listed
+from memorisk.images.manifest import BUILTIN, REQUIRED, Manifest
 from memorisk.images.options import ImageOptions
 from memorisk.images.paths import FileFinder, refuse_escape
 from memorisk.images.source_draft import Draft, finish, keep_user_columns
 from memorisk.images.source_walk import KIND_BY_SUFFIX, suffix, walk_files
+from memorisk.images.wording import listed
 from memorisk.runs.errors import InputError, one_line
 
 
