@@ -43,8 +43,8 @@ class TwinDesign:
 
 
 def twin_design(
-    labels: Sequence[str],
-    groups: Sequence[str],
+    labels: Sequence[str] | np.ndarray,
+    groups: Sequence[str] | np.ndarray,
     canaries: np.ndarray,
     shared: np.ndarray,
     *,
@@ -92,8 +92,8 @@ def paper_design(n_images: int, canaries: np.ndarray, train: np.ndarray, *, seed
 
 
 def placebo_design(
-    labels: Sequence[str],
-    groups: Sequence[str],
+    labels: Sequence[str] | np.ndarray,
+    groups: Sequence[str] | np.ndarray,
     canaries: np.ndarray,
     train: np.ndarray,
     *,
@@ -129,7 +129,9 @@ def never_paired(designs: Sequence[TwinDesign], canaries: np.ndarray) -> np.ndar
     return canaries[~scored]
 
 
-def _partners(labels: Sequence[str], groups: Sequence[str], rows: np.ndarray) -> dict[tuple, list[np.ndarray]]:
+def _partners(
+    labels: Sequence[str] | np.ndarray, groups: Sequence[str] | np.ndarray, rows: np.ndarray
+) -> dict[tuple, list[np.ndarray]]:
     """Groups that may stand in for each other: the same labels, equally often; rows aligned by label within a group."""
     members: dict[str, list[int]] = defaultdict(list)
     for row in np.sort(rows):
@@ -143,7 +145,11 @@ def _partners(labels: Sequence[str], groups: Sequence[str], rows: np.ndarray) ->
 
 
 def _decoys(
-    labels: Sequence[str], groups: Sequence[str], canaries: np.ndarray, train: np.ndarray, rng: np.random.Generator
+    labels: Sequence[str] | np.ndarray,
+    groups: Sequence[str] | np.ndarray,
+    canaries: np.ndarray,
+    train: np.ndarray,
+    rng: np.random.Generator,
 ) -> np.ndarray:
     wanted = _partners(labels, groups, canaries)
     offered = _partners(labels, groups, train)
