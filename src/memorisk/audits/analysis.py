@@ -88,12 +88,13 @@ def analyse(evidence: Evidence, options: AnalysisOptions, context: Context) -> R
         The result, not yet saved.
     """
     findings = class_findings(evidence, options, context)
-    per_class = pd.DataFrame([f.row for f in findings])[list(PER_CLASS)]
+    per_class = pd.DataFrame([f.row for f in findings], columns=pd.Index(PER_CLASS))
     per_group = pd.concat([f.groups for f in findings], ignore_index=True)
     per_image = _per_image(evidence, findings, per_group)
     attacks, curves, agreement = attack_table(evidence)
     # Without a gate nothing stops a pipeline, but the status still says what was found: "never" is not an all-clear.
-    decision = decide(per_class, gate="high" if options.fail_on == "never" else options.fail_on, q=options.level)
+    level = min((f.list_level for f in findings), default=options.level)  # what a class's list needs
+    decision = decide(per_class, gate="high" if options.fail_on == "never" else options.fail_on, q=level)
     not_scored = _not_scored(evidence, context)
     summary = {
         **_counts(evidence, context),
@@ -116,7 +117,7 @@ def analyse(evidence: Evidence, options: AnalysisOptions, context: Context) -> R
         "gate": options.fail_on,
         **_status(decision, context),
         "tiers": dict(zip(per_class["label"], per_class["tier"], strict=True)),
-        "flagged_groups": {r["label"]: int(r["flagged"]) for _, r in per_class.iterrows()},
+        "flagged_groups": {f.row["label"]: f.row["flagged"] for f in findings},
         "level": options.level,
         "not_scored": not_scored,
         "aucs": _headline_aucs(attacks),

@@ -28,6 +28,7 @@ class ClassFindings:
         images: p-values of its scored images, by item index (descriptive where groups hold several images).
         table: [G, S] mean gap of each scored group in each seed, signed by membership; NaN where it had no partner.
         floor: [G] smallest p-value that each group could have had; NaN without p-values.
+        list_level: Level of the class's own list, once the lists are made.
     """
 
     row: dict[str, object]
@@ -35,6 +36,7 @@ class ClassFindings:
     images: dict[int, float]
     table: np.ndarray
     floor: np.ndarray
+    list_level: float = float("nan")
 
 
 def audit_class(evidence: Evidence, label: str, *, prerequisite_p: float, blocked: str | None) -> ClassFindings:
@@ -94,7 +96,7 @@ def list_groups(findings: list[ClassFindings], options: AnalysisOptions) -> list
         shortest, n = lists.smallest_list[i], len(finding.groups)
         why_not = str(finding.row["why_not"])
         if not why_not and shortest is not None and shortest > n:
-            why_not = f"cannot be tested: the smallest list is {shortest}, the class has {n} scored"
+            why_not = f"the smallest list is {shortest}, the class has {n} scored"
         row = finding.row | {
             "smallest_list": float("nan") if shortest is None else float(shortest),
             "list_level": float(lists.level[i]),
@@ -106,7 +108,7 @@ def list_groups(findings: list[ClassFindings], options: AnalysisOptions) -> list
             adjusted=benjamini_hochberg(finding.groups["p_value"], options.level).adjusted,
             flagged=lists.rejections[i].rejected,
         )
-        listed.append(replace(finding, row=row, groups=groups))
+        listed.append(replace(finding, row=row, groups=groups, list_level=float(lists.level[i])))
     return listed
 
 
@@ -128,16 +130,19 @@ def _why_not(n_scored: int, n_test: int) -> str | None:
 
 
 def _group_rows(label: str, groups: np.ndarray, unit: np.ndarray, m: np.ndarray, sign: np.ndarray) -> pd.DataFrame:
-    frame = pd.DataFrame({"unit": unit, "M": m, "n_seeds": (sign != 0).sum(axis=0)})
-    by = frame.groupby("unit", sort=True)
+    counts = np.bincount(unit, minlength=len(groups))
+    largest = np.full(len(groups), -np.inf)
+    np.maximum.at(largest, unit, m)
+    seeds = np.zeros(len(groups), dtype=np.int64)
+    np.maximum.at(seeds, unit, (sign != 0).sum(axis=0))
     return pd.DataFrame(
         {
             "label": pd.Series([label] * len(groups), dtype=object),
             "group": groups.astype(object),
-            "n_images": by.size().to_numpy(dtype=np.int64),
-            "M": by["M"].max().to_numpy(dtype=np.float64),
-            "M_mean": by["M"].mean().to_numpy(dtype=np.float64),
-            "n_seeds": by["n_seeds"].max().to_numpy(dtype=np.int64),
+            "n_images": counts.astype(np.int64),
+            "M": largest,
+            "M_mean": np.bincount(unit, weights=m, minlength=len(groups)) / np.maximum(counts, 1),
+            "n_seeds": seeds,
         }
     )
 

@@ -162,14 +162,15 @@ def evidence_from_table(table: pd.DataFrame) -> Evidence:
     design_roles = _roles(table)
     keys = ["image", "label"]
     items_table = table.drop_duplicates(keys).sort_values(keys, kind="stable").reset_index(drop=True)
-    index = pd.MultiIndex.from_frame(items_table[keys])
+    index = _pairs(items_table)
     items = Items(*(items_table[c].to_numpy(dtype=object) for c in ("image", "label", "group", "split")))
-    seeds = np.sort(table["seed"].unique())
+    seeds = np.unique(np.asarray(table["seed"]))
     halves: dict[str, list[np.ndarray]] = {n: [] for n in _MATRICES}
     for seed in seeds:
         for role, half in zip(design_roles, "ab", strict=True):
-            rows = table[(table["seed"] == seed) & (table["role"] == role)]
-            place = index.get_indexer(pd.MultiIndex.from_frame(rows[keys]))
+            chosen = np.asarray(table["seed"] == seed) & np.asarray(table["role"] == role)
+            rows = table.iloc[np.flatnonzero(chosen)]
+            place = index.get_indexer(_pairs(rows))
             if len(rows) != len(items) or len(np.unique(place)) != len(items):
                 raise InputError(
                     f"the model seed {seed}, role {role} has {len(rows)} rows for {len(items)} images: every model "
@@ -183,6 +184,11 @@ def evidence_from_table(table: pd.DataFrame) -> Evidence:
     evidence = Evidence(items, seeds, _design_of(items, matrices, design_roles), **matrices)
     _check_membership(evidence)
     return evidence
+
+
+def _pairs(table: pd.DataFrame) -> pd.MultiIndex:
+    """Image and label of every row."""
+    return pd.MultiIndex.from_arrays([table["image"], table["label"]])
 
 
 def _checked(table: pd.DataFrame) -> pd.DataFrame:
@@ -204,17 +210,19 @@ def _checked(table: pd.DataFrame) -> pd.DataFrame:
         unknown = sorted(set(table[name]) - set(allowed))
         if unknown:
             raise InputError(f"column {name} holds {one_line(unknown[0], 60)!r}; allowed are {', '.join(allowed)}")
-    if (table["label"] == "").any():
-        name = table.loc[table["label"] == "", "image"].iloc[0]
+    empty = np.flatnonzero(table["label"].to_numpy(dtype=object) == "")
+    if len(empty):
+        name = table["image"].iloc[empty[0]]
         raise InputError(f"image {one_line(name, 60)!r} has no label: each row of the score table needs one")
     for name in ("group", "split"):
-        several = table.groupby(["image", "label"], sort=False)[name].nunique() > 1
-        if several.any():
-            image = several.index[several.to_numpy().argmax()][0]
+        counts = table.groupby(["image", "label"], sort=False)[name].nunique()
+        several = np.flatnonzero(np.asarray(counts) > 1)
+        if len(several):
+            image = counts.index[several[0]][0]
             raise InputError(f"image {one_line(image, 60)!r} has more than one {name}: it needs the same in every row")
-    table["seed"] = _seeds(table["seed"])
+    table["seed"] = _seeds(pd.Series(table["seed"]))
     table["member"] = _booleans(table, "member")
-    loss = pd.to_numeric(table["loss"], errors="coerce").to_numpy(dtype=np.float64)
+    loss = np.asarray(pd.to_numeric(table["loss"], errors="coerce"), dtype=np.float64)
     bad = np.flatnonzero(~np.isfinite(loss) | (loss < 0))
     if len(bad):
         row = table.iloc[bad[0]]
@@ -227,19 +235,20 @@ def _checked(table: pd.DataFrame) -> pd.DataFrame:
     if "margin" not in table.columns:
         # log p - log(1 - p) with p = exp(-loss); a loss of 0 has no finite margin and is read as the smallest float
         table["margin"] = -loss - np.log(-np.expm1(-np.maximum(loss, np.finfo(float).tiny)))
-    table["margin"] = pd.to_numeric(table["margin"], errors="coerce").to_numpy(dtype=np.float64)
-    if not np.isfinite(table["margin"]).all():
+    margin = np.asarray(pd.to_numeric(table["margin"], errors="coerce"), dtype=np.float64)
+    table["margin"] = margin
+    if not np.isfinite(margin).all():
         raise InputError("column margin holds values that are no finite numbers; leave it out to have it computed")
     table["correct"] = _booleans(table, "correct") if "correct" in table.columns else loss < np.log(2)
     return table
 
 
 def _seeds(values: pd.Series) -> np.ndarray:
-    numbers = pd.to_numeric(values, errors="coerce").to_numpy(dtype=np.float64)
+    numbers = np.asarray(pd.to_numeric(values, errors="coerce"), dtype=np.float64)
     bad = ~np.isfinite(numbers) | (numbers != np.floor(numbers)) | (np.abs(numbers) > 2**53)
     if bad.any():
         raise InputError(f"column seed holds {one_line(values.iloc[bad.argmax()], 60)!r}; it needs whole numbers")
-    return numbers.astype(np.int64)
+    return np.asarray(numbers, dtype=np.int64)
 
 
 def _booleans(table: pd.DataFrame, name: str) -> np.ndarray:

@@ -135,7 +135,7 @@ def _partners(
     """Groups that may stand in for each other: the same labels, equally often; rows aligned by label within a group."""
     members: dict[str, list[int]] = defaultdict(list)
     for row in np.sort(rows):
-        members[groups[row]].append(int(row))
+        members[str(groups[row])].append(int(row))
     buckets: dict[tuple, list[np.ndarray]] = defaultdict(list)
     for group in sorted(members):
         aligned = sorted(members[group], key=lambda r: (labels[r], r))
