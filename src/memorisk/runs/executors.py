@@ -59,7 +59,8 @@ def run_jobs(
             inner_max_num_threads=threads,
             pre_dispatch="all",
             batch_size=1,
-            max_nbytes=None,  # arguments travel by pipe: nothing is left in shared memory when a run is killed  # pyright: ignore[reportArgumentType] (joblib's default hides the type)
+            # Arguments travel by pipe: nothing is left in shared memory when a run is killed.
+            max_nbytes=None,  # pyright: ignore[reportArgumentType] (joblib's default hides the type)
         )
         work = (delayed(_attempt)(function, job, i, os.getpid()) for i, job in enumerate(jobs))
         source = cast(Iterable[Outcome], pool(work))
