@@ -18,11 +18,12 @@ from memorisk.audits.evidence import Evidence, Items
 from memorisk.audits.options import ReportOptions
 from memorisk.report.redaction import pseudonyms
 from memorisk.report.result import Result
-from memorisk.runs.errors import InputError
+from memorisk.runs.errors import InputError, one_line
 from memorisk.runs.files import write_bytes
 
 KEPT_COLUMNS = ("label", "split", "part")  # every other column of a manifest may hold an id, a name or a path
 HASHED_COLUMNS = ("image", "group", "training_group")
+SHORTEST_KEY = 16  # bytes
 
 
 @dataclass(frozen=True)
@@ -33,20 +34,23 @@ class Pseudonyms:
 
     @classmethod
     def from_options(cls, options: ReportOptions) -> "Pseudonyms":
-        """The key of these options; made on first use where none is named."""
+        """The key of these options; made on first use where none is named.
+
+        Raises:
+            InputError: The key cannot be read, or can be guessed.
+        """
         if not options.pseudonymise:
             return cls(None)
-        if options.pseudonym_key is not None:
-            try:
-                key = options.pseudonym_key.read_bytes()
-            except OSError as error:
-                raise InputError(f"--pseudonym-key {options.pseudonym_key} cannot be read: {error.strerror}") from None
-            if len(key) < 16:
-                raise InputError(
-                    f"--pseudonym-key {options.pseudonym_key} holds {len(key)} bytes; at least 16 are needed"
-                )
-            return cls(key)
-        return cls(_own_key())
+        path = options.pseudonym_key or _own_key()
+        try:
+            key = path.read_bytes()
+        except OSError as error:
+            raise InputError(f"the pseudonym key {one_line(path)} cannot be read: {error.strerror}") from None
+        if len(key) < SHORTEST_KEY:
+            raise InputError(
+                f"the pseudonym key {one_line(path)} holds {len(key)} bytes; at least {SHORTEST_KEY} are needed"
+            )
+        return cls(key)
 
     def names(self, values: Iterable[str]) -> np.ndarray:
         """The pseudonyms of many ids, object array."""
@@ -89,10 +93,11 @@ class Pseudonyms:
         return pd.DataFrame(hashed | kept).sort_values("image", kind="stable").reset_index(drop=True)
 
 
-def _own_key() -> bytes:
+def _own_key() -> Path:
+    """The key in the user's configuration folder, made on first use."""
     folder = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "memorisk"
     path = folder / "pseudonym.key"
     if not path.exists():
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         write_bytes(path, secrets.token_bytes(32))
-    return path.read_bytes()
+    return path
