@@ -8,7 +8,7 @@ from memorisk.report.result import Result
 NAMES = ("melanoma", "naevus", "keratosis", "vascular lesion", "dermatofibroma")
 HOSTILE = (
     "<script>document.title='hacked'</script>",
-    "\"><img src=x onerror=\"document.title='hacked'\">",
+    '"><img src=x onerror="document.title=\'hacked\'">',
     "a'b\"c\nd\te",
     "left\u202egnp.thgir\u2066x",
     "🫀 👩\u200d⚕️ 高危 ליל",
@@ -83,7 +83,13 @@ def make_result(labels=NAMES, *, seed=0, status="fail", ids=None, groups_of=3, i
                 "low": 0.1,
                 "high": 0.52,
             },
-            "agreement": {"other_seeds": {"spearman": {"estimate": 0.41, "low": 0.3, "high": 0.5}, "success_high": 0.83, "success_low": 0.51}},
+            "agreement": {
+                "other_seeds": {
+                    "spearman": {"estimate": 0.41, "low": 0.3, "high": 0.5},
+                    "success_high": 0.83,
+                    "success_low": 0.51,
+                }
+            },
         }
         | summary,
     )
@@ -139,7 +145,9 @@ def _classes(rng, labels, per_image, per_group):
         half = 1.96 * m.std() / np.sqrt(len(m)) + 0.02
         groups = per_group[per_group["label"] == label]
         few = len(groups) < 10
-        tier = "insufficient evidence" if few else "HIGH" if m.mean() > 0.3 else "MODERATE" if m.mean() >= 0.1 else "LOW"
+        tier = (
+            "insufficient evidence" if few else "HIGH" if m.mean() > 0.3 else "MODERATE" if m.mean() >= 0.1 else "LOW"
+        )
         rows.append(
             {
                 "label": label,
@@ -210,7 +218,12 @@ def _with_texts(rows, *columns):
 
 def _roc(rng):
     out = {}
-    for attack, shift in (("loss_threshold", 0.4), ("differential", 0.8), ("lira_offline", 0.95), ("independent_loss", 0.0)):
+    for attack, shift in (
+        ("loss_threshold", 0.4),
+        ("differential", 0.8),
+        ("lira_offline", 0.95),
+        ("independent_loss", 0.0),
+    ):
         non, member = np.sort(rng.normal(0, 1, 1200))[::-1], rng.normal(shift, 1, 200)
         fpr = np.arange(1201) / 1200
         tpr = np.array([0.0, *((member[:, None] >= non[None, :]).mean(axis=0))])
@@ -234,7 +247,12 @@ TARGET = {
 def hostile_result(**changes) -> Result:
     """The same with hostile class names, ids and notes."""
     bad = HOSTILE
-    changes = {"notes": list(bad), "not_auditable": list(bad), "model": bad[0], "training": dict.fromkeys(bad[:7], bad[1])} | changes
+    changes = {
+        "notes": list(bad),
+        "not_auditable": list(bad),
+        "model": bad[0],
+        "training": dict.fromkeys(bad[:7], bad[1]),
+    } | changes
     return make_result(
         bad,
         ids=lambda kind, i: f"{bad[i % len(bad)]}{kind}{i}",

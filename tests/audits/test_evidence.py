@@ -64,7 +64,7 @@ def test_rows_may_come_in_any_order_and_without_groups(table):
     ],
 )
 def test_what_cannot_be_audited_is_refused_in_one_line(table, change, message):
-    plain = table.astype({c: str for c in ("image", "label", "group", "split", "role")})
+    plain = table.astype(dict.fromkeys(("image", "label", "group", "split", "role"), str))
     with pytest.raises(InputError, match=message) as error:
         evidence_from_table(change(plain))
     assert "\n" not in str(error.value)
