@@ -20,6 +20,7 @@ from memorisk.runs.files import atomic_path, read_array, write_array
 from memorisk.runs.fingerprint import fingerprint
 from memorisk.training.fit import fit, rehearse
 from memorisk.training.frozen import new_head, refuse_augmentation
+from memorisk.training.memory import keep_freed_memory
 from memorisk.training.options import TrainOptions
 from memorisk.training.own import (
     CLASSES,
@@ -143,6 +144,8 @@ def run_training(job: TrainJob) -> JobLog:
         return JobLog(job.key, None, 0.0, 0)
     before = torch.get_num_threads()
     torch.set_num_threads(job.threads)
+    if job.device == "cpu":
+        keep_freed_memory()
     try:
         return _own_training(job) if job.own else _training(job)
     finally:
