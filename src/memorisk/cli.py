@@ -19,6 +19,9 @@ from memorisk import __version__
 from memorisk.audits.options import ClassifierOptions, LossesOptions
 from memorisk.images.options import ImageOptions
 from memorisk.runs.errors import GOES_ON, NO_SPACE, InputError, MemoriskError, one_line
+from memorisk.runs.interrupts import INTERRUPTED, prompt_interrupt
+
+STOPPED = f"stopped; {GOES_ON}"
 
 app = App(
     name="memorisk",
@@ -267,7 +270,8 @@ def _exit_code(verdict: dict[str, Any]) -> int:
 def main(arguments: list[str] | None = None) -> int:
     """Run a command and turn every failure into one line and its exit code."""
     try:
-        code = app.meta(arguments, exit_on_error=False, print_error=False)
+        with prompt_interrupt(f"memorisk: {STOPPED}\n"):
+            code = app.meta(arguments, exit_on_error=False, print_error=False)
         sys.stdout.flush()
         return int(code or 0)
     except CycloptsError as error:
@@ -275,7 +279,7 @@ def main(arguments: list[str] | None = None) -> int:
     except MemoriskError as error:
         return _fail(str(error), error.exit_code)
     except KeyboardInterrupt:
-        return _fail(f"stopped; {GOES_ON}", 130)
+        return _fail(STOPPED, INTERRUPTED)
     except BrokenPipeError:  # whoever read the output has gone; Python's own last flush must not complain either
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141

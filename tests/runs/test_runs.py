@@ -141,3 +141,23 @@ def _alive(pid: int) -> bool:
             return file.read().rsplit(")", 1)[1].split()[0] != "Z"
     except FileNotFoundError:
         return False
+
+
+def test_an_interrupt_that_a_library_swallows_still_ends_the_process():
+    code = (
+        "import time\nfrom memorisk.runs.interrupts import prompt_interrupt\n"
+        "with prompt_interrupt('stopped\\n', grace=0.5):\n"
+        " print('ready', flush=True)\n"
+        " while True:\n"
+        "  try: time.sleep(60)\n"
+        "  except KeyboardInterrupt: pass\n"
+    )
+    run = subprocess.Popen(
+        [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+    assert run.stdout is not None
+    assert run.stdout.readline() == "ready\n"
+    run.send_signal(signal.SIGINT)
+    _, err = run.communicate(timeout=30)
+    assert run.returncode == 130
+    assert err == "stopped\n"
