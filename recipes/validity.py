@@ -42,9 +42,7 @@ def placebo(runs: Path) -> list[str]:
             assert isinstance(result, Result)
             found = result.summary["placebo"]
             listed[correction] = f"{found['with_list']} of {found['n_repeats']}"
-        cells = [
-            f"{found[k]['share']:.4f} | {found[k]['low']:.4f} to {found[k]['high']:.4f}" for k in ("all", "rare")
-        ]
+        cells = [f"{found[k]['share']:.4f} | {found[k]['low']:.4f} to {found[k]['high']:.4f}" for k in ("all", "rare")]
         lines.append(f"| {design} | {models} | {cells[0]} | {cells[1]} | {listed['bh']} | {listed['bh-within']} |")
     return lines
 

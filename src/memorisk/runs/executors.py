@@ -52,16 +52,16 @@ def run_jobs(
     if processes <= 1 or len(jobs) <= 1:
         source = (_attempt(function, job, i) for i, job in enumerate(jobs))
     else:
-        pool = Parallel(
-            n_jobs=min(processes, len(jobs)),
-            backend="loky",
-            return_as="generator_unordered",
-            inner_max_num_threads=threads,
-            pre_dispatch="all",
-            batch_size=1,
-            # Arguments travel by pipe: nothing is left in shared memory when a run is killed.
-            max_nbytes=None,  # pyright: ignore[reportArgumentType] (joblib's default hides the type)
-        )
+        settings: dict[str, Any] = {  # joblib's stubs take the types of its defaults for the only ones
+            "n_jobs": min(processes, len(jobs)),
+            "backend": "loky",
+            "return_as": "generator_unordered",
+            "inner_max_num_threads": threads,
+            "pre_dispatch": "all",
+            "batch_size": 1,
+            "max_nbytes": None,  # arguments travel by pipe: nothing is left in shared memory when a run is killed
+        }
+        pool = Parallel(**settings)
         work = (delayed(_attempt)(function, job, i, os.getpid()) for i, job in enumerate(jobs))
         source = cast(Iterable[Outcome], pool(work))
     with warnings.catch_warnings():
