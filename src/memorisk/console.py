@@ -59,6 +59,9 @@ def show_result(result: Result, out: Path, *, as_json: bool) -> None:
     console.print()
     console.print(Text(STATUS[result.status], style="bold"), end=": ")
     console.print(Text("; ".join(result.verdict.get("why") or ["no reason given"])), soft_wrap=True)
+    if result.summary.get("groups_given") is False:
+        text = "No patient ids were given: every image stands for itself (--group-from, --group-column)."
+        console.print(Text(f"Note: {text}"), soft_wrap=True)
     for hint in result.verdict.get("what_would_decide") or []:
         console.print(Text(f"  {hint}"), soft_wrap=True)
     console.print(Text(f"Report: {out / 'report.html'}"), soft_wrap=True)
@@ -93,7 +96,7 @@ def _cell(label: str) -> Text:
 def _rarest(found: dict[str, Any]) -> Text:
     rarest, top = one_line(found["label_rarest"], 40), one_line(found["label_top"], 40)
     if rarest == top:
-        return Text(f"The rarest class ({rarest}, n = {found['n_rarest']}) is also the most memorized.")
+        return Text(f"The rarest class ({rarest}, n = {found['n_rarest']}) has the largest mean M too.")
     return Text(
         f"The rarest class ({rarest}, n = {found['n_rarest']}, M {found['mean_rarest']:+.2f}) is not the most "
         f"memorized ({top}, n = {found['n_top']}, M {found['mean_top']:+.2f}): difference {found['difference']:+.2f}, "
@@ -150,7 +153,9 @@ def show_comparison(found: Comparison, out: Path | None, *, as_json: bool) -> No
             f"{row['mean_second']:+.2f}",
             f"{row['difference']:+.2f}",
             f"{row['low']:+.2f} to {row['high']:+.2f}",
-            f"{row['flagged_first']} -> {row['flagged_second']}",
+            " -> ".join(
+                str(row[f"flagged_{n}"]) if row[f"testable_{n}"] else "not tested" for n in ("first", "second")
+            ),
         )
     console.print(table)
     for note in found.notes:

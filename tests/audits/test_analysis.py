@@ -30,6 +30,11 @@ def result(planted):
     return analyse(planted, OPTIONS, CONTEXT)
 
 
+def _learned(evidence):
+    """The same losses from models that predict nearly every image."""
+    return replace(evidence, correct_a=evidence.loss_a < 3, correct_b=evidence.loss_b < 3)
+
+
 def test_a_planted_class_is_found_and_the_other_is_not(result):
     classes = result.per_class.set_index("label")
     assert classes.loc["rare", "flagged"] > 8
@@ -182,7 +187,7 @@ def test_a_class_that_is_not_auditable_leaves_the_others_audited():
 
 
 def test_a_split_that_is_not_random_has_no_p_values_and_cannot_pass():
-    evidence = twin_evidence(sizes={"a": 60, "b": 60}, n_test=30, n_seeds=6)
+    evidence = _learned(twin_evidence(sizes={"a": 60, "b": 60}, n_test=30, n_seeds=6))
     assert analyse(evidence, OPTIONS, CONTEXT).status == "pass"
     found = analyse(evidence, OPTIONS, replace(CONTEXT, random_split=False))
     assert found.per_group["p_value"].isna().all()
@@ -262,7 +267,7 @@ def test_without_a_gate_the_status_still_says_what_was_found(planted):
 
 
 def test_twins_that_do_not_replicate_the_target_cannot_pass_it():
-    evidence = twin_evidence(sizes={"a": 60, "b": 60}, n_test=30, n_seeds=6)
+    evidence = _learned(twin_evidence(sizes={"a": 60, "b": 60}, n_test=30, n_seeds=6))
     target = {"replication": {"replicated": False}, "verdict": {"replicated": False}}
     found = analyse(evidence, OPTIONS, replace(CONTEXT, target=target))
     assert found.status == "undecided"
@@ -281,3 +286,22 @@ def test_the_page_says_what_a_flag_means_in_the_words_of_METHODS(result):
     ):
         assert words in text
     assert "Rank correlation of M with the success of the loss attack" in text
+
+
+def test_models_that_learned_nothing_pass_nothing():
+    evidence = twin_evidence(sizes={"a": 60, "b": 60}, n_test=30, n_seeds=6)
+    assert analyse(_learned(evidence), OPTIONS, CONTEXT).status == "pass"
+    coin = np.random.default_rng(0).random((2, *evidence.loss_a.shape)) < 0.5
+    found = analyse(replace(evidence, correct_a=coin[0], correct_b=coin[1]), OPTIONS, CONTEXT)
+    assert found.status == "undecided"
+    assert "not better than guessing" in found.verdict["why"][0]
+
+
+def test_patients_without_a_partner_leave_it_undecided():
+    evidence = _learned(twin_evidence(sizes={"a": 60, "b": 60}, n_test=30, n_seeds=6))
+    alone = evidence.items.group == evidence.items.group[evidence.items.split == "canary"][0]
+    both = replace(evidence, member_a=evidence.member_a | alone, member_b=evidence.member_b | alone)
+    found = analyse(both, OPTIONS, CONTEXT)
+    assert found.status == "undecided"
+    assert found.verdict["not_scored"]["without_partner"] == 1
+    assert "1 patients (1 images) had no partner" in found.verdict["why"][0]

@@ -135,6 +135,18 @@ def test_workers_end_with_the_process_that_started_them(tmp_path):
         time.sleep(0.1)
 
 
+def test_an_idle_worker_ends_with_its_parent_too():
+    code = (
+        "import os, signal, sys, time\nfrom memorisk.runs.executors import run_jobs\n"
+        "def work(x):\n time.sleep(x)\n"
+        "def done(outcome):\n os.kill(os.getpid(), signal.SIGKILL)\n"
+        "run_jobs(work, [0.0, 0.0], processes=2, on_done=done)\n"
+    )
+    # the pipes close when the last worker is gone; loky's own idle limit is five minutes
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=60, check=False)
+    assert run.returncode == -signal.SIGKILL
+
+
 def _alive(pid: int) -> bool:
     try:
         return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
@@ -146,9 +158,10 @@ def test_an_interrupt_that_a_library_swallows_still_ends_the_process():
     code = (
         "import time\nfrom memorisk.runs.interrupts import prompt_interrupt\n"
         "with prompt_interrupt('stopped\\n', grace=0.5):\n"
-        " print('ready', flush=True)\n"
-        " while True:\n"
-        "  try: time.sleep(60)\n"
+        " for _ in range(2):\n"
+        "  try:\n"
+        "   print('ready', flush=True)\n"
+        "   time.sleep(60)\n"
         "  except KeyboardInterrupt: pass\n"
     )
     run = subprocess.Popen(

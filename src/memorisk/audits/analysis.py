@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from scipy import stats
 
 from memorisk.audits.attack_table import attack_table
 from memorisk.audits.class_tests import ClassFindings, audit_class, list_groups
@@ -51,6 +52,7 @@ class Context:
         device: Where the models were trained.
         weights_kept: Whether the run folder holds the trained weights.
         pseudonymised: Whether ids are keyed hashes.
+        groups_given: The data say whose each image is; else every image stands for itself.
         notes: Sentences for the report.
         placebo: What the placebo showed.
         target: What the audit of the very model showed.
@@ -71,6 +73,7 @@ class Context:
     device: str = ""
     weights_kept: bool = False
     pseudonymised: bool = False
+    groups_given: bool = True
     notes: list[str] = field(default_factory=list)
     placebo: dict[str, Any] | None = None
     target: dict[str, Any] | None = None
@@ -115,7 +118,7 @@ def analyse(evidence: Evidence, options: AnalysisOptions, context: Context) -> R
         "schema": SCHEMA,
         "audit": "classifier",
         "gate": options.fail_on,
-        **_status(decision, context),
+        **_status(decision, context, not_scored, summary["utility"]),
         "tiers": dict(zip(per_class["label"], per_class["tier"], strict=True)),
         "flagged_groups": {f.row["label"]: f.row["flagged"] for f in findings},
         "level": options.level,
@@ -205,14 +208,38 @@ def form_words(evidence: Evidence, context: Context) -> str:
     return f"the corrected form, design {context.design} ({kind}): {s} twin pairs, {2 * s} models"
 
 
-def _status(decision: Decision, context: Context) -> dict[str, Any]:
-    """Status and reasons; twins that do not speak for the given model cannot pass it."""
+def _status(
+    decision: Decision, context: Context, not_scored: dict[str, Any], utility: dict[str, Any]
+) -> dict[str, Any]:
+    """Status and reasons. What was not scored, not learned, or not of this model cannot pass."""
     status, why, deciding = decision.status, list(decision.why), list(decision.what_would_decide)
+    doubts = []
+    if not_scored["without_partner"]:
+        found = f"{not_scored['without_partner']} patients ({not_scored['without_partner_images']} images)"
+        doubts.append(
+            (
+                f"{found} had no partner with the same labels and number of images, so nothing is known of them",
+                "the same images with at most a few of each patient, or --design paper, which needs no partners",
+            )
+        )
+    if utility["balanced_accuracy_low"] is not None and utility["balanced_accuracy_low"] <= utility["chance"]:
+        doubts.append(
+            (
+                f"the models are not better than guessing (balanced accuracy {utility['test_balanced_accuracy']:.2f}, "
+                f"chance {utility['chance']:.2f}): models that learned nothing remember nothing",
+                "the training that the released model really had (--epochs, --lr, --model, --weights)",
+            )
+        )
     if context.target is not None and not context.target["replication"]["replicated"]:
         reason = "the twins do not replicate the given model: its test loss or accuracy is outside their own spread"
-        status, why = ("undecided", [reason]) if status == "pass" else (status, [*why, reason])
-        deciding.append("twins by the very recipe of the given model (--train, or its settings)")
-    return {"status": status, "why": why, "what_would_decide": deciding}
+        doubts.append((reason, "twins by the very recipe of the given model (--train, or its settings)"))
+    if doubts and status == "pass":
+        status, why = "undecided", []
+    return {
+        "status": status,
+        "why": [*why, *(reason for reason, _ in doubts)],
+        "what_would_decide": [*deciding, *(way for _, way in doubts)],
+    }
 
 
 def _per_image(evidence: Evidence, findings: list[ClassFindings], per_group: pd.DataFrame) -> pd.DataFrame:
@@ -283,6 +310,7 @@ def _counts(evidence: Evidence, context: Context) -> dict[str, Any]:
         "versions": context.versions,
         "weights_kept": context.weights_kept,
         "pseudonymised": context.pseudonymised,
+        "groups_given": context.groups_given,
         "notes": context.notes,
     }
 
@@ -299,6 +327,7 @@ def _not_scored(evidence: Evidence, context: Context) -> dict[str, Any]:
         "not_scored_images": len(set(items.image[missed])) + context.n_validation,
         "not_scored_groups": len(set(items.group[missed]) - scored_groups),
         "without_partner": len(set(items.group[alone])),
+        "without_partner_images": len(set(items.image[alone])),
         "not_auditable": context.not_auditable,
     }
 
@@ -322,16 +351,32 @@ def _thin(values: np.ndarray) -> list[float]:
     return [round(float(v), 6) for v in ordered]
 
 
-def _utility(evidence: Evidence) -> dict[str, float]:
-    """Accuracy and balanced accuracy on the test part, mean over models, beside the share of the commonest class."""
+def _utility(evidence: Evidence) -> dict[str, Any]:
+    """Accuracy and balanced accuracy on the test part, mean over models, beside the share of the commonest class.
+
+    ``balanced_accuracy_low`` is a lower 97.5 % limit over test groups (normal, classes independent); None where
+    images have several labels, since guessing has no such rate there.
+    """
     test = evidence.items.split == "test"
-    label = evidence.items.label[test]
+    label, group = evidence.items.label[test].astype(str), evidence.items.group[test].astype(str)
     correct = np.concatenate([evidence.correct_a, evidence.correct_b])[:, test].mean(axis=0)
-    classes, number = np.unique(label.astype(str), return_inverse=True)
-    per_class = np.bincount(number, weights=correct) / np.bincount(number)
+    classes, number = np.unique(label, return_inverse=True)
+    means, variances = [], []
+    for c in range(len(classes)):
+        own = number == c
+        unit = np.unique(group[own], return_inverse=True)[1]
+        rates = np.bincount(unit, weights=correct[own]) / np.bincount(unit)
+        means.append(float(correct[own].mean()))
+        variances.append(float(rates.var(ddof=1) / len(rates)) if len(rates) > 1 else float("inf"))
+    balanced = float(np.mean(means))
+    several = len(set(evidence.items.image[test])) < len(label)
+    spread = np.sqrt(sum(variances)) / len(classes)
+    low = None if several else balanced - float(stats.norm.ppf(0.975)) * spread
     return {
         "test_accuracy": float(correct.mean()),
-        "test_balanced_accuracy": float(per_class.mean()),
+        "test_balanced_accuracy": balanced,
+        "balanced_accuracy_low": low,
+        "chance": 1 / len(classes),
         "majority_share": float(np.bincount(number).max() / len(label)),
         "n_classes": len(classes),
     }

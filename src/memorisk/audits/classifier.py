@@ -171,8 +171,12 @@ def _context(
     parts = plan.parts
     notes = list(store.manifest.notes)
     if linked:
+        notes.append(f"{len(linked)} pairs of groups share an identical image; each pair counts as one here")
+    groups_given = bool((store.manifest.groups != store.manifest.images).any())
+    if not groups_given:
         notes.append(
-            f"{len(linked)} pairs of groups share an identical image and were kept together as one group each time"
+            "No patient ids were given, so every image stands for itself: patients with several images may be on both "
+            "sides of the split, and every number is then too small. Name them with --group-from or --group-column."
         )
     if options.train:
         notes.append(
@@ -195,6 +199,7 @@ def _context(
         device=recipe.device,
         weights_kept=not options.discard_weights,
         pseudonymised=options.pseudonymise,
+        groups_given=groups_given,
         notes=notes,
         placebo=placebo,
         target=target,

@@ -43,7 +43,7 @@ class Reading:
     def of(cls, result: Result, *, redact: bool) -> "Reading":
         """Count with the ids, then leave them out where asked."""
         n_images, n_groups = (number(result.summary.get(k)) for k in ("n_images", "n_groups"))
-        alone = n_groups is not None and n_images == n_groups
+        alone = result.summary.get("groups_given") is False or (n_groups is not None and n_images == n_groups)
         return cls(
             result=redact_result(result) if redact else result,
             redacted=redact,

@@ -173,6 +173,7 @@ def _class_row(label: str, values: list[np.ndarray], first: Result, second: Resu
     for name, result in (("first", first), ("second", second)):
         found = result.per_class.set_index("label").loc[label]
         row |= {f"tier_{name}": found["tier"], f"flagged_{name}": int(found["flagged"])}
+        row |= {f"testable_{name}": bool(found["testable"])}
     return row
 
 

@@ -13,7 +13,7 @@ from memorisk.runs.files import write_text
 from memorisk.runs.folder import RunFolder, read_config
 from memorisk.runs.lock import folder_lock
 
-REPORT = "report.html"
+REPORT, REDACTED = "report.html", "report-redacted.html"
 
 
 def write_report(run: RunFolder, result: Result, *, gallery: Mapping[str, np.ndarray] | None, redact: bool) -> Path:
@@ -44,7 +44,7 @@ def render_again(folder: str | Path, *, redact: bool = False, out: Path | None =
     Args:
         folder: The run folder.
         redact: Leave out ids and images.
-        out: Where to write; the run's own ``report.html`` if not given.
+        out: Where to write; if not given the run's own ``report.html``, or ``report-redacted.html`` beside it.
 
     Returns:
         The file written.
@@ -54,6 +54,8 @@ def render_again(folder: str | Path, *, redact: bool = False, out: Path | None =
     """
     run = RunFolder(Path(folder))
     result = load_result(run.path)
+    if out is None and redact:
+        out = run / REDACTED  # the full report stays; the next run of the audit would write it again anyway
     if out is None:
         with folder_lock(run.path):
             return write_report(run, result, gallery=None, redact=redact)

@@ -59,10 +59,12 @@ def run_jobs(
             "inner_max_num_threads": threads,
             "pre_dispatch": "all",
             "batch_size": 1,
+            "initializer": _end_with,  # before any job: an idle worker must not outlive its parent either
+            "initargs": (os.getpid(),),
             "max_nbytes": None,  # arguments travel by pipe: nothing is left in shared memory when a run is killed
         }
         pool = Parallel(**settings)
-        work = (delayed(_attempt)(function, job, i, os.getpid()) for i, job in enumerate(jobs))
+        work = (delayed(_attempt)(function, job, i) for i, job in enumerate(jobs))
         source = cast(Iterable[Outcome], pool(work))
     with warnings.catch_warnings():
         # loky replaces a worker whose memory grew, as that of one that trains does, and warns of it; no job is lost.
@@ -80,9 +82,7 @@ def run_jobs(
     return [o.value for o in sorted(outcomes, key=lambda o: o.index)]
 
 
-def _attempt(function: Callable[[Any], Any], job: Any, index: int, parent: int | None = None) -> Outcome:
-    if parent is not None:
-        _end_with(parent)
+def _attempt(function: Callable[[Any], Any], job: Any, index: int) -> Outcome:
     try:
         return Outcome(index, value=function(job))
     except InputError as error:
