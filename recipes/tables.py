@@ -61,13 +61,21 @@ def section(folder: Path) -> list[str]:
         "",
         *class_table(result),
         "",
-        f"Rarest class {rarest['label_rarest']} (M {rarest['mean_rarest']:+.3f}) against the most memorized "
-        f"{rarest['label_top']} (M {rarest['mean_top']:+.3f}): difference {_with_limits(rarest)}.",
+        _rarest(rarest),
         "",
         *attack_rows(result),
         "",
     ]
     return found
+
+
+def _rarest(found: dict | None) -> str:
+    if found is None:
+        return "Several classes are equally rare."
+    return (
+        f"Rarest class {found['label_rarest']} (M {found['mean_rarest']:+.3f}) against the most memorized "
+        f"{found['label_top']} (M {found['mean_top']:+.3f}): difference {_with_limits(found)}."
+    )
 
 
 def _with_limits(found: dict) -> str:

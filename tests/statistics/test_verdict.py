@@ -109,11 +109,9 @@ def test_nothing_audited_is_undecided():
     assert found.why == ["no class was audited"]
 
 
-def test_the_gate_may_be_off():
-    found = verdict(row("a", 1.0, 2.0, "HIGH", flagged=5), gate="never")
-    assert (found.status, found.gate) == ("pass", "never")
-    assert found.tiers == {"a": "HIGH"}
-    assert found.why == ["the gate is off (never): nothing was required"]
+def test_no_gate_passes_everything():
+    with pytest.raises(InputError, match="gate"):
+        verdict(row("a", 1.0, 2.0, "HIGH", flagged=5), gate="never")
 
 
 def test_a_mapping_of_columns_will_do():

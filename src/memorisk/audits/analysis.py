@@ -182,6 +182,9 @@ def rarest_against_top(findings: list[ClassFindings]) -> dict[str, Any] | None:
     scored = [f for f in findings if len(f.table)]
     if len(scored) < 2:
         return None
+    smallest = min(int(str(f.row["n"])) for f in scored)
+    if sum(f.row["n"] == smallest for f in scored) > 1:
+        return None  # equally rare classes: none is the rarest
     rarest = min(scored, key=lambda f: (f.row["n"], f.row["label"]))
     top = max(scored, key=lambda f: (f.row["mean"], f.row["label"]))
     found = {

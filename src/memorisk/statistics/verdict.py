@@ -21,8 +21,6 @@ PASS = "pass"
 FAIL = "fail"
 UNDECIDED = "undecided"
 
-GATE_NAMES = (*GATES, "never")
-
 COLUMNS = ("label", "low", "high", "tier", "flagged", "testable")
 """What the table must have; `n_groups_scored`, `n_test_groups`, `why_not` make the reasons more exact when
 present."""
@@ -35,7 +33,7 @@ class Decision:
     status: str
     """`"pass"`, `"fail"` or `"undecided"`; only the first is a pass (exit code 0)."""
     gate: str
-    """`"high"`, `"moderate"` or `"never"`."""
+    """`"high"` or `"moderate"`."""
     why: list[str]
     """One sentence per reason for the status."""
     what_would_decide: list[str]
@@ -49,14 +47,14 @@ def decide(per_class: pd.DataFrame | Mapping[str, Any], gate: str = "high", *, q
 
     `pass` only if every class's upper limit is below the gate's tier, no group is flagged, and every class had a tier
     and could be tested; `fail` if a lower limit lies in the gate's tier or above, or groups are flagged; else
-    `undecided`. The gate `"never"` passes always and says that nothing was gated.
+    `undecided`. No gate passes everything: what stops a pipeline is the exit code's matter, not the verdict's.
 
     Args:
         per_class: A row a class: `label`, `low`, `high` (limits of the mean M, in nats; NaN without an interval),
             `tier`,
             `flagged` (number of groups listed), `testable` (whether a list was possible); optional `n_groups_scored`,
             `n_test_groups`, `why_not` (why no test was possible).
-        gate: `"high"` (0.3), `"moderate"` (0.1) or `"never"`.
+        gate: `"high"` (0.3) or `"moderate"` (0.1).
         q: Level of the lists, for saying how many seeds would make a class testable.
 
     Returns:
@@ -68,15 +66,13 @@ def decide(per_class: pd.DataFrame | Mapping[str, Any], gate: str = "high", *, q
     Source:
         METHODS section 1, "Verdict".
     """
-    if gate not in GATE_NAMES:
-        raise unknown_name("gate", gate, GATE_NAMES)
+    if gate not in GATES:
+        raise unknown_name("gate", gate, GATES)
     table = pd.DataFrame(per_class)
     if missing := [c for c in COLUMNS if c not in table.columns]:
         raise InputError(f"the class table lacks {', '.join(missing)}; a verdict needs {', '.join(COLUMNS)}")
     rows: list[dict[str, Any]] = table.to_dict("records")  # pyright: ignore[reportAssignmentType]
     tiers = {str(row["label"]): str(row["tier"]) for row in rows}
-    if gate == "never":
-        return Decision(PASS, gate, ["the gate is off (never): nothing was required"], [], tiers)
     failures = [reason for row in rows for reason in _failures(row, gate)]
     if failures:
         return Decision(FAIL, gate, failures, [], tiers)
