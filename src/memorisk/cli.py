@@ -16,7 +16,7 @@ from cyclopts import App, ArgumentCollection, CycloptsError, Group, Parameter
 from cyclopts.config import Dict
 
 from memorisk import __version__
-from memorisk.audits.options import ClassifierOptions, LossesOptions
+from memorisk.audits.options import WORKER_MODULES, ClassifierOptions, LossesOptions
 from memorisk.images.options import ImageOptions
 from memorisk.runs.errors import GOES_ON, NO_SPACE, InputError, MemoriskError, one_line
 from memorisk.runs.interrupts import INTERRUPTED, prompt_interrupt
@@ -70,6 +70,10 @@ def classifier(
     """
     if print_config:
         return _print_config({"images": images, "out": str(out), **asdict(options)})
+    if options.processes != 1 and not dry_run:
+        from memorisk.runs.executors import prepare_workers
+
+        prepare_workers(*WORKER_MODULES)  # they import PyTorch while this process does
     from memorisk.audits.classifier import DryRun, audit_classifier
     from memorisk.console import progress_bar, show_dry_run, show_result
 

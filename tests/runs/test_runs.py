@@ -116,14 +116,22 @@ def test_jobs_keep_their_order_and_one_failure_does_not_stop_the_others(processe
     assert sorted(o.index for o in done if o.error is None) == [0, 2, 3]
 
 
+def _module(folder, text):
+    """A module that other processes can import, and the environment in which they can."""
+    (folder / "work_here.py").write_text(text)
+    return {**os.environ, "PYTHONPATH": str(folder)}
+
+
 def test_workers_end_with_the_process_that_started_them(tmp_path):
-    script = tmp_path / "work.py"
-    script.write_text(
-        "import os,sys,time\nfrom memorisk.runs.executors import run_jobs\n"
-        "def work(path):\n open(path + str(os.getpid()), 'w').close(); time.sleep(60)\n"
-        "if __name__ == '__main__':\n run_jobs(work, [sys.argv[1] + '/w'] * 2, processes=2)\n"
+    environment = _module(
+        tmp_path,
+        "import os, time\ndef work(path):\n open(path + str(os.getpid()), 'w').close()\n time.sleep(60)\n",
     )
-    main = subprocess.Popen([sys.executable, str(script), str(tmp_path)])
+    code = (
+        "import sys\nfrom memorisk.runs.executors import run_jobs\nfrom work_here import work\n"
+        "run_jobs(work, [sys.argv[1] + '/w'] * 2, processes=2)\n"
+    )
+    main = subprocess.Popen([sys.executable, "-c", code, str(tmp_path)], env=environment)
     deadline = time.monotonic() + 60
     while len(pids := [int(p.name[1:]) for p in tmp_path.glob("w[0-9]*")]) < 2:
         assert time.monotonic() < deadline, "the workers did not start"
@@ -135,16 +143,51 @@ def test_workers_end_with_the_process_that_started_them(tmp_path):
         time.sleep(0.1)
 
 
-def test_an_idle_worker_ends_with_its_parent_too():
+def test_an_idle_worker_and_the_fork_server_end_with_their_parent_too():
     code = (
-        "import os, signal, sys, time\nfrom memorisk.runs.executors import run_jobs\n"
-        "def work(x):\n time.sleep(x)\n"
+        "import os, signal, time\nfrom memorisk.runs.executors import run_jobs\n"
         "def done(outcome):\n os.kill(os.getpid(), signal.SIGKILL)\n"
-        "run_jobs(work, [0.0, 0.0], processes=2, on_done=done)\n"
+        "run_jobs(time.sleep, [0.0, 0.0], processes=2, on_done=done)\n"
     )
-    # the pipes close when the last worker is gone; loky's own idle limit is five minutes
+    # the pipes close when the last process is gone
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=60, check=False)
     assert run.returncode == -signal.SIGKILL
+
+
+def test_a_script_without_a_guard_is_not_run_again_by_its_workers(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import time\nfrom memorisk.runs.executors import run_jobs\n"
+        "print('once', run_jobs(time.sleep, [0, 0, 0], processes=2))\n"
+    )
+    run = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=60, check=True)
+    assert run.stdout == "once [None, None, None]\n"
+    assert run.stderr == ""
+
+
+def test_a_worker_that_is_killed_is_told_in_one_line():
+    with pytest.raises(MemoriskError, match="a worker process was killed.*the same command goes on"):
+        run_jobs(os._exit, [1, 1], processes=2)
+    assert run_jobs(abs, [-1, -2], processes=2) == [1, 2], "a later run has workers of its own"
+
+
+def test_jobs_that_nobody_waits_for_any_more_are_stopped(tmp_path):
+    """The caller gives up: what runs is ended, what waits is never begun."""
+    environment = _module(
+        tmp_path,
+        "import sys, time\ndef work(job):\n path, seconds = job\n open(path, 'w').close()\n time.sleep(seconds)\n",
+    )
+    code = (
+        "import sys\nfrom memorisk.runs.executors import run_jobs\nfrom work_here import work\n"
+        "def done(outcome):\n raise KeyboardInterrupt\n"
+        "jobs = [(f'{sys.argv[1]}/job{i}', 60.0 if i else 0.0) for i in range(9)]\n"
+        "try:\n run_jobs(work, jobs, processes=2, on_done=done)\n"
+        "except KeyboardInterrupt:\n print('given up')\n"
+    )
+    command = [sys.executable, "-c", code, str(tmp_path)]
+    run = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=50, check=True)
+    assert run.stdout == "given up\n"
+    assert len(list(tmp_path.glob("job*"))) < 9
 
 
 def _alive(pid: int) -> bool:

@@ -15,7 +15,7 @@ from memorisk.audits.analysis import Context, analyse
 from memorisk.audits.classifier_jobs import Recipe, collect, make_jobs, prepare_recipe, refuse_early, train_all
 from memorisk.audits.evidence import write_scores
 from memorisk.audits.gallery import thumbnails
-from memorisk.audits.options import ClassifierOptions, options_from
+from memorisk.audits.options import WORKER_MODULES, ClassifierOptions, options_from
 from memorisk.audits.placebo import run_placebo
 from memorisk.audits.plan import Plan, draw_parts, identity, linked_groups, make_plan
 from memorisk.audits.pseudonyms import Pseudonyms
@@ -26,6 +26,7 @@ from memorisk.images.sources import load_manifest
 from memorisk.images.store import ImageStore, build_store
 from memorisk.report.result import Result
 from memorisk.runs.environment import machine, versions
+from memorisk.runs.executors import prepare_workers
 from memorisk.runs.files import write_table
 from memorisk.runs.folder import RunFolder, check_out, open_run
 
@@ -84,6 +85,8 @@ def audit_classifier(
         'fail'
     """
     options = options_from(settings)
+    if options.processes != 1:
+        prepare_workers(*WORKER_MODULES)
     folder = Path(out)
     if not dry_run:
         check_out(folder, {}, identity=[])

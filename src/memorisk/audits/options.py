@@ -10,6 +10,9 @@ from memorisk.images.options import ImageOptions
 from memorisk.runs.errors import InputError, unknown_name
 from memorisk.training.options import TrainOptions
 
+WORKER_MODULES = ("memorisk.training.jobs", "memorisk.images.decoding")
+"""What the processes of an audit import, once for all of them."""
+
 PAPER_SEEDS = (123, 456, 789, 1024)  # paper 000, section 4
 
 Protocol = Literal["corrected", "paper"]

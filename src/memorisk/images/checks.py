@@ -24,7 +24,7 @@ from memorisk.images.rows import manifest_sources, row_blocks, usable_processes
 from memorisk.images.scanning import Scan, ScanJob, scan_rows
 from memorisk.images.sources import load_manifest
 from memorisk.images.splits import small_classes
-from memorisk.runs.executors import run_jobs
+from memorisk.runs.executors import prepare_workers, run_jobs
 from memorisk.runs.files import plain
 
 _WHAT = ("label", "group", "split")
@@ -140,6 +140,7 @@ def check_images(
     options = options or ImageOptions()
     options.validate()
     manifest = source if isinstance(source, Manifest) else load_manifest(source, options)
+    prepare_workers("memorisk.images.scanning")
     scan, contents = _scan(manifest, options, processes, progress)
     hashes = np.array(scan.pixel_hash, dtype=object)
     empty = np.array(scan.empty)

@@ -15,10 +15,11 @@ _GROUPS = 8
 
 
 class SmallCNN(nn.Module):
-    """Convolutions of 3x3 and pools of 2x2 until at most 3 pixels a side are left, then one hidden layer of 128.
+    """Convolutions of 3x3, each followed by a pool of 2x2, until at most 3 pixels a side are left; a hidden layer of 256.
 
-    57,482 parameters at 8 px with one channel and ten classes, 135,370 at 28 px. Widths are multiples of 16, which the
-    CPU's convolution kernels are made for.
+    40,394 parameters at 8 px with one channel and ten classes, 173,578 at 28 px. Widths are multiples of 16, which the
+    CPU's convolution kernels are made for. A second convolution before the first pool made a training three times as
+    long at 28 px and no better on PneumoniaMNIST (held-out accuracy 0.960 and 0.958).
 
     Args:
         num_classes: Number of logits.
@@ -29,14 +30,14 @@ class SmallCNN(nn.Module):
     head_name = "head"
     stem_name = "features.0"
     widths = (16, 32, 64, 64)
-    hidden = 128
+    hidden = 256
 
     def __init__(self, num_classes: int, in_chans: int, image_size: int) -> None:
         super().__init__()
         if image_size < _LEAST_SIZE:
             raise InputError(f"images of {image_size} px are too small for small_cnn; it needs {_LEAST_SIZE} or more")
-        layers: list[nn.Module] = [nn.Conv2d(in_chans, self.widths[0], 3, padding=1), nn.ReLU()]
-        width, side, stage = self.widths[0], image_size, 1
+        layers: list[nn.Module] = []
+        width, side, stage = in_chans, image_size, 0
         while side > _LAST_SIDE:
             out = self.widths[min(stage, len(self.widths) - 1)]
             layers += [nn.Conv2d(width, out, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2)]
@@ -50,7 +51,7 @@ class SmallCNN(nn.Module):
         return self.features(x)
 
     def forward_head(self, x: torch.Tensor, pre_logits: bool = False) -> torch.Tensor:
-        """Feature maps to logits [b, k], or to what the last layer sees [b, 128]."""
+        """Feature maps to logits [b, k], or to what the last layer sees [b, 256]."""
         x = torch.relu(self.hidden_layer(x.flatten(1)))
         return x if pre_logits else self.head(x)
 

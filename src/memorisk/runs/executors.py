@@ -1,20 +1,35 @@
-"""Where jobs run: in this process, or side by side in processes of this machine (joblib's loky).
+"""Where jobs run: in this process, or side by side in processes of this machine.
 
 A job is a function and a picklable argument; it leaves its result in the run folder, written atomically, and returns
 only a small value. Failures are collected: one broken job does not take the finished ones with it.
+
+Processes are forked from Python's fork server, a small process that has imported what jobs need and nothing else:
+importing PyTorch takes longer than a small network takes to train, and so happens once and not in every worker
+(benchmarks/results/demo.json; joblib's loky, used before, imports it in each, and again where a worker's memory grew).
 """
 
+import gc
+import multiprocessing
 import os
+import signal
+import sys
 import threading
-import time
-import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, cast
+from multiprocessing import forkserver
+from multiprocessing.connection import Connection
+from types import ModuleType
+from typing import Any
 
-from joblib import Parallel, delayed
+from threadpoolctl import threadpool_limits
 
 from memorisk.runs.errors import GOES_ON, InputError, MemoriskError, one_line
+
+_METHOD = "forkserver" if "forkserver" in multiprocessing.get_all_start_methods() else "spawn"
+_preloaded: list[str] = []
 
 
 @dataclass(frozen=True)
@@ -25,6 +40,19 @@ class Outcome:
     value: Any = None
     error: str | None = None
     bad_input: bool = False
+
+
+def prepare_workers(*modules: str) -> None:
+    """Start the fork server, which imports these modules while this process goes on with something else.
+
+    Worth calling before heavy imports of one's own. The first call of a process counts; later ones change nothing.
+    """
+    if _preloaded or _METHOD != "forkserver":
+        return
+    _preloaded.extend(modules)
+    multiprocessing.set_forkserver_preload(list(modules))
+    with _no_main_module():
+        forkserver.ensure_running()
 
 
 def run_jobs(
@@ -45,34 +73,18 @@ def run_jobs(
         on_done: Called in this process as each job ends, in the order they end.
 
     Raises:
-        MemoriskError: Some jobs failed; the others ran to their end and what they wrote stays.
+        MemoriskError: Some jobs failed, or a worker was killed; the others ran to their end and what they wrote stays.
     """
     outcomes: list[Outcome] = []
     source: Iterable[Outcome]
     if processes <= 1 or len(jobs) <= 1:
         source = (_attempt(function, job, i) for i, job in enumerate(jobs))
     else:
-        settings: dict[str, Any] = {  # joblib's stubs take the types of its defaults for the only ones
-            "n_jobs": min(processes, len(jobs)),
-            "backend": "loky",
-            "return_as": "generator_unordered",
-            "inner_max_num_threads": threads,
-            "pre_dispatch": "all",
-            "batch_size": 1,
-            "initializer": _end_with,  # before any job: an idle worker must not outlive its parent either
-            "initargs": (os.getpid(),),
-            "max_nbytes": None,  # arguments travel by pipe: nothing is left in shared memory when a run is killed
-        }
-        pool = Parallel(**settings)
-        work = (delayed(_attempt)(function, job, i) for i, job in enumerate(jobs))
-        source = cast(Iterable[Outcome], pool(work))
-    with warnings.catch_warnings():
-        # loky replaces a worker whose memory grew, as that of one that trains does, and warns of it; no job is lost.
-        warnings.filterwarnings("ignore", message="A worker stopped while some jobs", category=UserWarning)
-        for outcome in source:
-            outcomes.append(outcome)
-            if on_done:
-                on_done(outcome)
+        source = _side_by_side(function, jobs, min(processes, len(jobs)), threads)
+    for outcome in source:
+        outcomes.append(outcome)
+        if on_done:
+            on_done(outcome)
     failed = sorted((o for o in outcomes if o.error is not None), key=lambda o: o.index)
     if failed:
         if failed[0].bad_input:
@@ -80,6 +92,44 @@ def run_jobs(
         kept = f"; {GOES_ON}" if len(jobs) > 1 else ""
         raise MemoriskError(f"{len(failed)} of {len(jobs)} jobs failed, the first with: {failed[0].error}{kept}")
     return [o.value for o in sorted(outcomes, key=lambda o: o.index)]
+
+
+def _side_by_side(
+    function: Callable[[Any], Any], jobs: Sequence[Any], processes: int, threads: int
+) -> Iterator[Outcome]:
+    """Outcomes in the order in which jobs end.
+
+    Workers hold the reading end of a pipe whose writing end is here alone. When it closes, because this process ended
+    (however it ended) or because the caller wants no more, they end at once, also in the middle of a job.
+    """
+    prepare_workers(function.__module__)
+    context = multiprocessing.get_context(_METHOD)
+    reading, writing = context.Pipe(duplex=False)
+    pool = ProcessPoolExecutor(processes, context, initializer=_begin_worker, initargs=(reading, threads))
+    try:
+        with _no_main_module():
+            futures = [pool.submit(_attempt, function, job, i) for i, job in enumerate(jobs)]
+        yield from _finished(futures)
+    finally:
+        writing.close()
+        pool.shutdown(cancel_futures=True)
+        reading.close()
+
+
+def _finished(futures: Sequence[Future[Outcome]]) -> Iterator[Outcome]:
+    """Outcomes as they come.
+
+    Raises:
+        MemoriskError: A worker ended without an answer.
+    """
+    try:
+        for future in as_completed(futures):
+            yield future.result()
+    except BrokenProcessPool as error:
+        raise MemoriskError(
+            "a worker process was killed, as the system does when memory runs out: fewer at a time (--processes) "
+            f"need less; {GOES_ON}"
+        ) from error
 
 
 def _attempt(function: Callable[[Any], Any], job: Any, index: int) -> Outcome:
@@ -93,18 +143,29 @@ def _attempt(function: Callable[[Any], Any], job: Any, index: int) -> Outcome:
         return Outcome(index, error=f"{type(error).__name__}: {one_line(error)}")
 
 
-_watched: set[int] = set()
-
-
-def _end_with(parent: int) -> None:
-    """End this worker when the process that started it is gone: a killed run leaves no orphans at work."""
-    if parent in _watched:
-        return
-    _watched.add(parent)
+def _begin_worker(parent: Connection, threads: int) -> None:
+    """Limit the threads of native libraries; leave Ctrl-C to the parent; end when the parent's pipe closes."""
+    gc.freeze()  # what was imported before the fork is shared: a collection would touch, and so copy, all of it
+    threadpool_limits(threads)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
     def watch() -> None:
-        while os.getppid() == parent:
-            time.sleep(0.5)
+        parent.poll(None)  # nothing is ever sent: it returns when the other end is closed
         os._exit(1)
 
     threading.Thread(target=watch, daemon=True).start()
+
+
+@contextmanager
+def _no_main_module() -> Iterator[None]:
+    """Keep new processes from running the caller's script again.
+
+    Python runs the main script in each of them, to find functions that it defines, and so a script without
+    ``if __name__ == "__main__":`` would start itself again. Jobs are functions of importable modules.
+    """
+    main = sys.modules["__main__"]
+    sys.modules["__main__"] = ModuleType("__main__")
+    try:
+        yield
+    finally:
+        sys.modules["__main__"] = main
