@@ -9,8 +9,8 @@ process, in rotating order; timed is ``run_jobs`` alone:
   command line asks for it, before PyTorch is imported; forking the workers and ending them counts.
 * one after another: the same jobs in one process with as many threads as cores, otherwise as PyTorch starts it. This is
   the judged peer: what a loop over the models in a script of one's own gives.
-* the same in a process that keeps freed memory, as our workers do (`keep_freed_memory`); not judged. Two threads
-  make this network 1.3 to 1.4 times as fast as one does, so that two processes can be 1.5 times as fast as that at most.
+* the same in a process that keeps freed memory, as our workers do (`keep_freed_memory`); not judged. With
+  two threads this network trains 1.1 to 1.3 times as fast as with one, and so much less is left for two processes.
 
 Printed are the medians of the ratios within a round with their 95 % intervals (order statistics). Writes
 ``benchmarks/results/demo.json``; exits with 1 below the limit of issue 2 (1.6 on two cores).
@@ -79,7 +79,7 @@ def timed(way: str) -> float:
 
 
 def median_interval(values: Sequence[float]) -> tuple[float, float, float]:
-    """Median with its narrowest order-statistic interval of at least 95 % where the rounds allow one, else the range."""
+    """Median with its order-statistic interval of at least 95 % where the rounds allow one, else the range."""
     ordered, n = np.sort(values), len(values)
     k = max((k for k in range(n // 2) if 1 - 2 * binom.cdf(k, n, 0.5) >= 0.95), default=0)
     return float(np.median(ordered)), float(ordered[k]), float(ordered[n - 1 - k])

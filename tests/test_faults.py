@@ -24,7 +24,7 @@ def result_bytes(run: Path) -> dict[str, bytes]:
 
 
 def command(images: Path, out: Path, *flags: object) -> list[str]:
-    settings = ("--models", 4, "--epochs", 6, "--processes", 2, "--checkpoint-seconds", 0, "--fail-on", "never")
+    settings = ("--models", 4, "--epochs", 40, "--processes", 2, "--checkpoint-seconds", 0, "--fail-on", "never")
     return memorisk("audit", "classifier", images, "--out", out, *settings, *flags)
 
 
@@ -81,18 +81,25 @@ def test_kill_9_at_ten_random_moments_changes_nothing(images, undisturbed, tmp_p
     expected, seconds, stages = undisturbed
     assert list(stages) == ["decoding", "training", "scoring"]
     rng = np.random.default_rng(20)
-    # As soon as a stage can be seen from outside, and at any time of an undisturbed run; the first run of a folder is
-    # met while it decodes, the others in an order that is drawn.
-    seen = ["run/logits/*.npy", "run/scores.parquet", "run/per_class.parquet"]
-    drawn = [*seen, *rng.uniform(stages["decoding"], seconds, KILLS)]
-    plans: list[float | str] = [drawn[k] for k in rng.permutation(len(drawn))]
+    # Five a folder: while it decodes, while it trains, twice at any time of an undisturbed run, and while it writes.
+    training, writing = stages["scoring"] - stages["training"], seconds - stages["scoring"]
+    plans: list[tuple[str, float, float]] = [
+        ("cache/stores/.*.building", 0.0, 0.0),
+        ("run/logits", 0.0, training / 2),
+        ("", stages["decoding"], seconds),
+        ("", stages["decoding"], seconds),
+        ("run/scores.parquet", 0.0, writing),
+    ]
     kills, reached, number = 0, set(), 0
     while kills < KILLS:
         folder = tmp_path / str(number)
         fresh = not folder.exists()
         folder.mkdir(exist_ok=True)
         run = start(command(images, folder / "run"), folder / "cache")
-        wait_for(run, folder, "cache/stores/.*.building" if fresh else plans[kills], at_most=3 * seconds)
+        sign, least, most = plans[0 if fresh else kills % len(plans)]
+        if sign:
+            wait_for(run, folder, sign, at_most=3 * seconds)
+        wait_for(run, folder, rng.uniform(least, most), at_most=3 * seconds)
         if run.poll() is None:
             os.kill(run.pid, signal.SIGKILL)
             kills += 1

@@ -166,7 +166,7 @@ def test_a_script_without_a_guard_is_not_run_again_by_its_workers(tmp_path):
 
 
 def test_a_worker_that_is_killed_is_told_in_one_line():
-    with pytest.raises(MemoriskError, match="a worker process was killed.*the same command goes on"):
+    with pytest.raises(MemoriskError, match=r"a worker process was killed.*the same command goes on"):
         run_jobs(os._exit, [1, 1], processes=2)
     assert run_jobs(abs, [-1, -2], processes=2) == [1, 2], "a later run has workers of its own"
 

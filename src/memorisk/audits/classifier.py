@@ -102,7 +102,7 @@ def audit_classifier(
     parts = draw_parts(manifest, linked, options, options.split_seed)
     plan = make_plan(manifest, parts, options)
     recipe = prepare_recipe(store, plan, options)
-    refuse_early(make_jobs(folder, store, plan, recipe, options))
+    refuse_early(make_jobs(folder, store, plan, recipe, options), download=not dry_run)
     if options.target:
         check_target(store, plan, recipe, options)
     if dry_run:

@@ -1,7 +1,7 @@
 """The trainings of an audit: one job a model, and the losses that come back."""
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ from memorisk.audits.options import ClassifierOptions
 from memorisk.audits.plan import VALIDATION, Plan
 from memorisk.images.store import ImageStore
 from memorisk.models.specs import auto_model
-from memorisk.models.zoo import model_spec
+from memorisk.models.zoo import is_download, model_spec
 from memorisk.runs.environment import available_cores
 from memorisk.runs.errors import MemoriskError, one_line
 from memorisk.runs.executors import Outcome, run_jobs
@@ -130,15 +130,22 @@ def make_jobs(
     return [(job(d.rows_a, d.seed), job(d.rows_b, d.seed)) for d in plan.designs]
 
 
-def refuse_early(pairs: list[tuple[TrainJob, TrainJob]]) -> None:
+def refuse_early(pairs: list[tuple[TrainJob, TrainJob]], *, download: bool = True) -> None:
     """Find before anything is written what the first training would refuse; nothing where all are trained.
+
+    Args:
+        pairs: The trainings.
+        download: Fetch weights given by name; a plan does without and checks their name only.
 
     Raises:
         InputError: As ``training.jobs.check_job``.
     """
     todo = next((job for pair in pairs for job in pair if not job.done), None)
-    if todo is not None:
-        check_job(todo)
+    if todo is None:
+        return
+    if not download and todo.own is None and is_download(todo.weights, model_spec(todo.model)):
+        todo = replace(todo, weights="none")
+    check_job(todo)
 
 
 def train_all(

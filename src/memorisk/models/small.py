@@ -15,7 +15,7 @@ _GROUPS = 8
 
 
 class SmallCNN(nn.Module):
-    """Convolutions of 3x3, each followed by a pool of 2x2, until at most 3 pixels a side are left; a hidden layer of 256.
+    """Convolutions of 3x3, each with a pool of 2x2, until at most 3 pixels a side are left; a hidden layer of 256.
 
     40,394 parameters at 8 px with one channel and ten classes, 173,578 at 28 px. Widths are multiples of 16, which the
     CPU's convolution kernels are made for. A second convolution before the first pool made a training three times as

@@ -13,6 +13,7 @@ import torch
 from torch import nn
 
 from memorisk.models.cifar_resnet import CifarResNet
+from memorisk.models.downloads import quiet_hub
 from memorisk.models.parts import freeze_trunk
 from memorisk.models.small import SmallCNN, SmallResNet
 from memorisk.models.specs import SPECS, ModelSpec, model_spec
@@ -97,6 +98,15 @@ def seeded(seed: int) -> Iterator[None]:
         yield
 
 
+def is_download(weights: str | Path | None, spec: ModelSpec) -> bool:
+    """Whether these weights are to be downloaded by name.
+
+    Raises:
+        InputError: No weights of that name are published.
+    """
+    return _kind_of(weights, spec) == "download"
+
+
 def _kind_of(weights: str | Path | None, spec: ModelSpec) -> str:
     """Whether weights are "none", a "file" or a "download", after checking that the name of a download exists."""
     if weights is None or weights == "none":
@@ -128,8 +138,21 @@ def _build_timm(spec: ModelSpec, num_classes: int, in_chans: int, image_size: in
     record = timm.get_pretrained_cfg(spec.architecture)
     if record is not None and record.fixed_input_size:
         sized["img_size"] = image_size
+    if tag:
+        return _download(full, sized)
     try:
-        return timm.create_model(full, pretrained=bool(tag), **sized)
-    except Exception as error:  # timm, its hub client and the network each raise their own kinds
-        what = f"the weights {full} could not be loaded" if tag else f"{spec.name} cannot be built for {image_size} px"
-        raise InputError(f"{what}: {one_line(error, 160)}") from error
+        return timm.create_model(full, pretrained=False, **sized)
+    except Exception as error:  # each of timm's networks raises its own kinds
+        raise InputError(f"{spec.name} cannot be built for {image_size} px: {one_line(error, 160)}") from error
+
+
+def _download(full: str, sized: dict[str, Any]) -> nn.Module:
+    import timm
+
+    with quiet_hub() as reachable:
+        try:
+            return timm.create_model(full, pretrained=True, **sized)
+        except Exception as error:  # timm, its hub client and the network each raise their own kinds
+            where = one_line(error, 160) if reachable else "the Hugging Face hub cannot be reached, nor are they cached"
+            out = "download them where there is a network and name the file, or train without: --weights none"
+            raise InputError(f"the weights {full} could not be loaded: {where}; {out}") from error
