@@ -1,0 +1,177 @@
+"""Run every command of README.md as it is typed there, in order, on small inputs of the names it uses.
+
+Usage: .venv/bin/python .ci/readme.py        (after `make test`; ../shared/data beside the project)
+
+Commands that only set up, and the demo, run in the checkout; the others in a folder of their own, which holds what the
+README calls DATA, NIH1000, metadata.csv, images, dicoms, labels.csv and two finished runs. A command this file does not
+know fails: whoever changes the README says here what is expected of it.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pydicom
+from PIL import Image
+from pydicom.dataset import Dataset, FileMetaDataset
+from pydicom.uid import CTImageStorage, ExplicitVRLittleEndian, generate_uid
+
+ROOT = Path(__file__).resolve().parents[1]
+SHARED = ROOT.parent / "shared" / "data"
+BRIEF = " --epochs 1 --models 2"
+
+
+@dataclass(frozen=True)
+class Expected:
+    """What a command must do.
+
+    Attributes:
+        codes: Exit codes that are right: 1 is an audit that does not pass, as with such small inputs it may not.
+        says: What it must print.
+        cut: Flags added to keep it short.
+        replaced: Words exchanged, as (what, by what), and only because this cannot be had here.
+        in_checkout: Run in the checkout.
+    """
+
+    codes: tuple[int, ...] = (0,)
+    says: str = ""
+    cut: str = ""
+    replaced: tuple[str, str] | None = None
+    in_checkout: bool = False
+
+
+AUDIT = Expected((0, 1), "Report: ", BRIEF)
+HERE = Expected(in_checkout=True)
+EXPECTED: dict[str, list[Expected]] = {
+    "make demo": [Expected((0,), "Report: runs/demo/report.html", in_checkout=True)],
+    "make test": [],  # the step before this one
+    "python3 -m venv .venv": [HERE],
+    ".venv/bin/python -m pip install -c constraints.txt -e .": [HERE],
+    ".venv/bin/memorisk audit classifier digits": [Expected((0,), "NOT READY FOR RELEASE", in_checkout=True)],
+    ". .venv/bin/activate": [HERE],
+    "python -m pip install": [HERE],
+    "memorisk images check DATA": [Expected((0, 1), "class")],
+    "memorisk audit classifier DATA --out runs/mine --dry-run": [Expected((0,), "trainings")],
+    # The hub cannot be reached from everywhere: asked for weights by name, the command trains or says so in one line.
+    "memorisk audit classifier DATA --out runs/mine --model resnet50": [
+        Expected((0, 1, 2), "", BRIEF),
+        Expected((0, 1), "Report: ", BRIEF, ("mine --model resnet50 --weights default", "random --model resnet50")),
+    ],
+    "memorisk images check NIH1000": [Expected((1,), "00000013")],
+    "memorisk audit classifier metadata.csv": [AUDIT],
+    "memorisk audit classifier dicoms": [AUDIT],
+    "memorisk report RUN --redact": [Expected((0,), "report-redacted.html", replaced=("RUN", "runs/skin"))],
+    "memorisk compare runs/before runs/after": [Expected((0,), "")],
+    'memorisk.audit_classifier("digits"': [Expected((0,), "", in_checkout=True)],
+}
+
+
+def commands(text: str) -> list[str]:
+    """Every line of the README's code blocks, and every command within a sentence, without comments."""
+    found = []
+    for block in re.findall(r"^```\w*\n(.*?)^```", text, re.M | re.S):
+        joined = block.replace("\\\n", " ")
+        found += [re.sub(r"\s{2,}#.*", "", line).strip() for line in joined.splitlines() if line.strip()]
+    prose = re.sub(r"^```.*?^```", "", text, flags=re.M | re.S)
+    found += [c for c in re.findall(r"`(memorisk[ .][^`]*)`", prose) if " " in c]
+    return [re.sub(r"\s+", " ", command) for command in found]
+
+
+def inputs(folder: Path) -> None:
+    """Small sets under the names that the README uses."""
+    rng = np.random.default_rng(0)
+
+    def picture(label: int, side: int) -> np.ndarray:
+        pixels = rng.integers(0, 120, (side, side), dtype=np.uint8)
+        pixels[label * side // 3 : (label + 1) * side // 3] += 100
+        return pixels
+
+    for label, name in enumerate(("benign", "malignant")):
+        (folder / "DATA" / name).mkdir(parents=True)
+        for k in range(40):
+            Image.fromarray(picture(label, 32)).save(folder / "DATA" / name / f"{k:03}.png")
+    shutil.copytree(SHARED / "nih_cxr14_64" / "NIH1000", folder / "NIH1000")
+    skin = SHARED / "ham10000_224"
+    table = pd.read_csv(skin / "HAM10000_metadata.csv")
+    table = table[[(skin / "images" / f"{image}.jpg").is_file() for image in table["image_id"]]]
+    table = pd.concat([rows.head(60) for _, rows in table.groupby("dx") if rows["lesion_id"].nunique() > 40][:3])
+    table.to_csv(folder / "metadata.csv", index=False)
+    (folder / "images").mkdir()
+    for image in table["image_id"]:
+        shutil.copy(skin / "images" / f"{image}.jpg", folder / "images")
+    rows = []
+    for k in range(60):
+        data = slice_of(picture(k % 2, 48).astype(np.uint16) * 8, patient=f"P{k // 2:02}")
+        (folder / "dicoms").mkdir(exist_ok=True)
+        data.save_as(folder / "dicoms" / f"slice{k:02}.dcm", enforce_file_format=True)
+        rows.append({"SOPInstanceUID": str(data.SOPInstanceUID), "label": ("clear", "nodule")[k % 2]})
+    pd.DataFrame(rows).to_csv(folder / "labels.csv", index=False)
+    for run, epochs in (("before", 1), ("after", 2)):
+        flags = ["--out", f"runs/{run}", "--models", "2", "--epochs", str(epochs), "--fail-on", "never"]
+        subprocess.run(["memorisk", "audit", "classifier", "DATA", *flags], cwd=folder, check=True, capture_output=True)
+
+
+def slice_of(pixels: np.ndarray, patient: str) -> Dataset:
+    """A slice with a patient."""
+    data = Dataset()
+    data.file_meta = FileMetaDataset()
+    data.file_meta.TransferSyntaxUID = ExplicitVRLittleEndian
+    data.file_meta.MediaStorageSOPClassUID = data.SOPClassUID = CTImageStorage
+    data.file_meta.MediaStorageSOPInstanceUID = data.SOPInstanceUID = generate_uid()
+    data.PatientID = patient
+    data.Rows, data.Columns = pixels.shape
+    data.SamplesPerPixel, data.PhotometricInterpretation = 1, "MONOCHROME2"
+    data.BitsAllocated = data.BitsStored = 16
+    data.HighBit, data.PixelRepresentation = 15, 0
+    data.PixelData = pixels.tobytes()
+    data["PixelData"].VR = "OW"
+    assert isinstance(data, pydicom.Dataset)
+    return data
+
+
+def run(command: str, expected: Expected, folder: Path) -> bool:
+    """Run it; say how it went."""
+    typed = command.replace(*expected.replaced) if expected.replaced else command
+    if typed.startswith("memorisk."):
+        typed = f"python -c 'import memorisk; memorisk.{typed.removeprefix('memorisk.')}'"
+    typed += expected.cut
+    begun = time.monotonic()
+    where = ROOT if expected.in_checkout else folder
+    done = subprocess.run(["bash", "-c", typed], cwd=where, capture_output=True, text=True, check=False)
+    right = done.returncode in expected.codes and expected.says in done.stdout + done.stderr
+    if done.returncode == 2:
+        right = right and done.stderr.count("\n") == 1
+    print(f"{'ok' if right else 'WRONG'}  exit {done.returncode}  {time.monotonic() - begun:5.1f} s  {typed}", flush=True)
+    if not right:
+        print(done.stdout, done.stderr, sep="\n")
+    return right
+
+
+def main() -> int:
+    """All of them; 1 where one is wrong."""
+    os.environ["PATH"] = f"{ROOT / '.venv' / 'bin'}{os.pathsep}{os.environ['PATH']}"
+    wrong = 0
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        os.environ["MEMORISK_CACHE"] = str(folder / "cache")
+        inputs(folder)
+        for command in commands((ROOT / "README.md").read_text()):
+            key = next((key for key in EXPECTED if command.startswith(key)), None)
+            if key is None:
+                print(f"WRONG  {command}: .ci/readme.py does not know what is expected of it")
+                wrong += 1
+            else:
+                wrong += sum(not run(command, expected, folder) for expected in EXPECTED[key])
+    return min(wrong, 1)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
