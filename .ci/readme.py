@@ -65,7 +65,7 @@ EXPECTED: dict[str, list[Expected]] = {
         Expected((0, 1, 2), "", BRIEF),
         Expected((0, 1), "Report: ", BRIEF, ("mine --model resnet50 --weights default", "random --model resnet50")),
     ],
-    "memorisk images check NIH1000": [Expected((1,), "00000013")],
+    "memorisk images check NIH1000": [Expected((1,), "groups across splits: 30")],
     "memorisk audit classifier metadata.csv": [AUDIT],
     "memorisk audit classifier dicoms": [AUDIT],
     "memorisk report RUN --redact": [Expected((0,), "report-redacted.html", replaced=("RUN", "runs/skin"))],

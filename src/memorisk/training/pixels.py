@@ -20,6 +20,7 @@ Images = np.ndarray | torch.Tensor
 _RANGE = {torch.uint8: 255.0, torch.uint16: 65535.0}
 _SHARE_OF_FREE_MEMORY = 0.5
 _AHEAD = 2
+_COUNTED_AT_ONCE = 1 << 20  # values; each takes 8 bytes while it is counted
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,7 @@ def dataset_normalisation(images: Images) -> Normalisation:
     array = np.asarray(images.cpu() if isinstance(images, torch.Tensor) else images)
     top = 255 if array.dtype == np.uint8 else 65535
     counts = np.zeros((array.shape[-1], top + 1), dtype=np.int64)
-    rows = max(1, (1 << 24) // max(1, int(np.prod(array.shape[1:]))))
+    rows = max(1, _COUNTED_AT_ONCE // max(1, int(np.prod(array.shape[1:]))))
     for start in range(0, len(array), rows):
         chunk = array[start : start + rows]
         for channel in range(array.shape[-1]):
