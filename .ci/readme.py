@@ -149,7 +149,9 @@ def run(command: str, expected: Expected, folder: Path) -> bool:
     right = done.returncode in expected.codes and expected.says in done.stdout + done.stderr
     if done.returncode == 2:
         right = right and done.stderr.count("\n") == 1
-    print(f"{'ok' if right else 'WRONG'}  exit {done.returncode}  {time.monotonic() - begun:5.1f} s  {typed}", flush=True)
+    print(
+        f"{'ok' if right else 'WRONG'}  exit {done.returncode}  {time.monotonic() - begun:5.1f} s  {typed}", flush=True
+    )
     if not right:
         print(done.stdout, done.stderr, sep="\n")
     return right

@@ -3,10 +3,10 @@
     python benchmarks/bench_demo.py [--rounds 9]
 
 Each round trains the sixteen models of ``memorisk audit classifier digits --models 16`` in three ways, each in a fresh
-process, in rotating order; timed is ``run_jobs`` alone:
+process, in rotating order, with the steps of the audit before it; timed is ``run_jobs`` alone:
 
-* side by side: as the audit does it, one worker a core with one thread each. The fork server is asked for where the
-  command line asks for it, before PyTorch is imported; forking the workers and ending them counts.
+* side by side: as the audit does it, one worker a core with one thread each. The fork server and the workers are asked
+  for where the audit asks for them, so that they start while it decodes the images and plans.
 * one after another: the same jobs in one process with as many threads as cores, otherwise as PyTorch starts it. This is
   the judged peer: what a loop over the models in a script of one's own gives.
 * the same in a process that keeps freed memory, as our workers do (`keep_freed_memory`); not judged. With
@@ -30,7 +30,7 @@ import numpy as np
 from scipy.stats import binom
 
 from memorisk.runs.environment import available_cores, machine, versions
-from memorisk.runs.executors import prepare_workers, run_jobs
+from memorisk.runs.executors import prepare_workers, run_jobs, worker_pool
 from memorisk.runs.files import write_json
 
 LIMIT = 1.6
@@ -44,28 +44,31 @@ def one_way(way: str, folder: Path) -> float:
         from memorisk.audits.options import WORKER_MODULES
 
         prepare_workers(*WORKER_MODULES)
-    from memorisk.audits.classifier_jobs import make_jobs, prepare_recipe
+    from memorisk.audits.classifier_jobs import make_jobs, prepare_recipe, refuse_early
     from memorisk.audits.options import ClassifierOptions
     from memorisk.audits.plan import draw_parts, make_plan
     from memorisk.images.sources import load_manifest
     from memorisk.images.store import build_store
     from memorisk.training import jobs as training
 
-    options = ClassifierOptions(models=16, store=folder / "store")
-    manifest = load_manifest("digits", options)
-    store = build_store(manifest, options)
-    plan = make_plan(store.manifest, draw_parts(store.manifest, [], options, 0), options)
-    pairs = make_jobs(folder, store, plan, prepare_recipe(store, plan, options), options)
-    for name in (training.LOGITS, training.WEIGHTS, training.CHECKPOINTS):
-        (folder / name).mkdir()
     cores = available_cores()
     processes, threads = (cores, 1) if way == SIDE else (1, cores)
-    jobs = [replace(job, threads=threads) for pair in pairs for job in pair]
-    if way == PLAIN:
-        training.keep_freed_memory = lambda: False
-    start = time.perf_counter()
-    run_jobs(training.run_training, jobs, processes=processes, threads=threads)
-    seconds = time.perf_counter() - start
+    options = ClassifierOptions(models=16, store=folder / "store")
+    manifest = load_manifest("digits", options)
+    make_plan(manifest, draw_parts(manifest, [], options, 0), options)
+    with worker_pool(processes, threads, training.warm_up):
+        store = build_store(manifest, options)
+        plan = make_plan(store.manifest, draw_parts(store.manifest, [], options, 0), options)
+        pairs = make_jobs(folder, store, plan, prepare_recipe(store, plan, options), options)
+        refuse_early(pairs)
+        for name in (training.LOGITS, training.WEIGHTS, training.CHECKPOINTS):
+            (folder / name).mkdir()
+        jobs = [replace(job, threads=threads) for pair in pairs for job in pair]
+        if way == PLAIN:
+            training.keep_freed_memory = lambda: False
+        start = time.perf_counter()
+        run_jobs(training.run_training, jobs, processes=processes, threads=threads)
+        seconds = time.perf_counter() - start
     if not all(job.done for job in jobs):
         sys.exit("some models were not trained")
     return seconds

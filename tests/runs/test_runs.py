@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 
 from memorisk.runs.errors import InputError, MemoriskError, one_line, unknown_name
-from memorisk.runs.executors import run_jobs
+from memorisk.runs.executors import run_jobs, worker_pool
 from memorisk.runs.files import atomic_path, plain, read_array, read_json, write_array, write_json, write_table
 from memorisk.runs.fingerprint import file_fingerprint, fingerprint
 from memorisk.runs.folder import open_run
@@ -169,6 +169,28 @@ def test_a_worker_that_is_killed_is_told_in_one_line():
     with pytest.raises(MemoriskError, match=r"a worker process was killed.*the same command goes on"):
         run_jobs(os._exit, [1, 1], processes=2)
     assert run_jobs(abs, [-1, -2], processes=2) == [1, 2], "a later run has workers of its own"
+
+
+def _who(_job):
+    return os.getpid()
+
+
+def test_an_open_pool_serves_the_runs_inside_it_and_survives_a_failing_job():
+    with worker_pool(2, 1, abs):
+        first = run_jobs(_who, range(8), processes=2)
+        with pytest.raises(MemoriskError, match="1 of 4 jobs failed"):
+            run_jobs(_job, [1, 2, 3, 4], processes=2)
+        again, others = run_jobs(_who, range(8), processes=2), run_jobs(_who, range(8), processes=3)
+    assert len({*first, *again}) <= 2, "the same two processes"
+    assert not {*first, *again} & set(others), "a run of three has its own"
+    assert not {*first, *again} & set(run_jobs(_who, range(8), processes=2)), "closed at the end"
+
+
+def test_a_pool_whose_worker_was_killed_is_replaced():
+    with worker_pool(2, 1, abs):
+        with pytest.raises(MemoriskError, match="a worker process was killed"):
+            run_jobs(os._exit, [1, 1], processes=2)
+        assert run_jobs(abs, [-1, -2], processes=2) == [1, 2]
 
 
 def test_jobs_that_nobody_waits_for_any_more_are_stopped(tmp_path):

@@ -12,7 +12,15 @@ from typing import Any
 import numpy as np
 
 from memorisk.audits.analysis import Context, analyse
-from memorisk.audits.classifier_jobs import Recipe, collect, make_jobs, prepare_recipe, refuse_early, train_all
+from memorisk.audits.classifier_jobs import (
+    Recipe,
+    collect,
+    make_jobs,
+    prepare_recipe,
+    refuse_early,
+    train_all,
+    training_processes,
+)
 from memorisk.audits.evidence import write_scores
 from memorisk.audits.gallery import thumbnails
 from memorisk.audits.options import WORKER_MODULES, ClassifierOptions, options_from
@@ -26,9 +34,10 @@ from memorisk.images.sources import load_manifest
 from memorisk.images.store import ImageStore, build_store
 from memorisk.report.result import Result
 from memorisk.runs.environment import machine, versions
-from memorisk.runs.executors import prepare_workers
+from memorisk.runs.executors import prepare_workers, worker_pool
 from memorisk.runs.files import write_table
 from memorisk.runs.folder import RunFolder, check_out, open_run
+from memorisk.training.jobs import warm_up
 
 Progress = Callable[[str, int, int], None]
 
@@ -85,15 +94,30 @@ def audit_classifier(
         'fail'
     """
     options = options_from(settings)
-    if options.processes != 1:
-        prepare_workers(*WORKER_MODULES)
     folder = Path(out)
     if not dry_run:
         check_out(folder, {}, identity=[])
+        if options.processes != 1:
+            prepare_workers(*WORKER_MODULES)
     progress("reading the manifest", 0, 0)
     manifest = load_manifest(images, options)
     early = draw_parts(manifest, [], options, options.split_seed)  # refuse what cannot be audited before decoding it
     make_plan(manifest, early, options)
+    if dry_run:
+        return _dry_run(*_prepared(manifest, folder, options, progress, dry_run=True)[:3], options)
+    with worker_pool(training_processes(options), options.threads, warm_up):
+        plan, recipe, store, linked = _prepared(manifest, folder, options, progress, dry_run=False)
+        names = Pseudonyms.from_options(options)
+        config = {"images": str(images), "out": str(folder), **asdict(options)}
+        fixed = identity(options, store.data_hash, recipe.describe())
+        with open_run(folder, config | {"run": fixed}, identity=["run"]) as run:
+            return _run(run, plan, recipe, store, options, linked, names, progress)
+
+
+def _prepared(
+    manifest: Manifest, folder: Path, options: ClassifierOptions, progress: Progress, *, dry_run: bool
+) -> tuple[Plan, Recipe, ImageStore, list[tuple[str, str]]]:
+    """Decode the images, draw the parts, settle the recipe; everything that can be refused is refused here."""
     store = build_store(
         manifest, options, processes=options.processes, progress=lambda d, n: progress("decoding images", d, n)
     )
@@ -105,13 +129,7 @@ def audit_classifier(
     refuse_early(make_jobs(folder, store, plan, recipe, options), download=not dry_run)
     if options.target:
         check_target(store, plan, recipe, options)
-    if dry_run:
-        return _dry_run(plan, recipe, store, options)
-    names = Pseudonyms.from_options(options)
-    config = {"images": str(images), "out": str(folder), **asdict(options)}
-    fixed = identity(options, store.data_hash, recipe.describe())
-    with open_run(folder, config | {"run": fixed}, identity=["run"]) as run:
-        return _run(run, plan, recipe, store, options, linked, names, progress)
+    return plan, recipe, store, linked
 
 
 def _dry_run(plan: Plan, recipe: Recipe, store: ImageStore, options: ClassifierOptions) -> DryRun:

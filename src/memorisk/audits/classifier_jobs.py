@@ -70,6 +70,20 @@ class Recipe:
         }
 
 
+def training_device(options: ClassifierOptions) -> str:
+    """The device that the options name, or the one that is there."""
+    if options.device != "auto":
+        return options.device
+    return "cuda" if torch.cuda.is_available() else "cpu"
+
+
+def training_processes(options: ClassifierOptions) -> int:
+    """Trainings side by side: one on a GPU, else as many as there are cores for their threads."""
+    if training_device(options).startswith("cuda"):
+        return 1
+    return options.processes or max(1, available_cores() // options.threads)
+
+
 def prepare_recipe(store: ImageStore, plan: Plan, options: ClassifierOptions) -> Recipe:
     """Resolve every default of the training, so that the report can name it.
 
@@ -83,9 +97,7 @@ def prepare_recipe(store: ImageStore, plan: Plan, options: ClassifierOptions) ->
     train = resolve_options(given, spec)
     if options.train:
         load_function(options.train)
-    device = options.device
-    if device == "auto":
-        device = "cuda" if torch.cuda.is_available() else "cpu"
+    device = training_device(options)
     check_device(device)
     return Recipe(
         model=options.train or name,
@@ -178,9 +190,7 @@ def train_all(
         return
     if run_jointly(todo, on_done):
         return
-    on_gpu = recipe.device.startswith("cuda")
-    processes = 1 if on_gpu else options.processes or max(1, available_cores() // recipe.threads)
-    run_jobs(run_training, todo, processes=processes, threads=recipe.threads, on_done=on_done)
+    run_jobs(run_training, todo, processes=training_processes(options), threads=recipe.threads, on_done=on_done)
 
 
 def collect(

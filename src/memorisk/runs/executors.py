@@ -80,7 +80,7 @@ def run_jobs(
     if processes <= 1 or len(jobs) <= 1:
         source = (_attempt(function, job, i) for i, job in enumerate(jobs))
     else:
-        source = _side_by_side(function, jobs, min(processes, len(jobs)), threads)
+        source = _side_by_side(function, jobs, processes, threads)
     for outcome in source:
         outcomes.append(outcome)
         if on_done:
@@ -94,42 +94,83 @@ def run_jobs(
     return [o.value for o in sorted(outcomes, key=lambda o: o.index)]
 
 
+@contextmanager
+def worker_pool(processes: int, threads: int, warm_up: Callable[[int], Any]) -> Iterator[None]:
+    """Workers that start now, while this process prepares their jobs.
+
+    They serve every `run_jobs` inside that asks for as many processes with as many threads.
+
+    Args:
+        processes: How many; with one, nothing is started.
+        threads: Threads each may use in native code.
+        warm_up: Called once in each worker, with its number.
+    """
+    if processes <= 1:
+        yield
+        return
+    pool = _Pool(processes, threads, (warm_up.__module__,))
+    pool.submit(warm_up, range(processes))
+    _open.append(pool)
+    try:
+        yield
+    finally:
+        pool.close()
+
+
+class _Pool:
+    """Processes that wait for jobs.
+
+    They hold the reading end of a pipe whose writing end is here alone. When it closes, because this process ended
+    (however it ended) or because nobody wants their work any more, they end at once, also in the middle of a job.
+    """
+
+    def __init__(self, processes: int, threads: int, modules: Sequence[str]) -> None:
+        prepare_workers(*modules)
+        self.key = (processes, threads)
+        context = multiprocessing.get_context(_METHOD)
+        self._reading, self._writing = context.Pipe(duplex=False)
+        arguments = (self._reading, threads)
+        self._executor = ProcessPoolExecutor(processes, context, initializer=_begin_worker, initargs=arguments)
+
+    def submit(self, function: Callable[..., Any], *arguments: Iterable[Any]) -> list[Future[Any]]:
+        with _no_main_module():
+            return [self._executor.submit(function, *given) for given in zip(*arguments, strict=True)]
+
+    def close(self) -> None:
+        if self in _open:
+            _open.remove(self)
+        self._writing.close()
+        self._executor.shutdown(cancel_futures=True)
+        self._reading.close()
+
+
+_open: list[_Pool] = []
+
+
 def _side_by_side(
     function: Callable[[Any], Any], jobs: Sequence[Any], processes: int, threads: int
 ) -> Iterator[Outcome]:
-    """Outcomes in the order in which jobs end.
-
-    Workers hold the reading end of a pipe whose writing end is here alone. When it closes, because this process ended
-    (however it ended) or because the caller wants no more, they end at once, also in the middle of a job.
-    """
-    prepare_workers(function.__module__)
-    context = multiprocessing.get_context(_METHOD)
-    reading, writing = context.Pipe(duplex=False)
-    pool = ProcessPoolExecutor(processes, context, initializer=_begin_worker, initargs=(reading, threads))
-    try:
-        with _no_main_module():
-            futures = [pool.submit(_attempt, function, job, i) for i, job in enumerate(jobs)]
-        yield from _finished(futures)
-    finally:
-        writing.close()
-        pool.shutdown(cancel_futures=True)
-        reading.close()
-
-
-def _finished(futures: Sequence[Future[Outcome]]) -> Iterator[Outcome]:
-    """Outcomes as they come.
+    """Outcomes in the order in which jobs end; an open pool is used and left open, unless something goes wrong.
 
     Raises:
         MemoriskError: A worker ended without an answer.
     """
+    found = next((pool for pool in _open if pool.key == (processes, threads)), None)
+    pool = found or _Pool(min(processes, len(jobs)), threads, (function.__module__,))
+    well = False
     try:
-        for future in as_completed(futures):
+        n = len(jobs)
+        for future in as_completed(pool.submit(_attempt, [function] * n, jobs, range(n))):
             yield future.result()
+        well = True
     except BrokenProcessPool as error:
         raise MemoriskError(
             "a worker process was killed, as the system does when memory runs out: fewer at a time (--processes) "
             f"need less; {GOES_ON}"
         ) from error
+    finally:
+        if not (well and found):
+            pool.close()
 
 
 def _attempt(function: Callable[[Any], Any], job: Any, index: int) -> Outcome:

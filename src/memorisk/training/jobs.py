@@ -21,7 +21,7 @@ from memorisk.runs.fingerprint import fingerprint
 from memorisk.training.fit import fit, rehearse
 from memorisk.training.frozen import new_head, refuse_augmentation
 from memorisk.training.memory import keep_freed_memory
-from memorisk.training.options import TrainOptions
+from memorisk.training.options import TrainOptions, resolve_options
 from memorisk.training.own import (
     CLASSES,
     arguments,
@@ -150,6 +150,21 @@ def run_training(job: TrainJob) -> JobLog:
         return _own_training(job) if job.own else _training(job)
     finally:
         torch.set_num_threads(before)
+
+
+def warm_up(number: int) -> None:
+    """What a process does once at its first training: load the kernels of a step, allocate its memory.
+
+    Args:
+        number: Of the worker; any.
+    """
+    torch.set_num_threads(1)
+    keep_freed_memory()
+    images = np.zeros((64, 8, 8, 1), dtype=np.uint8)
+    model = create_model("small_cnn", num_classes=2, in_chans=1, image_size=8, seed=number)
+    options = resolve_options(TrainOptions(epochs=2), model_spec("small_cnn"))
+    fit(model, images, np.arange(64) % 2, np.arange(64), options, seed=number)
+    predict_logits(model, images, None, options, "cpu")
 
 
 def check_job(job: TrainJob) -> None:
