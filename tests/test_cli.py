@@ -98,7 +98,7 @@ def test_an_unreadable_image_is_listed_and_left_out_on_request(refused, tmp_path
     line = refused(folder)
     assert "p03.png" in line
     assert "p05.png" in line
-    assert "skip_unreadable" in line
+    assert "skip-unreadable" in line
     out = tmp_path / "out"
     command = ("audit", "classifier", folder, "--out", out, *TINY, "--fail-on", "never", "--skip-unreadable")
     code, _, err = answer(capsys, *command)
@@ -334,7 +334,7 @@ VALUES = [
     (("--placebo", 1, "--protocol", "paper"), "balanced or matched"),
     (("--protocol", "paper", "--design", "matched"), "leave one of the two out"),
     (("--size", 0), "at least 1"),
-    (("--size", 100_000), "max_pixels"),
+    (("--size", 100_000), "max-pixels"),
     (("--group-from", "(("), "regular expression"),
     (("--splits", "given"), "gives no split"),
     (("--train-settings.depth", 3), "name it with --train"),

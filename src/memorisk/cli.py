@@ -6,6 +6,7 @@ run broke.
 """
 
 import os
+import re
 import sys
 import traceback
 from dataclasses import asdict, fields
@@ -281,7 +282,7 @@ def main(arguments: list[str] | None = None) -> int:
     except CycloptsError as error:
         return _fail(_usage(error), InputError.exit_code)
     except MemoriskError as error:
-        return _fail(str(error), error.exit_code)
+        return _fail(_as_flags(str(error)), error.exit_code)
     except KeyboardInterrupt:
         return _fail(STOPPED, INTERRUPTED)
     except BrokenPipeError:  # whoever read the output has gone; Python's own last flush must not complain either
@@ -305,6 +306,12 @@ def main(arguments: list[str] | None = None) -> int:
 def _usage(error: CycloptsError) -> str:
     """Cyclopts' message on one line, and where help is."""
     return f"{one_line(' '.join(str(error).split()))} (memorisk --help)"
+
+
+def _as_flags(message: str) -> str:
+    """Settings by the names that they have here: ``group_column`` of a message for Python is ``--group-column``."""
+    names = "|".join(f.name for f in fields(ClassifierOptions) if "_" in f.name)
+    return re.sub(rf"(?<![\w./-])({names})(?![\w./-])", lambda m: "--" + m[1].replace("_", "-"), message)
 
 
 def _fail(message: str, code: int) -> int:

@@ -18,8 +18,8 @@ from memorisk.runs.errors import one_line
 from memorisk.runs.files import plain
 
 if TYPE_CHECKING:  # each command imports its own room; the others stay unloaded
-    from memorisk.audits.classifier import DryRun
     from memorisk.audits.compare import Comparison
+    from memorisk.audits.dry_run import DryRun
     from memorisk.images.checks import ImageCheck
     from memorisk.report.result import Result
 
@@ -57,13 +57,16 @@ def show_result(result: Result, out: Path, *, as_json: bool) -> None:
     if rarest:
         console.print(_rarest(rarest), soft_wrap=True)
     console.print()
-    console.print(Text(STATUS[result.status], style="bold"), end=": ")
-    console.print(Text("; ".join(result.verdict.get("why") or ["no reason given"])), soft_wrap=True)
+    console.print(Text(STATUS[result.status], style="bold"))
+    for reason in result.verdict.get("why") or ["no reason given"]:
+        console.print(Text(f"  {reason}"), soft_wrap=True)
+    if hints := result.verdict.get("what_would_decide"):
+        console.print(Text("What would decide it"))
+        for hint in hints:
+            console.print(Text(f"  {hint}"), soft_wrap=True)
     if result.summary.get("groups_given") is False:
         text = "No patient ids were given: every image stands for itself (--group-from, --group-column)."
         console.print(Text(f"Note: {text}"), soft_wrap=True)
-    for hint in result.verdict.get("what_would_decide") or []:
-        console.print(Text(f"  {hint}"), soft_wrap=True)
     console.print(Text(f"Report: {out / 'report.html'}"), soft_wrap=True)
 
 
@@ -119,9 +122,43 @@ def show_dry_run(found: DryRun, *, as_json: bool) -> None:
         console.print(Text(f"{number:>14,} images in {name}"))
     for name, number in found.cost.items():
         console.print(Text(f"{number:>14,} {name.replace('_', ' ')}"))
+    if found.seconds is not None:
+        console.print(Text(f"about {_duration(found.seconds)} of training on this machine"), soft_wrap=True)
+    table = Table(box=None, pad_edge=False)
+    table.add_column("class")
+    for name in ("images", "scored", "in the test part", "shortest list"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("could a single one be flagged?")
+    for row in found.classes:
+        shortest = row["smallest_list"]
+        table.add_row(
+            _cell(row["label"]),
+            *(str(row[k]) for k in ("n", "n_groups_scored", "n_test_groups")),
+            "none" if shortest != shortest else f"{shortest:.0f}",
+            _could(row),
+        )
+    console.print(table)
+    if any(row["smallest_list"] > row["n_groups_scored"] for row in found.classes):
+        hint = "Where no list is as short as the class is large, more --models make one possible."
+        console.print(Text(hint), soft_wrap=True)
     if found.not_auditable:
         names = ", ".join(one_line(n, 40) for n in found.not_auditable)
         console.print(Text(f"too small to be audited: {names}"), soft_wrap=True)
+
+
+def _could(row: dict[str, Any]) -> str:
+    """Whether a class could have a list; the reason where it is another than its length."""
+    if row["testable"]:
+        return "yes"
+    return "no" if row["smallest_list"] > row["n_groups_scored"] else f"no: {one_line(row['why_not'])}"
+
+
+def _duration(seconds: float) -> str:
+    """Two digits at most: it is an estimate."""
+    for size, unit in ((3600.0, "hours"), (60.0, "minutes")):
+        if seconds >= 1.5 * size:
+            return f"{seconds / size:.2g} {unit}"
+    return f"{max(1, round(seconds))} seconds"
 
 
 def show_check(found: ImageCheck, *, as_json: bool) -> None:

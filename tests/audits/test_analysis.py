@@ -43,7 +43,7 @@ def test_a_planted_class_is_found_and_the_other_is_not(result):
     assert classes.loc["common", "low"] < 0 < classes.loc["common", "high"]
     assert classes["testable"].all()
     assert result.status == "fail"
-    assert any("groups are flagged" in why for why in result.verdict["why"])
+    assert any("patients are flagged" in why for why in result.verdict["why"])
 
 
 def test_the_tables_are_the_definitions(planted, result):

@@ -149,6 +149,15 @@ def test_a_dry_run_counts_what_the_run_then_does(tmp_path):
     assert plan.parts["canary"] == result.summary["n_canary"]
     trained = pd.read_parquet(tmp_path / "r" / "scores.parquet")["member"].sum()
     assert plan.cost["images_per_epoch_all_trainings"] == trained
+    classes = pd.DataFrame(plan.classes).set_index("label")
+    found = result.per_class.set_index("label").loc[classes.index]
+    for column in ("n", "n_groups_scored", "n_test_groups"):
+        pd.testing.assert_series_equal(classes[column], found[column], check_dtype=False)
+    # alone a class has the smallest level: what could be listed then can be listed in the run, and perhaps more
+    assert (classes["smallest_list"] >= found["smallest_list"]).all()
+    assert found["testable"][classes["testable"]].all()
+    assert plan.seconds is not None
+    assert plan.seconds > 0
 
 
 def test_the_placebo_adds_its_trainings_and_says_what_it_saw(tmp_path):

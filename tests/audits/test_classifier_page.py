@@ -81,15 +81,17 @@ def test_required_wording_with_the_numbers_of_this_audit():
     text = page_text(make_result(n_trained_on=1234.0, level_q=0.05))
     required = (
         "Flagged: its loss gap exceeds what retraining and the other canaries do to unseen images of its class; at "
-        "most 5 % of the flagged are expected to be such noise. It concerns models trained on |T|+|C|/2 = 1,234 "
+        "most 5 % of the flagged are expected to be such noise. It concerns models trained on 1,234 "
         "images by this recipe, not directly the released one, and not what an attacker without the twin can see: "
         "for that read the attack AUC."
     )
     assert text.count(required) == 2
     without = make_result(design="matched", n_train=1000, n_canary=300, n_trained_on=None)
-    assert "|T|+|C|/2 = 1,150 images" in page_text(without)
+    assert "models trained on 1,150 images" in page_text(without)
+    assert "less than the full data, and only for the canary part: |T|+|C|/2 images each" in page_text(without)
     paper = make_result(design="paper", protocol="paper", n_train=1000, n_canary=300, n_trained_on=None)
-    assert "|T|+|C| = 1,300 images" in page_text(paper)
+    assert "models trained on 1,300 images" in page_text(paper)
+    assert "only for the canary part: |T|+|C| images each" in page_text(paper)
 
 
 def test_what_was_not_covered():
@@ -136,7 +138,9 @@ def test_attacks_are_ordered_and_the_control_is_marked_last():
     table = html.split("Attacks over all classes", 1)[1].split("</table>")[0]
     names = re.findall(r'<th scope="row"><bdi>(.*?)</bdi>', table)
     assert names == ["LiRA, offline", "M as attack", "Loss threshold", "Independent loss (control)"]
-    assert "not measurable" in table
+    assert "Found at 1\N{NO-BREAK SPACE}% false positives" in table
+    assert "Found at 0.1" not in table, "a column of nothing is not shown"
+    assert "What is found at 0.1 % false positives cannot be measured here" in words(html)
     assert "The control behaves" in words(html)
 
 
@@ -167,15 +171,11 @@ def test_the_check_of_the_null_is_told():
     result = make_result()
     p = np.array([0.5, 0.03, 0.9, np.nan, 0.2])
     held = page_text(result.replace(per_class=result.per_class.assign(prerequisite_p=p)))
-    assert (
-        "look alike in the canary and the test part (smallest p over classes, corrected for their number: 0.030)"
-        in held
-    )
+    said = "look alike in the canary and the test part (smallest p over classes, corrected for their number: 0.030; a "
+    assert said in held
     p[2] = 0.0004
     broken = page_text(result.replace(per_class=result.per_class.assign(prerequisite_p=p)))
-    assert re.search(
-        r"Unseen canaries do not look like test images in +keratosis +\(smallest p[^)]*: 4\.0e−4\)", broken
-    )
+    assert re.search(r"Unseen canaries do not look like test images in +keratosis +\(smallest p[^)]*: 4\.0e−4;", broken)
 
 
 def test_the_correction_that_ran_is_named():

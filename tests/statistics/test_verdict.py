@@ -8,7 +8,7 @@ import pytest
 
 from memorisk.runs.errors import InputError
 from memorisk.statistics.multiple import smallest_list
-from memorisk.statistics.verdict import decide
+from memorisk.statistics.verdict import Units, decide
 
 NAN = float("nan")
 
@@ -56,11 +56,27 @@ def test_one_class_above_fails_all_however_many_are_below():
     assert found.why == ["class bad: the lower limit of its mean M, 0.4, is above 0.3"]
 
 
+def test_reasons_are_one_a_class_the_gravest_first_and_in_the_reader_s_words():
+    found = verdict(
+        row("few", flagged=1),
+        row("many", flagged=7),
+        row("above", 0.4, 0.6, "HIGH"),
+        row("both", 0.9, 1.2, "HIGH", flagged=2),
+        units=Units("patient", "patients"),
+    )
+    assert found.why == [
+        "class both: the lower limit of its mean M, 0.9, is above 0.3, and 2 patients are flagged",
+        "class above: the lower limit of its mean M, 0.4, is above 0.3",
+        "class many: 7 patients are flagged",
+        "class few: 1 patient is flagged",
+    ]
+
+
 @pytest.mark.parametrize("gate", ["high", "moderate"])
 def test_flagged_groups_fail(gate):
     found = verdict(row("a", flagged=1), row("b", flagged=3), gate=gate)
     assert found.status == "fail"
-    assert found.why == ["class a: 1 group is flagged", "class b: 3 groups are flagged"]
+    assert found.why == ["class b: 3 groups are flagged", "class a: 1 group is flagged"]
     assert verdict(row(flagged=True), gate=gate).status == "fail"
 
 
@@ -74,7 +90,7 @@ def test_insufficient_evidence_never_passes():
     found = verdict(row("a"), row("rare", -0.1, 0.01, "insufficient evidence", n_groups_scored=4))
     assert found.status == "undecided"
     assert found.why == ["class rare: insufficient evidence (4 scored groups, 10 needed)"]
-    assert "to at least 10 scored groups" in found.what_would_decide[0]
+    assert "more groups of it, to at least 10 scored" in found.what_would_decide[0]
 
 
 def test_a_class_that_cannot_be_tested_is_not_zero_memorized():

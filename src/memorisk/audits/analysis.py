@@ -20,7 +20,7 @@ from memorisk.scores.differential import feldman_zhang, memorization
 from memorisk.statistics.contrasts import unpaired_difference
 from memorisk.statistics.intervals import two_way_interval
 from memorisk.statistics.prerequisites import unseen_against_test
-from memorisk.statistics.verdict import Decision, decide
+from memorisk.statistics.verdict import Decision, Units, decide
 
 SCHEMA = 1
 PER_CLASS = (
@@ -95,12 +95,15 @@ def analyse(evidence: Evidence, options: AnalysisOptions, context: Context) -> R
     per_group = pd.concat([f.groups for f in findings], ignore_index=True)
     per_image = _per_image(evidence, findings, per_group)
     attacks, curves, agreement = attack_table(evidence)
+    counts = _counts(evidence, context)
+    alone = not context.groups_given or counts["n_images"] == counts["n_groups"]
+    units = Units("image", "images") if alone else Units("patient", "patients")
     # Without a gate nothing stops a pipeline, but the status still says what was found: "never" is not an all-clear.
     level = min((f.list_level for f in findings), default=options.level)  # what a class's list needs
-    decision = decide(per_class, gate="high" if options.fail_on == "never" else options.fail_on, q=level)
+    decision = decide(per_class, gate="high" if options.fail_on == "never" else options.fail_on, q=level, units=units)
     not_scored = _not_scored(evidence, context)
     summary = {
-        **_counts(evidence, context),
+        **counts,
         "form": form_words(evidence, context),
         "level_q": options.level,
         "correction": options.correction,

@@ -96,7 +96,9 @@ def list_groups(findings: list[ClassFindings], options: AnalysisOptions) -> list
         shortest, n = lists.smallest_list[i], len(finding.groups)
         why_not = str(finding.row["why_not"])
         if not why_not and shortest is not None and shortest > n:
-            why_not = f"the smallest list is {shortest}, the class has {n} scored"
+            why_not = (
+                f"with so few models and test images no list is shorter than {shortest}, and the class has {n} scored"
+            )
         row = finding.row | {
             "smallest_list": float("nan") if shortest is None else float(shortest),
             "list_level": float(lists.level[i]),

@@ -5,11 +5,9 @@ folder, so the same command goes on where a killed one stopped, and one with mor
 """
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from memorisk.audits.analysis import Context, analyse
 from memorisk.audits.classifier_jobs import (
@@ -21,6 +19,7 @@ from memorisk.audits.classifier_jobs import (
     train_all,
     training_processes,
 )
+from memorisk.audits.dry_run import DryRun, describe_plan
 from memorisk.audits.evidence import write_scores
 from memorisk.audits.gallery import thumbnails
 from memorisk.audits.options import WORKER_MODULES, ClassifierOptions, options_from
@@ -44,25 +43,6 @@ Progress = Callable[[str, int, int], None]
 
 def quiet(stage: str, done: int, total: int) -> None:
     """Report nothing."""
-
-
-@dataclass(frozen=True)
-class DryRun:
-    """What a command would do.
-
-    Attributes:
-        cost: Trainings, images, steps, bytes.
-        parts: Images in each part.
-        design: The design.
-        seeds: The seeds.
-        not_auditable: Classes too small to split.
-    """
-
-    cost: dict[str, int]
-    parts: dict[str, int]
-    design: str
-    seeds: tuple[int, ...]
-    not_auditable: list[str]
 
 
 def audit_classifier(
@@ -104,7 +84,7 @@ def audit_classifier(
     early = draw_parts(manifest, [], options, options.split_seed)  # refuse what cannot be audited before decoding it
     make_plan(manifest, early, options)
     if dry_run:
-        return _dry_run(*_prepared(manifest, folder, options, progress, dry_run=True)[:3], options)
+        return describe_plan(*_prepared(manifest, folder, options, progress, dry_run=True)[:3], options)
     with worker_pool(training_processes(options), options.threads, warm_up):
         plan, recipe, store, linked = _prepared(manifest, folder, options, progress, dry_run=False)
         names = Pseudonyms.from_options(options)
@@ -130,21 +110,6 @@ def _prepared(
     if options.target:
         check_target(store, plan, recipe, options)
     return plan, recipe, store, linked
-
-
-def _dry_run(plan: Plan, recipe: Recipe, store: ImageStore, options: ClassifierOptions) -> DryRun:
-    names, counts = np.unique(plan.parts.part.astype(str), return_counts=True)
-    epochs = recipe.train.epochs or 0
-    cost = plan.cost(epochs=epochs, batch_size=recipe.train.batch_size, image_bytes=store.images.nbytes)
-    repeats = 1 + options.placebo
-    cost |= {"trainings": cost["trainings"] * repeats}
-    return DryRun(
-        cost,
-        dict(zip(names.tolist(), counts.tolist(), strict=True)),
-        plan.design,
-        options.chosen_seeds,
-        plan.parts.too_small,
-    )
 
 
 def _run(
@@ -193,6 +158,11 @@ def _context(
     notes = list(store.manifest.notes)
     if linked:
         notes.append(f"{len(linked)} pairs of groups share an identical image; each pair counts as one here")
+    if store.manifest.splits is not None and options.splits == "redraw" and options.target is None:
+        notes.append(
+            "The data come with a split of their own; the parts of this audit were drawn anew by group, since its null "
+            "needs test images drawn at random from the same people (--splits given keeps the split)."
+        )
     groups_given = bool((store.manifest.groups != store.manifest.images).any())
     if not groups_given:
         notes.append(

@@ -54,7 +54,7 @@ def attack_section(reading: Reading) -> list[Block]:
         ),
         *_control(rows(named, whole & control)),
         _attack_table(overall, "Attacks over all classes, most successful first; the control last.", label=False),
-        Paragraph("Not measurable: a rate of 1 % takes at least 1,000 non-members, one of 0.1 % takes 10,000."),
+        Paragraph(_rates_words(overall)),
         *_roc_figure(reading, overall),
     ]
     noted = [(a, Name(n)) for a, n in zip(texts(overall, "attack"), texts(overall, "note"), strict=True) if n]
@@ -63,7 +63,7 @@ def attack_section(reading: Reading) -> list[Block]:
     if not whole.all():
         title = "Attacks, class by class"
         blocks.append(Details(title, [_attack_table(rows(named, ~whole), f"{title}.", label=True)], printed=False))
-    known = [a for a in dict.fromkeys(texts(table, "attack")) if a in words.ATTACKS]
+    known = [a for a in words.ATTACKS if a in set(texts(table, "attack"))]
     if known:
         explained = [(words.ATTACKS[a][0], words.ATTACKS[a][1]) for a in known]
         blocks.append(Details("What each attack does", [Definitions(explained)]))
@@ -90,11 +90,29 @@ def _attack_table(frame: pd.DataFrame, caption: str, *, label: bool) -> Table:
     ]
     return Table(
         frame=frame,
-        columns=[c for c in columns if c.source in frame],
+        columns=[
+            c
+            for c in columns
+            if c.source in frame and not (c.source.startswith("tpr_") and _all_missing(frame, c.source))
+        ],
         caption=caption,
         elsewhere="attacks.parquet",
         visible_rows=40,
     )
+
+
+def _rates_words(overall: pd.DataFrame) -> str:
+    """What a rate at few false positives takes, and which of the two is in no row of the table."""
+    takes = "a rate of 1 % takes at least 1,000 non-members, one of 0.1 % takes 10,000."
+    absent = [of for column, of in (("tpr_at_1pct", "1 %"), ("tpr_at_01pct", "0.1 %")) if _all_missing(overall, column)]
+    if not absent:
+        return f"Not measurable: {takes}"
+    which = "either" if len(absent) == 2 else absent[0]
+    return f"What is found at {which} false positives cannot be measured here: {takes}"
+
+
+def _all_missing(frame: pd.DataFrame, column: str) -> bool:
+    return column in frame and bool(np.isnan(numbers(frame, column)).all())
 
 
 def _control(control: pd.DataFrame) -> list[Block]:
@@ -160,7 +178,8 @@ def _agreement(agreement: Any) -> list[Block]:
         value, low, high = (decimal(v) for v in values if v is not None)
         sentences.append(
             f"Rank correlation of M with the success of the loss attack: {value} (95 % interval {low} to {high}); M is "
-            "taken from other models than the attacked one."
+            "taken from other models than the attacked one. At 1 the images with the largest M would be the very ones "
+            "that the attack finds; at 0 M says nothing about whom an attacker without twins can find."
         )
         shares = [number(found.get(k)) for k in ("success_high", "success_low")]
         if None not in shares:

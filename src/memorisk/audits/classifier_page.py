@@ -146,8 +146,10 @@ def _asked(reading: Reading) -> list[Block]:
         )
     if less := _less_data(reading):
         gaps.append(less)
-    blocks: list[Block] = [Paragraph(question), Heading("Not covered"), Steps(gaps)]
-    return blocks
+    blocks: list[Block] = [Paragraph(question)]
+    if number(summary.get("not_scored_images")) == 0:
+        blocks.append(Paragraph("All images outside the test part were scored."))
+    return [*blocks, Heading("Not covered"), Steps(gaps)] if gaps else blocks
 
 
 def _left_out(reading: Reading) -> list[Text]:
@@ -158,8 +160,6 @@ def _left_out(reading: Reading) -> list[Text]:
     if images:
         also = "" if groups is None or reading.unit == "image" else f" and {count(groups)} {reading.units}"
         told.append([Strong(f"{count(images)} images{also} were not scored"), f"{_of(summary.get('n_images'), ', ')}."])
-    elif images == 0:
-        told.append("All images outside the test part were scored.")
     for key, what in (
         ("n_test", "are the test part: no model saw them, and they serve as the null."),
         ("n_validation", "were set aside for choosing models, and are not scored."),
@@ -272,7 +272,7 @@ def _how(reading: Reading) -> list[Block]:
         "model": "Network",
         "device": "Device",
         "n_train": "Images seen by both models of a pair",
-        "n_canary": "Images that are scored (canaries)",
+        "n_canary": "Images in the canary part, of which those with a partner are scored",
         "n_test": "Test images",
         "n_validation": "Images set aside for choosing models",
         "n_skipped": "Unreadable images left out",

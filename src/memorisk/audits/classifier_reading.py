@@ -97,8 +97,8 @@ class Reading:
         q = number(self.summary.get("level_q", self.verdict.get("level")))
         level = "q" if q is None else f"{100 * q:g} %"
         half = "" if self.summary.get("design") == "paper" else "/2"
-        made = f"|T|+|C|{half}" + ("" if self.trained_on is None else f" = {count(self.trained_on)}") + " images"
-        return words.flagged_statement(level, made)
+        made = f"|T|+|C|{half}" if self.trained_on is None else count(self.trained_on)
+        return words.flagged_statement(level, f"{made} images")
 
     def classes_above_gate(self) -> int:
         """Classes whose lower limit lies above the gate."""

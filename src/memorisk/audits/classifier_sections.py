@@ -22,7 +22,7 @@ from memorisk.report.blocks import (
     Tone,
 )
 from memorisk.report.formats import count, decimal, is_missing, percent, probability
-from memorisk.report.frames import numbers, rows, texts
+from memorisk.report.frames import numbers, rows, texts, truths
 from memorisk.statistics.prerequisites import LEVEL
 
 TIER_TONES: dict[str, Tone] = {
@@ -42,13 +42,15 @@ def class_section(reading: Reading) -> list[Block]:
         Column(source="label", heading="Class", row_heading=True),
         Column(source="mean", heading="Mean M [95 % interval]", format="decimal", interval=("low", "high")),
         Column(source="tier", heading="Tier", tones=TIER_TONES),
-        Column(source="flagged", heading=f"{reading.units.capitalize()} flagged", format="count"),
+        Column(source="flagged", heading=f"{reading.units.capitalize()} flagged", format="count", missing="not tested"),
         Column(source="smallest_list", heading="Smallest list", format="count", missing="none"),
         Column(source="n", heading="Images", format="count"),
         Column(source="frequency", heading="Share", format="percent"),
         Column(source="n_groups_scored", heading="Scored", format="count"),
         Column(source="n_test_groups", heading="Test", format="count"),
     ]
+    if {"flagged", "testable"} <= set(table):
+        table = table.assign(flagged=np.where(truths(table, "testable"), numbers(table, "flagged"), np.nan))
     main = Table(
         frame=table,
         columns=[c for c in columns if c.source in table],
@@ -231,7 +233,10 @@ def _check_of_the_null(reading: Reading) -> list[Block]:
     if not known.any():
         return []
     failing = [t for t, bad in zip(texts(reading.result.per_class, "label"), known & (p <= LEVEL), strict=True) if bad]
-    smallest = f"(smallest p over classes, corrected for their number: {probability(p[known].min())})."
+    smallest = (
+        f"(smallest p over classes, corrected for their number: {probability(p[known].min())}; a class at or below "
+        f"{LEVEL:g} would get no p-values)."
+    )
     if failing:
         return [Paragraph(["Unseen canaries do not look like test images in ", *listed(failing), f" {smallest}"])]
     return [Paragraph(f"Images that no model saw look alike in the canary and the test part {smallest}")]

@@ -116,7 +116,8 @@ def limits(design: str, units: str) -> list[str]:
         else "models on less than the full data, and only for the canary part"
     )
     return [
-        f"The report speaks of {scored}.",
+        f"The report speaks of {scored}: |T|+|C|{'' if design == 'paper' else '/2'} images each, T the part that all "
+        "models saw, C the canary part.",
         "A model that passes is not anonymous. It means that this audit, of this size, found no class and no "
         f"{units[:-1]} above the gate.",
         "“Insufficient evidence” (fewer than 10 scored " + units + " in a class) never passes: too little was seen, "

@@ -59,6 +59,11 @@ class Result:
         for name, table in self.all_tables().items():
             to_storable(table, name)  # a table that could not be stored is refused before hours of work hang on it
 
+    def __repr__(self) -> str:
+        """What it says, not its tables."""
+        why = self.verdict.get("why") or []
+        return f"Result({self.status}, {len(self.per_class)} classes: {'; '.join(map(str, why))})"
+
     @property
     def status(self) -> str:
         """``pass``, ``fail`` or ``undecided``; a result without a verdict is undecided."""

@@ -42,7 +42,28 @@ class Decision:
     """Tier of every class."""
 
 
-def decide(per_class: pd.DataFrame | Mapping[str, Any], gate: str = "high", *, q: float = DEFAULT_Q) -> Decision:
+@dataclass(frozen=True)
+class Units:
+    """What a group is called in sentences."""
+
+    one: str = "group"
+    many: str = "groups"
+
+    def count(self, n: int) -> str:
+        """``1 group``, ``3 groups``."""
+        return f"{n} {self.one if n == 1 else self.many}"
+
+
+GROUPS = Units()
+
+
+def decide(
+    per_class: pd.DataFrame | Mapping[str, Any],
+    gate: str = "high",
+    *,
+    q: float = DEFAULT_Q,
+    units: Units = GROUPS,
+) -> Decision:
     """Apply the verdict rule to the table of classes.
 
     `pass` only if every class's upper limit is below the gate's tier, no group is flagged, and every class had a tier
@@ -56,9 +77,11 @@ def decide(per_class: pd.DataFrame | Mapping[str, Any], gate: str = "high", *, q
             `n_test_groups`, `why_not` (why no test was possible).
         gate: `"high"` (0.3) or `"moderate"` (0.1).
         q: Level of the lists, for saying how many seeds would make a class testable.
+        units: What a group is called.
 
     Returns:
-        Status with reasons. An empty table is undecided.
+        Status with reasons, one a class: those above the gate first, the furthest above at the head, then those with
+        most flagged. An empty table is undecided.
 
     Raises:
         InputError: Unknown gate, or a missing column.
@@ -73,31 +96,33 @@ def decide(per_class: pd.DataFrame | Mapping[str, Any], gate: str = "high", *, q
         raise InputError(f"the class table lacks {', '.join(missing)}; a verdict needs {', '.join(COLUMNS)}")
     rows: list[dict[str, Any]] = table.to_dict("records")  # pyright: ignore[reportAssignmentType]
     tiers = {str(row["label"]): str(row["tier"]) for row in rows}
-    failures = [reason for row in rows for reason in _failures(row, gate)]
+    failures = sorted((found for row in rows if (found := _failure(row, gate, units))), key=lambda f: f[0])
     if failures:
-        return Decision(FAIL, gate, failures, [], tiers)
+        return Decision(FAIL, gate, [reason for _, reason in failures], [], tiers)
     if not rows:
         return Decision(UNDECIDED, gate, ["no class was audited"], ["a class with enough images to be split"], tiers)
-    doubts = [doubt for row in rows for doubt in _doubts(row, gate, q)]
+    doubts = [doubt for row in rows for doubt in _doubts(row, gate, q, units)]
     if doubts:
         return Decision(UNDECIDED, gate, [why for why, _ in doubts], [what for _, what in doubts], tiers)
-    passed = f"the upper limit of every class ({len(rows)}) is below {GATES[gate]} and no group is flagged"
+    passed = f"the upper limit of every class ({len(rows)}) is below {GATES[gate]} and no {units.one} is flagged"
     return Decision(PASS, gate, [passed], [], tiers)
 
 
-def _failures(row: dict[str, Any], gate: str) -> list[str]:
-    """Why this class fails the gate."""
+def _failure(row: dict[str, Any], gate: str, units: Units) -> tuple[tuple[float, int], str] | None:
+    """Why this class fails the gate, with its place in the order of severity; None where it does not."""
     name, low, flagged = one_line(row["label"], 80), float(row["low"]), int(row["flagged"])
-    reasons = []
-    if reaches(low, gate):
+    reasons, above = [], reaches(low, gate)
+    if above:
         where = f"above {GATES[gate]}" if gate == "high" else f"at or above {GATES[gate]}"
-        reasons.append(f"class {name}: the lower limit of its mean M, {low:.3g}, is {where}")
+        reasons.append(f"the lower limit of its mean M, {low:.3g}, is {where}")
     if flagged > 0:
-        reasons.append(f"class {name}: {flagged} group{'s are' if flagged > 1 else ' is'} flagged")
-    return reasons
+        reasons.append(f"{units.count(flagged)} {'is' if flagged == 1 else 'are'} flagged")
+    if not reasons:
+        return None
+    return (-low if above else math.inf, -flagged), f"class {name}: {', and '.join(reasons)}"
 
 
-def _doubts(row: dict[str, Any], gate: str, q: float) -> list[tuple[str, str]]:
+def _doubts(row: dict[str, Any], gate: str, q: float, units: Units) -> list[tuple[str, str]]:
     """Why this class leaves the gate undecided, each with what would decide it."""
     name, low, high = one_line(row["label"], 80), float(row["low"]), float(row["high"])
     doubts = []
@@ -106,8 +131,8 @@ def _doubts(row: dict[str, Any], gate: str, q: float) -> list[tuple[str, str]]:
         counted = "too few" if pd.isna(n) else f"{int(n)}"
         doubts.append(
             (
-                f"class {name}: insufficient evidence ({counted} scored groups, {MIN_GROUPS} needed)",
-                f"class {name}: more patients or images of it, to at least {MIN_GROUPS} scored groups",
+                f"class {name}: insufficient evidence ({counted} scored {units.many}, {MIN_GROUPS} needed)",
+                f"class {name}: more {units.many} of it, to at least {MIN_GROUPS} scored",
             )
         )
     elif math.isnan(high):
@@ -121,16 +146,16 @@ def _doubts(row: dict[str, Any], gate: str, q: float) -> list[tuple[str, str]]:
         )
     if not bool(row["testable"]):
         reason = row.get("why_not")
-        told = one_line(reason) if isinstance(reason, str) and reason else "no list of groups was possible"
-        doubts.append((f"class {name} cannot be tested: {told}", f"class {name}: {_to_test(row, q)}"))
+        told = one_line(reason) if isinstance(reason, str) and reason else f"no list of {units.many} was possible"
+        doubts.append((f"class {name} cannot be tested: {told}", f"class {name}: {_to_test(row, q, units)}"))
     return doubts
 
 
-def _to_test(row: dict[str, Any], q: float) -> str:
+def _to_test(row: dict[str, Any], q: float, units: Units) -> str:
     """What would make a class testable: a list is possible once `q (n_test + 1) 2^S >= 1`."""
     n_test = row.get("n_test_groups", math.nan)
     if pd.isna(n_test):
         return "more seeds, or more test images of it"
     seeds = max(1, int(np.ceil(np.log2(1 / (q * (int(n_test) + 1))) - 1e-9)))
-    twins = f"{seeds} seed{'s' if seeds > 1 else ''} of twins"
-    return f"at least {twins} at its {int(n_test)} test groups, or more test images of it"
+    twins = f"{seeds} seed{'s' if seeds > 1 else ''} of twins (--models {2 * seeds})"
+    return f"at least {twins} with its {units.count(int(n_test))} in the test part, or more test images of it"

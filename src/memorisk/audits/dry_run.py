@@ -1,0 +1,110 @@
+"""What an audit would take and could say, before anything is trained."""
+
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from memorisk.audits.analysis import Context, class_findings
+from memorisk.audits.classifier_jobs import Recipe, make_jobs, training_processes
+from memorisk.audits.evidence import Evidence, stack_evidence
+from memorisk.audits.options import ClassifierOptions
+from memorisk.audits.plan import Plan
+from memorisk.images.store import ImageStore
+from memorisk.models.zoo import is_download, model_spec
+from memorisk.training.fit import fit
+from memorisk.training.jobs import TrainJob, build_network, keep_freed_memory
+
+_TIMED_PIXELS = 1 << 20
+"""Pixels of the batch that is timed: 64 images up to 128 px, 20 at 224 px."""
+
+
+@dataclass(frozen=True)
+class DryRun:
+    """What a command would do.
+
+    Attributes:
+        cost: Trainings, images, steps, bytes.
+        parts: Images in each part.
+        design: The design.
+        seeds: The seeds.
+        not_auditable: Classes too small to split.
+        classes: For each class what the audit could say of it: ``label``, ``n``, ``n_groups_scored``,
+            ``n_test_groups``, ``smallest_list`` (where the class lists alone), ``testable``, ``why_not``.
+        seconds: Estimated seconds of training on this machine; None where that is not known beforehand.
+    """
+
+    cost: dict[str, int]
+    parts: dict[str, int]
+    design: str
+    seeds: tuple[int, ...]
+    not_auditable: list[str]
+    classes: list[dict[str, Any]]
+    seconds: float | None
+
+
+def describe_plan(plan: Plan, recipe: Recipe, store: ImageStore, options: ClassifierOptions) -> DryRun:
+    """Count, time two steps, and rehearse the analysis on losses drawn at random."""
+    names, counts = np.unique(plan.parts.part.astype(str), return_counts=True)
+    epochs = recipe.train.epochs or 0
+    cost = plan.cost(epochs=epochs, batch_size=recipe.train.batch_size, image_bytes=store.images.nbytes)
+    repeats = 1 + options.placebo
+    images = cost["images_per_epoch_all_trainings"] * epochs * repeats
+    cost |= {"trainings": cost["trainings"] * repeats}
+    each = _seconds_per_image(plan, recipe, store, options)
+    return DryRun(
+        cost,
+        dict(zip(names.tolist(), counts.tolist(), strict=True)),
+        plan.design,
+        options.chosen_seeds,
+        plan.parts.too_small,
+        _outlook(plan, options),
+        None if each is None else each * images / training_processes(options),
+    )
+
+
+def _seconds_per_image(plan: Plan, recipe: Recipe, store: ImageStore, options: ClassifierOptions) -> float | None:
+    """Time of one image in a training step, from the second of two steps; None where the step is not known.
+
+    A user's own function, heads on a frozen trunk (one pass for all of them) and small networks stacked on a GPU take
+    another time than their steps alone would tell.
+    """
+    if recipe.own or model_spec(recipe.model).frozen_trunk or recipe.device.startswith("cuda"):
+        return None
+    job: TrainJob = make_jobs(Path(), store, plan, recipe, options)[0][0]
+    weights = "none" if is_download(job.weights, model_spec(job.model)) else job.weights
+    rows = job.rows[: max(2, min(job.options.batch_size, _TIMED_PIXELS // int(np.prod(store.images.shape[1:3]))))]
+    keep_freed_memory()
+    begun: list[float] = []
+    fit(
+        build_network(replace(job, weights=weights), store.images),
+        store.images,
+        job.targets,
+        rows,
+        replace(job.options, epochs=2, batch_size=len(rows)),
+        seed=job.seed,
+        device=job.device,
+        normalisation=job.normalisation,
+        on_epoch=lambda epoch, loss: begun.append(time.perf_counter()),
+    )
+    return (begun[1] - begun[0]) / len(rows)
+
+
+def _outlook(plan: Plan, options: ClassifierOptions) -> list[dict[str, Any]]:
+    """What could be said of each class, by the very analysis, on losses that hold nothing."""
+    rng = np.random.default_rng(0)
+    size = len(plan.parts.part)
+
+    def columns(rows: np.ndarray) -> dict[str, np.ndarray]:
+        member = np.zeros(size, dtype=bool)
+        member[rows] = True
+        loss = rng.exponential(size=len(plan.items))
+        return {"loss": loss, "margin": -loss, "correct": loss < 1, "member": member[plan.item_row]}
+
+    halves = ((columns(d.rows_a), columns(d.rows_b)) for d in plan.designs)
+    evidence: Evidence = stack_evidence(plan.items, plan.design, [d.seed for d in plan.designs], halves)
+    context = Context(design=plan.design, random_split=plan.parts.random, not_auditable=plan.parts.too_small)
+    kept = ("label", "n", "n_groups_scored", "n_test_groups", "smallest_list", "testable", "why_not")
+    return [{k: f.row[k] for k in kept} for f in class_findings(evidence, options, context)]
