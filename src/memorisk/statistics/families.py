@@ -1,7 +1,7 @@
 """Lists in many classes at once: which classes may list anybody, and at what level within them.
 
 METHODS section 1 asks for Benjamini-Hochberg within class at level q. With C classes and nothing memorized that
-lists somebody in up to ``1 - (1 - q)^C`` of audits: 8 of 20 placebo audits of the ten-class digits at q = 0.05
+lists somebody in up to ``1 - (1 - q)^C`` of audits: 9 of 20 placebo audits of the ten-class digits at q = 0.05
 (``docs/validity.md``), where the verdict fails on any flagged patient and so may fail at most q of harmless models.
 Pooling the classes' p-values instead would take the rare classes' lists away. Here the classes are families
 (Benjamini and Bogomolov 2014): each class's Simes p-value is the smallest level at which it would list somebody;
