@@ -72,6 +72,27 @@ def test_trunk_features_are_what_the_head_sees(name: str) -> None:
         np.testing.assert_allclose(head(features), predict_logits(model, images, None, options), atol=1e-5)
 
 
+def test_a_frozen_trunk_with_batch_normalisation_trains_alone_as_together(digits: Digits) -> None:
+    """Its statistics stay: the head trained on images is the head trained on the trunk's features."""
+    model = create_model("test_resnet", num_classes=10, in_chans=1, image_size=32, weights="none", seed=0)
+    freeze_trunk(model)
+    images = np.kron(digits.images, np.ones((1, 4, 4, 1), dtype=np.uint8))[:200]
+    before = {k: v.clone() for k, v in model.state_dict().items() if "running" in k or "num_batches" in k}
+    assert before, "a network with batch normalisation is needed here"
+    options = TrainOptions(epochs=3, lr=1e-2, batch_size=32)
+    rows = np.arange(150)
+    features = trunk_features(model, images, options, "cpu")
+    start = head_module(model)
+    head = torch.nn.Linear(start.in_features, 10)
+    head.load_state_dict(start.state_dict())
+    fit(head, features, digits.labels[:200], rows, options, seed=1)
+    fit(model, images, digits.labels[:200], rows, options, seed=1)
+    after = model.state_dict()
+    for name, value in before.items():
+        assert torch.equal(after[name], value), name
+    torch.testing.assert_close(head_module(model).weight, head.weight, rtol=0, atol=1e-3)
+
+
 def test_put_gives_a_network_the_trained_head(digits: Digits, quick: TrainOptions) -> None:
     model = create_model("small_cnn", num_classes=10, in_chans=1, image_size=8, seed=0)
     features = trunk_features(model, digits.images, quick)

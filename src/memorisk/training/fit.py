@@ -128,6 +128,21 @@ def rehearse(
     _Training.build(model, images, targets, rows, options, where, None, normalisation)
 
 
+def set_training_mode(model: nn.Module) -> None:
+    """Training mode, but for parts of which every parameter is frozen.
+
+    A frozen trunk is a fixed function of the image: its batch normalisation keeps its statistics and its dropout stays
+    off, as where its features are computed once (`trunk_features`).
+    """
+    model.train()
+    for part in model.children():
+        parameters = list(part.parameters())
+        if parameters and not any(p.requires_grad for p in parameters):
+            part.eval()
+        else:
+            set_training_mode(part)
+
+
 @dataclass(frozen=True)
 class _Training:
     """The parts of one training, checked and on the device."""
@@ -184,7 +199,7 @@ class _Training:
 
     def run(self, seed: int, checkpoint: Checkpoint | None, on_epoch: OnEpoch | None) -> Progress:
         """Train for all epochs."""
-        self.model.train()
+        set_training_mode(self.model)
         with forked_generators(self.device) as reseed:
             return run_epochs(
                 lambda epoch, bounds: self.losses(seed, epoch, bounds, reseed),
