@@ -386,9 +386,11 @@ def test_out_folders_that_cannot_be_used(capsys, images, tmp_path, run):
     (tmp_path / "link").symlink_to(tmp_path / "nowhere")
     assert "link to nothing" in out(tmp_path / "link")
     before = entries(run)
-    line = refusal(capsys, "audit", "classifier", images, "--out", run, *TINY, "--lr", 0.5)
+    line = refusal(capsys, "audit", "classifier", images, "--out", run, "--models", 4, *TINY[2:], "--lr", 0.5)
     assert "holds a run with" in line
     assert "0.5" in line
+    line = refusal(capsys, "audit", "classifier", images, "--out", run, *TINY)
+    assert "holds the result of 4 models" in line
     assert entries(run) == before
     assert file.read_text() == "mine"
 

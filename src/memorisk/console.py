@@ -126,9 +126,9 @@ def show_dry_run(found: DryRun, *, as_json: bool) -> None:
         console.print(Text(f"about {_duration(found.seconds)} of training on this machine"), soft_wrap=True)
     table = Table(box=None, pad_edge=False)
     table.add_column("class")
-    for name in ("images", "scored", "in the test part", "shortest list"):
+    for name in ("images", "groups scored", "groups in the test part", "shortest list"):
         table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("could a single one be flagged?")
+    table.add_column("could anybody be flagged?")
     for row in found.classes:
         shortest = row["smallest_list"]
         table.add_row(
@@ -141,6 +141,10 @@ def show_dry_run(found: DryRun, *, as_json: bool) -> None:
     if any(row["smallest_list"] > row["n_groups_scored"] for row in found.classes):
         hint = "Where no list is as short as the class is large, more --models make one possible."
         console.print(Text(hint), soft_wrap=True)
+    if alone := found.without_partner["without_partner"]:
+        images = found.without_partner["without_partner_images"]
+        text = "have no other of the same labels and number of images: not scored, so that the audit cannot pass."
+        console.print(Text(f"{alone:,} groups ({images:,} images) {text}"), soft_wrap=True)
     if found.not_auditable:
         names = ", ".join(one_line(n, 40) for n in found.not_auditable)
         console.print(Text(f"too small to be audited: {names}"), soft_wrap=True)

@@ -304,4 +304,4 @@ def test_patients_without_a_partner_leave_it_undecided():
     found = analyse(both, OPTIONS, CONTEXT)
     assert found.status == "undecided"
     assert found.verdict["not_scored"]["without_partner"] == 1
-    assert "1 patients (1 images) had no partner" in found.verdict["why"][0]
+    assert "1 image had no partner" in found.verdict["why"][0]

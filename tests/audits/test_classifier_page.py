@@ -95,7 +95,9 @@ def test_required_wording_with_the_numbers_of_this_audit():
 
 
 def test_what_was_not_covered():
-    result = make_result(labels=("a", "b", "c", "d", "e", "f", "g"), n_validation=7, n_skipped=3, without_partner=2)
+    result = make_result(
+        labels=("a", "b", "c", "d", "e", "f", "g"), n_validation=7, n_skipped=3, without_partner_images=2
+    )
     assert not result.per_class["testable"].all()
     text = page_text(result)
     assert "60 images and 20 patients were not scored" in text

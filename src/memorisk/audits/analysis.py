@@ -13,6 +13,7 @@ from scipy import stats
 
 from memorisk.audits.attack_table import attack_table
 from memorisk.audits.class_tests import ClassFindings, audit_class, list_groups
+from memorisk.audits.coverage import not_scored, unpaired
 from memorisk.audits.evidence import Evidence
 from memorisk.audits.options import AnalysisOptions
 from memorisk.report.result import Result
@@ -100,14 +101,15 @@ def analyse(evidence: Evidence, options: AnalysisOptions, context: Context) -> R
     units = Units("image", "images") if alone else Units("patient", "patients")
     # Without a gate nothing stops a pipeline, but the status still says what was found: "never" is not an all-clear.
     level = min((f.list_level for f in findings), default=options.level)  # what a class's list needs
-    decision = decide(per_class, gate="high" if options.fail_on == "never" else options.fail_on, q=level, units=units)
-    not_scored = _not_scored(evidence, context)
+    gate = "high" if options.fail_on == "never" else options.fail_on
+    decision = decide(per_class, gate=gate, q=level, units=units, n_seeds=len(evidence.seeds))
+    unscored = not_scored(evidence, context.n_validation, context.not_auditable)
     summary = {
         **counts,
         "form": form_words(evidence, context),
         "level_q": options.level,
         "correction": options.correction,
-        **not_scored,
+        **unscored,
         "roc": curves,
         "null": _null_sample(evidence),
         "agreement": agreement,
@@ -121,11 +123,11 @@ def analyse(evidence: Evidence, options: AnalysisOptions, context: Context) -> R
         "schema": SCHEMA,
         "audit": "classifier",
         "gate": options.fail_on,
-        **_status(decision, context, not_scored, summary["utility"]),
+        **_status(decision, context, unscored, summary["utility"], units),
         "tiers": dict(zip(per_class["label"], per_class["tier"], strict=True)),
         "flagged_groups": {f.row["label"]: f.row["flagged"] for f in findings},
         "level": options.level,
-        "not_scored": not_scored,
+        "not_scored": unscored,
         "aucs": _headline_aucs(attacks),
         "design": context.design,
         "protocol": context.protocol,
@@ -215,17 +217,18 @@ def form_words(evidence: Evidence, context: Context) -> str:
 
 
 def _status(
-    decision: Decision, context: Context, not_scored: dict[str, Any], utility: dict[str, Any]
+    decision: Decision, context: Context, unscored: dict[str, Any], utility: dict[str, Any], units: Units
 ) -> dict[str, Any]:
     """Status and reasons. What was not scored, not learned, or not of this model cannot pass."""
     status, why, deciding = decision.status, list(decision.why), list(decision.what_would_decide)
     doubts = []
-    if not_scored["without_partner"]:
-        found = f"{not_scored['without_partner']} patients ({not_scored['without_partner_images']} images)"
+    if unscored["without_partner"]:
+        found = unpaired(unscored, units)
         doubts.append(
             (
                 f"{found} had no partner with the same labels and number of images, so nothing is known of them",
-                "the same images with at most a few of each patient, or --design paper, which needs no partners",
+                "the same images with at most a few of each patient; --design paper needs no partners, but scores "
+                "15 % of the images",
             )
         )
     if utility["balanced_accuracy_low"] is not None and utility["balanced_accuracy_low"] <= utility["chance"]:
@@ -318,23 +321,6 @@ def _counts(evidence: Evidence, context: Context) -> dict[str, Any]:
         "pseudonymised": context.pseudonymised,
         "groups_given": context.groups_given,
         "notes": context.notes,
-    }
-
-
-def _not_scored(evidence: Evidence, context: Context) -> dict[str, Any]:
-    """Images and patients of which nothing is said: training part, validation, canaries without a partner."""
-    items = evidence.items
-    ever = (evidence.sign != 0).any(axis=0)
-    open_to_scoring = items.split != "test"
-    alone = open_to_scoring & (items.split == "canary") & ~ever
-    missed = open_to_scoring & ~ever
-    scored_groups = set(items.group[ever])
-    return {
-        "not_scored_images": len(set(items.image[missed])) + context.n_validation,
-        "not_scored_groups": len(set(items.group[missed]) - scored_groups),
-        "without_partner": len(set(items.group[alone])),
-        "without_partner_images": len(set(items.image[alone])),
-        "not_auditable": context.not_auditable,
     }
 
 

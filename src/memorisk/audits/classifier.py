@@ -33,8 +33,9 @@ from memorisk.images.sources import load_manifest
 from memorisk.images.store import ImageStore, build_store
 from memorisk.report.result import Result
 from memorisk.runs.environment import machine, versions
+from memorisk.runs.errors import InputError, one_line
 from memorisk.runs.executors import prepare_workers, worker_pool
-from memorisk.runs.files import write_table
+from memorisk.runs.files import read_json, write_table
 from memorisk.runs.folder import RunFolder, check_out, open_run
 from memorisk.training.jobs import warm_up
 
@@ -77,6 +78,7 @@ def audit_classifier(
     folder = Path(out)
     if not dry_run:
         check_out(folder, {}, identity=[])
+        _refuse_fewer_seeds(folder, options)
         if options.processes != 1:
             prepare_workers(*WORKER_MODULES)
     progress("reading the manifest", 0, 0)
@@ -92,6 +94,22 @@ def audit_classifier(
         fixed = identity(options, store.data_hash, recipe.describe())
         with open_run(folder, config | {"run": fixed}, identity=["run"]) as run:
             return _run(run, plan, recipe, store, options, linked, names, progress)
+
+
+def _refuse_fewer_seeds(folder: Path, options: ClassifierOptions) -> None:
+    """A result of more models is not replaced by one of fewer.
+
+    Raises:
+        InputError: The folder holds a result with seeds that this command leaves out.
+    """
+    if not (folder / "verdict.json").is_file():
+        return
+    before = read_json(folder / "verdict.json").get("seeds") or []
+    if not set(before) <= set(options.chosen_seeds):
+        raise InputError(
+            f"--out {one_line(folder)} holds the result of {2 * len(before)} models, of which this command would leave "
+            f"some out: ask for at least --models {2 * len(before)} and the same seeds, or name another folder"
+        )
 
 
 def _prepared(

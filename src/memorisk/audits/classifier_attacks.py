@@ -107,8 +107,7 @@ def _rates_words(overall: pd.DataFrame) -> str:
     absent = [of for column, of in (("tpr_at_1pct", "1 %"), ("tpr_at_01pct", "0.1 %")) if _all_missing(overall, column)]
     if not absent:
         return f"Not measurable: {takes}"
-    which = "either" if len(absent) == 2 else absent[0]
-    return f"What is found at {which} false positives cannot be measured here: {takes}"
+    return f"What is found at {' or '.join(absent)} false positives cannot be measured here: {takes}"
 
 
 def _all_missing(frame: pd.DataFrame, column: str) -> bool:

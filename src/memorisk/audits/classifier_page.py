@@ -163,7 +163,7 @@ def _left_out(reading: Reading) -> list[Text]:
     for key, what in (
         ("n_test", "are the test part: no model saw them, and they serve as the null."),
         ("n_validation", "were set aside for choosing models, and are not scored."),
-        ("without_partner", "found no comparable partner in any seed, and are not scored."),
+        ("without_partner_images", "found no comparable partner in any seed, and are not scored."),
         ("n_skipped", "could not be read and were left out."),
     ):
         if known := number(summary.get(key)):
@@ -271,7 +271,7 @@ def _how(reading: Reading) -> list[Block]:
         "seeds": "Seeds",
         "model": "Network",
         "device": "Device",
-        "n_train": "Images seen by both models of a pair",
+        "n_train": "Images in the training part, which no model left out",
         "n_canary": "Images in the canary part, of which those with a partner are scored",
         "n_test": "Test images",
         "n_validation": "Images set aside for choosing models",

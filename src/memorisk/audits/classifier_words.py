@@ -21,7 +21,8 @@ GATES = {
 
 DESIGNS = {
     "balanced": "Every image outside the test part was left out of exactly half of the models, in twin pairs: two "
-    "models alike in everything but which of two comparable {units} they were trained on.",
+    "models alike in everything but which of two comparable {units} they were trained on. In a pair in which an image "
+    "had no comparable partner, both models were trained on it, and that pair says nothing of it.",
     "matched": "Pairs of twin models share the training part; the canary part was halved anew for each seed, one half "
     "for each twin. Only the canary part (15 % of the images) is scored.",
     "paper": "A candidate model was trained on the training and the canary part, an independent model on the training "
@@ -111,7 +112,7 @@ def assumptions(design: str, units: str, correction: str = "bh") -> list[str]:
 def limits(design: str, units: str) -> list[str]:
     """What must not be read into the report."""
     scored = (
-        "models on half of the data; the released model, trained on all, may remember each image less or more"
+        "models on about half of the data; the released model, trained on all, may remember each image less or more"
         if design == "balanced"
         else "models on less than the full data, and only for the canary part"
     )

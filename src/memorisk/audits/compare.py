@@ -129,7 +129,10 @@ def _differences(first: Evidence, second: Evidence, result_a: Result, result_b: 
     """What else differs between the runs than what is to be compared."""
     notes = []
     if len(first.seeds) != len(second.seeds):
-        notes.append(f"{len(first.seeds)} and {len(second.seeds)} seeds: patients are paired, seeds are not")
+        notes.append(
+            f"{len(first.seeds)} and {len(second.seeds)} seeds: patients are paired, seeds are not; fewer seeds can "
+            "flag fewer, so that the numbers flagged do not compare"
+        )
     if result_a.verdict.get("data_hash") != result_b.verdict.get("data_hash"):
         notes.append("the runs are on different images or groups: only what both scored is compared")
     if first.design != second.design:

@@ -9,6 +9,7 @@ import numpy as np
 
 from memorisk.audits.analysis import Context, class_findings
 from memorisk.audits.classifier_jobs import Recipe, make_jobs, training_processes
+from memorisk.audits.coverage import not_scored
 from memorisk.audits.evidence import Evidence, stack_evidence
 from memorisk.audits.options import ClassifierOptions
 from memorisk.audits.plan import Plan
@@ -33,6 +34,8 @@ class DryRun:
         not_auditable: Classes too small to split.
         classes: For each class what the audit could say of it: ``label``, ``n``, ``n_groups_scored``,
             ``n_test_groups``, ``smallest_list`` (where the class lists alone), ``testable``, ``why_not``.
+        without_partner: Groups (``without_partner``) and images (``without_partner_images``) that will not be scored,
+            since no other group holds as many images of the same labels.
         seconds: Estimated seconds of training on this machine; None where that is not known beforehand.
     """
 
@@ -42,6 +45,7 @@ class DryRun:
     seeds: tuple[int, ...]
     not_auditable: list[str]
     classes: list[dict[str, Any]]
+    without_partner: dict[str, int]
     seconds: float | None
 
 
@@ -53,6 +57,9 @@ def describe_plan(plan: Plan, recipe: Recipe, store: ImageStore, options: Classi
     repeats = 1 + options.placebo
     images = cost["images_per_epoch_all_trainings"] * epochs * repeats
     cost |= {"trainings": cost["trainings"] * repeats}
+    predicted = cost["trainings"] * store.manifest.n / 3  # a forward pass is a third of a step
+    evidence = _empty_evidence(plan)
+    unscored = not_scored(evidence, 0, plan.parts.too_small)
     each = _seconds_per_image(plan, recipe, store, options)
     return DryRun(
         cost,
@@ -60,8 +67,9 @@ def describe_plan(plan: Plan, recipe: Recipe, store: ImageStore, options: Classi
         plan.design,
         options.chosen_seeds,
         plan.parts.too_small,
-        _outlook(plan, options),
-        None if each is None else each * images / training_processes(options),
+        _outlook(evidence, plan, options),
+        {k: unscored[k] for k in ("without_partner", "without_partner_images")},
+        None if each is None else each * (images + predicted) / training_processes(options),
     )
 
 
@@ -92,8 +100,8 @@ def _seconds_per_image(plan: Plan, recipe: Recipe, store: ImageStore, options: C
     return (begun[1] - begun[0]) / len(rows)
 
 
-def _outlook(plan: Plan, options: ClassifierOptions) -> list[dict[str, Any]]:
-    """What could be said of each class, by the very analysis, on losses that hold nothing."""
+def _empty_evidence(plan: Plan) -> Evidence:
+    """The score table of models that learned nothing."""
     rng = np.random.default_rng(0)
     size = len(plan.parts.part)
 
@@ -104,7 +112,14 @@ def _outlook(plan: Plan, options: ClassifierOptions) -> list[dict[str, Any]]:
         return {"loss": loss, "margin": -loss, "correct": loss < 1, "member": member[plan.item_row]}
 
     halves = ((columns(d.rows_a), columns(d.rows_b)) for d in plan.designs)
-    evidence: Evidence = stack_evidence(plan.items, plan.design, [d.seed for d in plan.designs], halves)
-    context = Context(design=plan.design, random_split=plan.parts.random, not_auditable=plan.parts.too_small)
+    return stack_evidence(plan.items, plan.design, [d.seed for d in plan.designs], halves)
+
+
+def _context(plan: Plan) -> Context:
+    return Context(design=plan.design, random_split=plan.parts.random, not_auditable=plan.parts.too_small)
+
+
+def _outlook(evidence: Evidence, plan: Plan, options: ClassifierOptions) -> list[dict[str, Any]]:
+    """What could be said of each class, by the very analysis, on losses that hold nothing."""
     kept = ("label", "n", "n_groups_scored", "n_test_groups", "smallest_list", "testable", "why_not")
-    return [{k: f.row[k] for k in kept} for f in class_findings(evidence, options, context)]
+    return [{k: f.row[k] for k in kept} for f in class_findings(evidence, options, _context(plan))]

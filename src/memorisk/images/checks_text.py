@@ -30,6 +30,7 @@ def render_text(check: ImageCheck, *, shown: int = 20) -> list[str]:
         f"{one_line(check.name)}: {check.n:,} images, {len(check.classes):,} classes, {len(check.groups):,} groups",
         f"problems found - {wrong}" if wrong else "no problems found",
         *(f"note: {one_line(note)}" for note in check.notes),
+        *_not_told(check),
         *_listing("unreadable", _rows(check.unreadable), shown, lambda r: f"{_text(r['path'])}: {_text(r['reason'])}"),
         *_listing("empty (all pixels the same)", _rows(check.empty), shown, lambda r: _text(r["path"])),
         *_listing("groups in several of the given splits", crossing, shown, _crossing_group),
@@ -40,6 +41,20 @@ def render_text(check: ImageCheck, *, shown: int = 20) -> list[str]:
         *_listing("given splits", given, shown, lambda r: f"{_text(r['split'])}: {_counts(r)}"),
         *_listing("sizes (width x height)", sizes, shown, _size),
     ]
+
+
+def _not_told(check: ImageCheck) -> list[str]:
+    """What the data do not say, so that nothing could be found wrong with it."""
+    told = []
+    if len(check.groups) == check.n > 1:
+        told.append(
+            "note: no two images share a group: patients who cross splits could not be looked for (--group-from, "
+            "--group-column)"
+        )
+    labels = {row["label"] for row in _rows(check.classes)}
+    if labels <= {""}:
+        told.append("note: no image has a label, which an audit needs (--labels-csv, --label-column, --label-from)")
+    return told
 
 
 def _rows(table: Any) -> list[_Row]:

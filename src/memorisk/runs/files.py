@@ -19,7 +19,8 @@ import numpy as np
 if TYPE_CHECKING:  # a worker that only trains need not load pandas
     import pandas as pd
 
-UNFINISHED = ".*.part"  # the names of files being written; what a killed process leaves of them may be removed
+UNFINISHED = (".*.part", ".tmp??????")
+"""Names of files being written, ours and safetensors' own; what a killed process leaves of them may be removed."""
 
 
 def fsync_folder(folder: Path) -> None:

@@ -63,6 +63,7 @@ def decide(
     *,
     q: float = DEFAULT_Q,
     units: Units = GROUPS,
+    n_seeds: int = 0,
 ) -> Decision:
     """Apply the verdict rule to the table of classes.
 
@@ -78,6 +79,7 @@ def decide(
         gate: `"high"` (0.3) or `"moderate"` (0.1).
         q: Level of the lists, for saying how many seeds would make a class testable.
         units: What a group is called.
+        n_seeds: Seeds that this audit had: more than these are advised.
 
     Returns:
         Status with reasons, one a class: those above the gate first, the furthest above at the head, then those with
@@ -101,7 +103,7 @@ def decide(
         return Decision(FAIL, gate, [reason for _, reason in failures], [], tiers)
     if not rows:
         return Decision(UNDECIDED, gate, ["no class was audited"], ["a class with enough images to be split"], tiers)
-    doubts = [doubt for row in rows for doubt in _doubts(row, gate, q, units)]
+    doubts = [doubt for row in rows for doubt in _doubts(row, gate, q, units, n_seeds)]
     if doubts:
         return Decision(UNDECIDED, gate, [why for why, _ in doubts], [what for _, what in doubts], tiers)
     passed = f"the upper limit of every class ({len(rows)}) is below {GATES[gate]} and no {units.one} is flagged"
@@ -122,7 +124,7 @@ def _failure(row: dict[str, Any], gate: str, units: Units) -> tuple[tuple[float,
     return (-low if above else math.inf, -flagged), f"class {name}: {', and '.join(reasons)}"
 
 
-def _doubts(row: dict[str, Any], gate: str, q: float, units: Units) -> list[tuple[str, str]]:
+def _doubts(row: dict[str, Any], gate: str, q: float, units: Units, n_seeds: int) -> list[tuple[str, str]]:
     """Why this class leaves the gate undecided, each with what would decide it."""
     name, low, high = one_line(row["label"], 80), float(row["low"]), float(row["high"])
     doubts = []
@@ -147,15 +149,15 @@ def _doubts(row: dict[str, Any], gate: str, q: float, units: Units) -> list[tupl
     if not bool(row["testable"]):
         reason = row.get("why_not")
         told = one_line(reason) if isinstance(reason, str) and reason else f"no list of {units.many} was possible"
-        doubts.append((f"class {name} cannot be tested: {told}", f"class {name}: {_to_test(row, q, units)}"))
+        doubts.append((f"class {name} cannot be tested: {told}", f"class {name}: {_to_test(row, q, units, n_seeds)}"))
     return doubts
 
 
-def _to_test(row: dict[str, Any], q: float, units: Units) -> str:
+def _to_test(row: dict[str, Any], q: float, units: Units, n_seeds: int) -> str:
     """What would make a class testable: a list is possible once `q (n_test + 1) 2^S >= 1`."""
     n_test = row.get("n_test_groups", math.nan)
     if pd.isna(n_test):
         return "more seeds, or more test images of it"
-    seeds = max(1, int(np.ceil(np.log2(1 / (q * (int(n_test) + 1))) - 1e-9)))
+    seeds = max(1, n_seeds + 1, int(np.ceil(np.log2(1 / (q * (int(n_test) + 1))) - 1e-9)))
     twins = f"{seeds} seed{'s' if seeds > 1 else ''} of twins (--models {2 * seeds})"
     return f"at least {twins} with its {units.count(int(n_test))} in the test part, or more test images of it"

@@ -1,0 +1,29 @@
+"""What an audit says nothing of."""
+
+from typing import Any
+
+from memorisk.audits.evidence import Evidence
+from memorisk.statistics.verdict import Units
+
+
+def not_scored(evidence: Evidence, n_validation: int, not_auditable: list[str]) -> dict[str, Any]:
+    """Images and patients of which nothing is said: training part, validation, canaries without a partner."""
+    items = evidence.items
+    ever = (evidence.sign != 0).any(axis=0)
+    open_to_scoring = items.split != "test"
+    alone = open_to_scoring & (items.split == "canary") & ~ever
+    missed = open_to_scoring & ~ever
+    scored_groups = set(items.group[ever])
+    return {
+        "not_scored_images": len(set(items.image[missed])) + n_validation,
+        "not_scored_groups": len(set(items.group[missed]) - scored_groups),
+        "without_partner": len(set(items.group[alone])),
+        "without_partner_images": len(set(items.image[alone])),
+        "not_auditable": not_auditable,
+    }
+
+
+def unpaired(unscored: dict[str, Any], units: Units) -> str:
+    """How many had no partner; images alone where each stands for itself."""
+    images = f"{unscored['without_partner_images']} image{'s' if unscored['without_partner_images'] != 1 else ''}"
+    return images if units.one == "image" else f"{units.count(unscored['without_partner'])} ({images})"
