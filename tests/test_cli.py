@@ -351,7 +351,8 @@ def test_values_outside_what_is_allowed(refused, images, flags, what):
 
 @pytest.mark.parametrize("text", ["", "5", "[1, 2]", "a: b: c", "\0", "models: &a [*a]", "models: {a: 1}", "lr: [1]"])
 def test_settings_files_that_hold_no_settings(refused, images, text):
-    refused(images, settings=text, tiny=False)
+    line = refused(images, settings=text, tiny=False)
+    assert "settings.yaml" in line, "the file at fault is named"
 
 
 def test_a_settings_file_that_is_not_there(refused, images, tmp_path, capsys):

@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 
 from memorisk.audits.classifier_page import classifier_page
+from memorisk.audits.classifier_words import HEADLINES
 from memorisk.report import figures
 from memorisk.report.page import render_page
 from memorisk.report.result import Result
@@ -293,7 +294,9 @@ def test_summary_values_of_another_shape_do_not_break_the_page(value):
     structured = [k for k, v in result.summary.items() if isinstance(v, (list, dict))]
     for keys in (*([k] for k in structured), list(result.summary)):
         changed = copy.deepcopy(result.summary) | dict.fromkeys(keys, value)
-        Outline(render_page(classifier_page(result.replace(summary=changed))))
+        html = render_page(classifier_page(result.replace(summary=changed)))
+        Outline(html)
+        assert HEADLINES[result.status][1] in html
 
 
 def test_very_many_patients_stay_a_page_of_some_size():

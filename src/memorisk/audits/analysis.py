@@ -13,7 +13,7 @@ from scipy import stats
 
 from memorisk.audits.attack_table import attack_table
 from memorisk.audits.class_tests import ClassFindings, audit_class, list_groups
-from memorisk.audits.coverage import not_scored, unpaired
+from memorisk.audits.coverage import not_scored, units_of, unpaired
 from memorisk.audits.evidence import Evidence
 from memorisk.audits.options import AnalysisOptions
 from memorisk.report.result import Result
@@ -97,8 +97,7 @@ def analyse(evidence: Evidence, options: AnalysisOptions, context: Context) -> R
     per_image = _per_image(evidence, findings, per_group)
     attacks, curves, agreement = attack_table(evidence)
     counts = _counts(evidence, context)
-    alone = not context.groups_given or counts["n_images"] == counts["n_groups"]
-    units = Units("image", "images") if alone else Units("patient", "patients")
+    units = units_of(counts)
     # Without a gate nothing stops a pipeline, but the status still says what was found: "never" is not an all-clear.
     level = min((f.list_level for f in findings), default=options.level)  # what a class's list needs
     gate = "high" if options.fail_on == "never" else options.fail_on

@@ -78,10 +78,11 @@ def training_device(options: ClassifierOptions) -> str:
 
 
 def training_processes(options: ClassifierOptions) -> int:
-    """Trainings side by side: one on a GPU, else as many as there are cores for their threads."""
+    """Trainings side by side: one on a GPU, else as many as there are cores for their threads, or models."""
     if training_device(options).startswith("cuda"):
         return 1
-    return options.processes or max(1, available_cores() // options.threads)
+    most = options.processes or max(1, available_cores() // options.threads)
+    return min(most, 2 * len(options.chosen_seeds))
 
 
 def prepare_recipe(store: ImageStore, plan: Plan, options: ClassifierOptions) -> Recipe:

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from memorisk.audits import classifier_words as words
+from memorisk.audits.coverage import units_of
 from memorisk.report.blocks import Block, Callout, Inline, Name, Paragraph, Steps, Text
 from memorisk.report.formats import count
 from memorisk.report.frames import largest_first, numbers, rows, texts, truths
@@ -42,15 +43,14 @@ class Reading:
     @classmethod
     def of(cls, result: Result, *, redact: bool) -> "Reading":
         """Count with the ids, then leave them out where asked."""
-        n_images, n_groups = (number(result.summary.get(k)) for k in ("n_images", "n_groups"))
-        alone = result.summary.get("groups_given") is False or (n_groups is not None and n_images == n_groups)
+        units = units_of(result.summary)
         return cls(
             result=redact_result(result) if redact else result,
             redacted=redact,
             images_scored=_distinct(result.per_image, "image"),
             groups_scored=_distinct(result.per_group, "group"),
-            unit="image" if alone else "patient",
-            units="images" if alone else "patients",
+            unit=units.one,
+            units=units.many,
         )
 
     @property

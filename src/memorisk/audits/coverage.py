@@ -1,5 +1,6 @@
 """What an audit says nothing of."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from memorisk.audits.evidence import Evidence
@@ -27,3 +28,14 @@ def unpaired(unscored: dict[str, Any], units: Units) -> str:
     """How many had no partner; images alone where each stands for itself."""
     images = f"{unscored['without_partner_images']} image{'s' if unscored['without_partner_images'] != 1 else ''}"
     return images if units.one == "image" else f"{units.count(unscored['without_partner'])} ({images})"
+
+
+def units_of(summary: Mapping[str, Any]) -> Units:
+    """What a group is called: an image where each stands for itself, else a patient.
+
+    Args:
+        summary: ``n_images``, ``n_groups`` and ``groups_given``, as far as they are known.
+    """
+    n_images, n_groups = summary.get("n_images"), summary.get("n_groups")
+    alone = summary.get("groups_given") is False or (n_groups is not None and n_images == n_groups)
+    return Units("image", "images") if alone else Units("patient", "patients")

@@ -133,10 +133,12 @@ class _Pool:
         self._executor = ProcessPoolExecutor(processes, context, initializer=_begin_worker, initargs=arguments)
 
     def submit(self, function: Callable[..., Any], *arguments: Iterable[Any]) -> list[Future[Any]]:
+        """Hand out ``function(*given)`` for each set of arguments."""
         with _no_main_module():
             return [self._executor.submit(function, *given) for given in zip(*arguments, strict=True)]
 
     def close(self) -> None:
+        """End the workers, whatever they do; what waits is never begun."""
         if self in _open:
             _open.remove(self)
         self._writing.close()

@@ -146,10 +146,9 @@ def open_run(out: Path, config: Mapping[str, Any], *, identity: list[str]) -> It
             out.mkdir(mode=0o700, parents=True, exist_ok=True)
             held.enter_context(folder_lock(out))
             check_out(out, config, identity=identity)
-            for left in (
-                p for name in UNFINISHED for where in (name, f"*/{name}") for p in out.glob(where)
-            ):  # by a run that was killed
-                left.unlink(missing_ok=True)
+            for name in UNFINISHED:  # by a run that was killed
+                for left in (*out.glob(name), *out.glob(f"*/{name}")):
+                    left.unlink(missing_ok=True)
             write_text(out / CONFIG, yaml.safe_dump(plain(dict(config)), sort_keys=False, allow_unicode=True))
         yield RunFolder(out)
 
