@@ -9,20 +9,10 @@ from memorisk.statistics.retraining import (
     INSUFFICIENT,
     LARGER,
     NOT_LARGER,
-    paper_percentage,
     retraining_difference,
 )
 
 RUNS = 400
-TABLE_6 = (  # paper 000: before, after, printed percentage, decimals of the inputs
-    (0.36, 3.07, 753, 2),
-    (1.76, 0.03, -99, 2),
-    (0.40, 1.04, 164, 2),
-    (1.38, 0.51, -63, 2),
-    (1.45, -1.31, -190, 2),
-    (0.77, -1.10, -243, 2),
-    (-1.45, 0.09, 106, 2),
-)
 
 
 def simulated(rng, *, groups, seeds, effect=0.0, shared=0.5, missing=0.0):
@@ -103,16 +93,3 @@ def test_few_groups_or_seeds_are_insufficient_evidence(groups, seeds):
 def test_tables_of_other_shapes_are_refused():
     with pytest.raises(InputError, match="the same groups and seeds"):
         retraining_difference(np.ones((4, 3)), np.ones((4, 3)), np.ones((4, 2)))
-
-
-@pytest.mark.parametrize(("before", "after", "printed", "digits"), TABLE_6)
-def test_the_papers_percentages_lie_within_the_rounding_of_their_inputs(before, after, printed, digits):
-    half = 0.5 * 10**-digits
-    corners = [paper_percentage(before + a, after + b) for a in (-half, half) for b in (-half, half)]
-    assert min(corners) - 0.5 <= printed <= max(corners) + 0.5
-    assert paper_percentage(before, after) == pytest.approx(100 * (after - before) / abs(before))
-
-
-def test_a_percentage_of_nothing_is_not_a_number_and_drusen_is_the_papers_ratio():
-    assert np.isnan(paper_percentage(0.0, 0.3))
-    assert paper_percentage(0.004, 0.480) == pytest.approx(100 * (120 - 1))

@@ -90,21 +90,3 @@ def _reading(difference: Interval, excess: Interval) -> str:
 def _side(interval: Interval) -> int:
     """1 or -1 where the whole interval lies on that side of 0, else 0."""
     return int(interval.low > 0) - int(interval.high < 0)
-
-
-def paper_percentage(before: float, after: float) -> float:
-    """The paper's column of change, `100 (after - before) / |before|`, in per cent.
-
-    It grows without bound as `before` nears 0 and says nothing of chance: shown as the paper's column only.
-
-    Args:
-        before: Mean M before, in nats.
-        after: Mean M after.
-
-    Returns:
-        The percentage; NaN where `before` is 0 or either is NaN.
-
-    Source:
-        Paper 000, tables 3 and 6; METHODS section 1 (the sign of a negative baseline is not carried over).
-    """
-    return 100.0 * (after - before) / abs(before) if before != 0 else float("nan")
