@@ -11,12 +11,12 @@ from memorisk.audits.analysis import Context, class_findings
 from memorisk.audits.classifier_jobs import Recipe, make_jobs, training_processes
 from memorisk.audits.coverage import not_scored
 from memorisk.audits.evidence import Evidence, stack_evidence
+from memorisk.audits.intervention_plan import TRAININGS
 from memorisk.audits.options import ClassifierOptions
 from memorisk.audits.plan import Plan
 from memorisk.images.store import ImageStore
 from memorisk.models.zoo import is_download, model_spec
-from memorisk.training.fit import fit
-from memorisk.training.jobs import TrainJob, build_network, keep_freed_memory
+from memorisk.training.jobs import TrainJob, build_network, keep_freed_memory, train_network
 
 _TIMED_PIXELS = 1 << 20
 """Pixels of the batch that is timed: 64 images up to 128 px, 20 at 224 px."""
@@ -54,9 +54,11 @@ def describe_plan(plan: Plan, recipe: Recipe, store: ImageStore, options: Classi
     names, counts = np.unique(plan.parts.part.astype(str), return_counts=True)
     epochs = recipe.train.epochs or 0
     cost = plan.cost(epochs=epochs, batch_size=recipe.train.batch_size, image_bytes=store.images.nbytes)
-    repeats = 1 + options.placebo
+    repeats = 1 + options.placebo + (TRAININGS if options.intervene else 0)
     images = cost["images_per_epoch_all_trainings"] * epochs * repeats
     cost |= {"trainings": cost["trainings"] * repeats}
+    if options.intervene:
+        cost |= {"bytes_of_changed_images_until_the_end": store.images.nbytes}
     predicted = cost["trainings"] * store.manifest.n / 3  # a forward pass is a third of a step
     evidence = _empty_evidence(plan)
     unscored = not_scored(evidence, 0, plan.parts.too_small)
@@ -86,15 +88,12 @@ def _seconds_per_image(plan: Plan, recipe: Recipe, store: ImageStore, options: C
     rows = job.rows[: max(2, min(job.options.batch_size, _TIMED_PIXELS // int(np.prod(store.images.shape[1:3]))))]
     keep_freed_memory()
     begun: list[float] = []
-    fit(
-        build_network(replace(job, weights=weights), store.images),
+    short = replace(job, rows=rows, weights=weights, options=replace(job.options, epochs=2, batch_size=len(rows)))
+    train_network(
+        short,
+        build_network(short, store.images),
         store.images,
-        job.targets,
-        rows,
-        replace(job.options, epochs=2, batch_size=len(rows)),
-        seed=job.seed,
-        device=job.device,
-        normalisation=job.normalisation,
+        noise_seed=short.noise_seed,
         on_epoch=lambda epoch, loss: begun.append(time.perf_counter()),
     )
     return (begun[1] - begun[0]) / len(rows)

@@ -134,6 +134,18 @@ register_spec(
 )
 register_spec(
     ModelSpec(
+        name="small_vit",
+        architecture="small_vit",
+        source="memorisk",
+        mean=INCEPTION_MEAN,
+        std=INCEPTION_STD,
+        image_size=64,
+        lr=1e-3,
+        note="a small vision transformer (8 x 8 patches, width 96, 4 blocks), for low-rank adapters",
+    )
+)
+register_spec(
+    ModelSpec(
         name="resnet50",
         architecture="resnet50",
         default_weights="a1_in1k",

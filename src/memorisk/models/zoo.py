@@ -16,6 +16,7 @@ from memorisk.models.cifar_resnet import CifarResNet
 from memorisk.models.downloads import quiet_hub
 from memorisk.models.parts import freeze_trunk
 from memorisk.models.small import SmallCNN, SmallResNet
+from memorisk.models.small_vit import small_vit
 from memorisk.models.specs import SPECS, ModelSpec, model_spec
 from memorisk.models.squeezenet import SqueezeNet
 from memorisk.models.weights import SUFFIXES, Note, load_weights
@@ -29,6 +30,7 @@ OWN: dict[str, Builder] = {
     "small_resnet": SmallResNet,
     "resnet20_cifar": lambda k, c, size: CifarResNet(k, c, blocks=3),
     "resnet56_cifar": lambda k, c, size: CifarResNet(k, c, blocks=9),
+    "small_vit": small_vit,
     "squeezenet1_1_caffe": lambda k, c, size: SqueezeNet(k, c),
 }
 

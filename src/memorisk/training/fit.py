@@ -24,6 +24,7 @@ from memorisk.training.optimizers import build_optimizer
 from memorisk.training.options import TrainOptions
 from memorisk.training.order import batch_bounds, batch_order, step_seeds
 from memorisk.training.pixels import Images, Normalisation, PixelSource, check_images, choose_normalisation
+from memorisk.training.regimes import Movement, watched
 
 
 @dataclass(frozen=True)
@@ -98,9 +99,11 @@ def fit(
         MemoriskError: if the loss becomes NaN or infinite.
     """
     begun = time.perf_counter()
+    if options.private:
+        raise InputError(f"regime {options.one_regime} is trained by fit_private, which clips and adds noise")
     where = check_device(device)
     place(model, where)
-    training = _Training.build(model, images, targets, rows, options, where, class_weights, normalisation)
+    training = Training.build(model, images, targets, rows, options, where, class_weights, normalisation)
     kept = None
     if checkpoint is not None:
         kept = Checkpoint(Path(checkpoint), training.identity(seed), checkpoint_seconds)
@@ -125,7 +128,7 @@ def rehearse(
     """
     where = check_device(device)
     place(model, where)
-    _Training.build(model, images, targets, rows, options, where, None, normalisation)
+    Training.build(model, images, targets, rows, options, where, None, normalisation)
 
 
 def set_training_mode(model: nn.Module) -> None:
@@ -144,7 +147,7 @@ def set_training_mode(model: nn.Module) -> None:
 
 
 @dataclass(frozen=True)
-class _Training:
+class Training:
     """The parts of one training, checked and on the device."""
 
     model: nn.Module
@@ -169,7 +172,8 @@ class _Training:
         device: torch.device,
         class_weights: np.ndarray | torch.Tensor | None,
         normalisation: Normalisation | None,
-    ) -> "_Training":
+    ) -> "Training":
+        """Check everything and put it on the device; arguments as for `fit`."""
         check_images(images)
         if len(targets) != len(images):
             raise InputError(f"there are {len(targets)} targets for {len(images)} images")
@@ -200,9 +204,15 @@ class _Training:
     def run(self, seed: int, checkpoint: Checkpoint | None, on_epoch: OnEpoch | None) -> Progress:
         """Train for all epochs."""
         set_training_mode(self.model)
+        movement = Movement(self.model) if self.options.low_rank else None
+
+        def losses_of(epoch: int, bounds: Bounds) -> Iterator[torch.Tensor]:
+            losses = self.losses(seed, epoch, bounds, reseed)
+            return losses if movement is None else watched(losses, epoch, movement)
+
         with forked_generators(self.device) as reseed:
             return run_epochs(
-                lambda epoch, bounds: self.losses(seed, epoch, bounds, reseed),
+                losses_of,
                 self.model.state_dict(),
                 build_optimizer([p for p in self.model.parameters() if p.requires_grad], self.options),
                 self.options,

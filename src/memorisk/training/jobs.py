@@ -7,6 +7,7 @@ killed goes on from its last checkpoint.
 import time
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -18,8 +19,9 @@ from memorisk.models.zoo import create_model, model_spec, seeded
 from memorisk.runs.errors import MemoriskError, one_line
 from memorisk.runs.files import atomic_path, read_array, write_array
 from memorisk.runs.fingerprint import fingerprint
-from memorisk.training.fit import fit, rehearse
+from memorisk.training.fit import FitLog, fit, rehearse
 from memorisk.training.frozen import new_head, refuse_augmentation
+from memorisk.training.loop import OnEpoch
 from memorisk.training.memory import keep_freed_memory
 from memorisk.training.options import TrainOptions, resolve_options
 from memorisk.training.own import (
@@ -33,6 +35,8 @@ from memorisk.training.own import (
 )
 from memorisk.training.pixels import Normalisation
 from memorisk.training.predict import predict_logits
+from memorisk.training.private import fit_private, privacy_of, refuse_private
+from memorisk.training.regimes import Note, merge_adapters, prepare_regime
 
 LOGITS, WEIGHTS, CHECKPOINTS = "logits", "weights", "checkpoints"
 
@@ -106,6 +110,11 @@ class TrainJob:
         return f"{self.seed}-{fingerprint(training, self.rows, self.targets, val)}"
 
     @property
+    def noise_seed(self) -> int:
+        """Of a private training's noise: another for each of two twins, since they were trained on other rows."""
+        return int(fingerprint("noise", self.key), 16)
+
+    @property
     def logits_file(self) -> Path:
         """Where the logits of all images end up, float32 [N, n_outputs]."""
         return self.out / LOGITS / f"{self.key}.npy"
@@ -125,12 +134,16 @@ class JobLog:
         loss: Mean training loss of the last epoch; None for the user's own training.
         seconds: Wall time of the training; 0 when it was done before.
         resumed_from: Epochs taken from a checkpoint.
+        privacy: Noise, clipping and sampling of a private training.
+        notes: What the regime changed in the network.
     """
 
     key: str
     loss: float | None
     seconds: float
     resumed_from: int
+    privacy: dict[str, float] | None = None
+    notes: tuple[str, ...] = ()
 
 
 def run_training(job: TrainJob) -> JobLog:
@@ -178,32 +191,58 @@ def check_job(job: TrainJob) -> None:
     if job.own is not None:
         check_call(job.own, load_function(job.own, job.own_folder), job.own_settings)
         return
-    if model_spec(job.model).frozen_trunk:
+    if model_spec(job.model).frozen_trunk and job.options.one_regime == "full":
         refuse_augmentation(job.options)
     network = build_network(job, images)
+    if job.options.private:
+        refuse_private(network, len(job.rows), job.options)
     rehearse(network, images, job.targets, job.rows, job.options, device=job.device, normalisation=job.normalisation)
 
 
 def _training(job: TrainJob) -> JobLog:
     images = read_array(job.images, mmap=True)
-    model = build_network(job, images)
+    notes: list[str] = []
+    model = build_network(job, images, on_note=notes.append)
     checkpoint = job.out / CHECKPOINTS / f"{job.key}.safetensors"
-    log = fit(
-        model,
-        images,
-        job.targets,
-        job.rows,
-        job.options,
-        seed=job.seed,
-        device=job.device,
-        checkpoint=checkpoint,
-        checkpoint_seconds=job.checkpoint_seconds,
-        normalisation=job.normalisation,
-    )
+    log = train_network(job, model, images, noise_seed=job.noise_seed, checkpoint=checkpoint)
+    merge_adapters(model)
     logits = predict_logits(model, images, None, job.options, job.device, normalisation=job.normalisation)
     keep_result(job, model, logits)
     checkpoint.unlink(missing_ok=True)
-    return JobLog(job.key, log.losses[-1], log.seconds, log.resumed_from)
+    privacy = asdict(privacy_of(len(job.rows), job.options)) if job.options.private else None
+    return JobLog(job.key, log.losses[-1], log.seconds, log.resumed_from, privacy, tuple(notes))
+
+
+def train_network(
+    job: TrainJob,
+    model: nn.Module,
+    images: np.ndarray,
+    *,
+    noise_seed: int,
+    checkpoint: Path | None = None,
+    on_epoch: OnEpoch | None = None,
+) -> FitLog:
+    """Train the job's network in place, privately where its regime says so.
+
+    Args:
+        job: The training.
+        model: From `build_network`.
+        images: The store's array.
+        noise_seed: Of a private training's noise.
+        checkpoint: Where the state is kept.
+        on_epoch: As for `fit`.
+    """
+    given: dict[str, Any] = {
+        "seed": job.seed,
+        "device": job.device,
+        "checkpoint": checkpoint,
+        "checkpoint_seconds": job.checkpoint_seconds,
+        "on_epoch": on_epoch,
+        "normalisation": job.normalisation,
+    }
+    if job.options.private:
+        return fit_private(model, images, job.targets, job.rows, job.options, noise_seed=noise_seed, **given)
+    return fit(model, images, job.targets, job.rows, job.options, **given)
 
 
 def _own_training(job: TrainJob) -> JobLog:
@@ -233,8 +272,8 @@ def _own_training(job: TrainJob) -> JobLog:
     return JobLog(job.key, None, time.perf_counter() - begun, 0)
 
 
-def build_network(job: TrainJob, images: np.ndarray) -> nn.Module:
-    """The job's network before training; a frozen trunk gets the head that `fit_heads` starts from."""
+def build_network(job: TrainJob, images: np.ndarray, on_note: Note | None = None) -> nn.Module:
+    """The job's network before training, as its regime trains it; a frozen trunk gets `fit_heads`' head."""
     model = create_model(
         job.model,
         num_classes=job.n_outputs,
@@ -246,6 +285,8 @@ def build_network(job: TrainJob, images: np.ndarray) -> nn.Module:
     if model_spec(job.model).frozen_trunk:
         head = head_module(model)
         head.load_state_dict(new_head(head.in_features, job.n_outputs, job.seed).state_dict())
+    pretrained = job.weights not in (None, "none")
+    prepare_regime(model, job.options, seed=job.seed, pretrained=pretrained, on_note=on_note)
     return model
 
 

@@ -34,7 +34,7 @@ def run_jointly(jobs: Sequence[TrainJob], on_done: Done) -> bool:
         False when these jobs should run one by one instead; nothing was done then.
     """
     first = jobs[0]
-    if first.own is not None:
+    if first.own is not None or first.options.one_regime != "full":
         return False
     if model_spec(first.model).frozen_trunk:
         _frozen(jobs, on_done)

@@ -88,9 +88,9 @@ def _run_epoch(
         else:
             objective.backward()
             optimizer.step()
-        if total is None:
-            total = torch.zeros_like(loss, dtype=torch.float64, requires_grad=False)
-        total.add_(loss.detach(), alpha=stop - start)
+        value = loss.detach()
+        total = torch.zeros_like(value, dtype=torch.float64) if total is None else total
+        total.add_(value, alpha=stop - start)
     assert total is not None
     return total
 
