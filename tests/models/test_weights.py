@@ -164,8 +164,9 @@ def test_a_whole_sam_gives_its_trunk(tmp_path: Path) -> None:
     relative = saved.blocks[1].attn.rel_pos_h  # [2 * 8 - 1, d] to [2 * 4 - 1, d]
     expected = nn.functional.interpolate(relative.t()[None], size=7, mode="linear")[0].t()
     torch.testing.assert_close(model.blocks[1].attn.rel_pos_h, expected)
-    assert "1 tensors of other parts left out" in notes[0]
-    assert "the head (head.fc) is new" in notes[1]
+    assert notes[0].endswith("image_encoder are taken, left out: mask decoder (1)")
+    assert notes[1].endswith("3 tables of positions resized")  # absolute, and height and width of the global block
+    assert "the head (head.fc) is new" in notes[2]
 
 
 class Payload:

@@ -1,7 +1,8 @@
 """Weights from files: safetensors, PyTorch (tensors only), NumPy archives. Loaded strictly.
 
 Strictly: everything but the classifier head must match by name and shape; what does not is listed and nothing is
-loaded. What had to be done to make a file fit (a new head, a stem summed over colours, positions resized) is said.
+loaded. What had to be done to make a file fit (a new head, a stem summed over colours, positions resized, the trunk
+taken out of a whole SAM or open_clip file) is said.
 A PyTorch file is read with ``weights_only=True``: one that would run code is refused.
 """
 
@@ -20,10 +21,10 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 
 from memorisk.models.parts import head_names, stem_names
+from memorisk.models.whole_files import State, WholeFile, take_trunk, whole_file
 from memorisk.runs.errors import InputError, one_line
 from memorisk.runs.files import atomic_path
 
-State = dict[str, torch.Tensor]
 Note = Callable[[str], None]
 
 SUFFIXES = (".safetensors", ".pth", ".pt", ".th", ".bin", ".ckpt", ".npz")
@@ -60,7 +61,8 @@ def load_weights(model: nn.Module, path: str | Path, *, on_note: Note | None = N
 
     The head is taken from the file where its shape is the network's, else it stays as initialised. A stem for another
     number of channels is adapted as timm does (summed for one channel, repeated and rescaled for others); positions of
-    a vision transformer for another image size are resized; older names are converted by timm's own filter.
+    a vision transformer for another image size are resized; older names are converted by timm's own filter. Of SAM's,
+    MedSAM's and open_clip's files the image trunk is taken (`memorisk.models.whole_files`).
 
     Args:
         model: The network, changed in place only if everything fits.
@@ -68,18 +70,24 @@ def load_weights(model: nn.Module, path: str | Path, *, on_note: Note | None = N
         on_note: Called with a sentence for each thing done to make the file fit.
 
     Raises:
-        InputError: as `read_state_dict`, or if names or shapes outside the head do not match; they are listed.
+        InputError: as `read_state_dict`, or if names or shapes outside the head do not match, or a whole file has a
+            tensor of no known part; they are listed.
     """
     note = on_note or (lambda text: None)
     wanted = model.state_dict()
+    file = Path(path).name
     found = _strip_prefixes(read_state_dict(path), wanted)
+    kind = whole_file(found, wanted)
+    if kind is not None:
+        found = take_trunk(found, kind, file, note)
     if _mismatch(model, wanted, _adapt_stem(model, found, wanted, _silent)):
-        found = _convert(model, found, wanted, note)
+        found = _convert(model, found, wanted, note, kind)
     found = _adapt_stem(model, found, wanted, note)
     found = _fill_counters(found, wanted)
     problem = _mismatch(model, wanted, found)
     if problem:
-        raise InputError(f"weights file {one_line(Path(path).name)} does not fit {type(model).__name__}: {problem}")
+        which = f" ({kind.trunk[:-1]} of a file as {kind.name} has it)" if kind is not None else ""
+        raise InputError(f"weights file {one_line(file)}{which} does not fit {type(model).__name__}: {problem}")
     found = _settle_head(model, found, wanted, note)
     model.load_state_dict(found)
 
@@ -224,8 +232,12 @@ def _adapt_stem(model: nn.Module, found: State, wanted: State, note: Note) -> St
     return adapted
 
 
-def _convert(model: nn.Module, found: State, wanted: State, note: Note) -> State:
-    """Names and sizes by timm's own filter for the architecture, and SAM's positions to the image size."""
+def _convert(model: nn.Module, found: State, wanted: State, note: Note, kind: WholeFile | None) -> State:
+    """Names and sizes by timm's own filter for the architecture, and SAM's positions to the image size.
+
+    What does not fit afterwards either is given back in the file's own names and sizes; the trunk of a whole file with
+    its positions resized, so that the mismatch that is reported is the one that matters.
+    """
     convert = getattr(sys.modules[type(model).__module__], "checkpoint_filter_fn", None)
     if convert is None or not type(model).__module__.startswith("timm."):
         return found
@@ -233,24 +245,37 @@ def _convert(model: nn.Module, found: State, wanted: State, note: Note) -> State
         converted = dict(convert(dict(found), model))
     except (KeyError, RuntimeError, TypeError, ValueError, AttributeError, IndexError):
         return found  # the mismatch is then reported in the file's own names
-    resized = {name: _resize_position(name, value, wanted.get(name)) for name, value in converted.items()}
+    resized = {name: _resize_position(name, value, wanted.get(name), converted) for name, value in converted.items()}
     if _mismatch(model, wanted, _adapt_stem(model, resized, wanted, _silent)):
-        return found
+        return found if kind is None else resized
     left_out = len(found) - len(resized)
     more = f", {left_out} tensors of other parts left out" if left_out > 0 else ""
+    positions = sum(value is not converted[name] for name, value in resized.items())
+    more += f", {positions} tables of positions resized" if positions else ""
     note(f"names and sizes were converted by timm's filter for {type(model).__name__}{more}")
     return resized
 
 
-def _resize_position(name: str, value: torch.Tensor, wanted: torch.Tensor | None) -> torch.Tensor:
-    """SAM's absolute positions [1, h, w, d] (bicubic), relative ones [2s - 1, d] (linear), as SAM does on the fly."""
-    if wanted is None or value.shape == wanted.shape or value.ndim != wanted.ndim:
+def _resize_position(name: str, value: torch.Tensor, wanted: torch.Tensor | None, found: State) -> torch.Tensor:
+    """SAM's absolute positions [1, h, w, d] (bicubic), relative ones [2s - 1, d] (linear), as SAM does on the fly.
+
+    Relative positions are resized only where s is a side of the file's own grid, that is in blocks of global attention;
+    of another size they are as they are, and refused as a mismatch.
+    """
+    if (
+        wanted is None
+        or value.shape == wanted.shape
+        or value.ndim != wanted.ndim
+        or value.shape[-1] != wanted.shape[-1]
+    ):
         return value
     if name == "pos_embed" and value.ndim == 4:
         from timm.layers.pos_embed import resample_abs_pos_embed_nhwc
 
         return resample_abs_pos_embed_nhwc(value, [wanted.shape[1], wanted.shape[2]])
-    if name.endswith(("rel_pos_h", "rel_pos_w")) and value.ndim == 2:
+    grid = found["pos_embed"].shape if "pos_embed" in found and found["pos_embed"].ndim == 4 else (0, 0, 0, 0)
+    side = {"rel_pos_h": grid[1], "rel_pos_w": grid[2]}.get(name.rpartition(".")[2])
+    if side is not None and value.ndim == 2 and value.shape[0] == 2 * side - 1:
         resized = nn.functional.interpolate(value.t()[None], size=wanted.shape[0], mode="linear")
         return resized[0].t().contiguous()
     return value
