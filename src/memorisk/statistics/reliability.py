@@ -1,0 +1,178 @@
+"""How well M repeats over trainings: the ceiling of everything that predicts it.
+
+No probe of a layer (paper 000, A.9) can predict M better than M predicts itself: METHODS section 1, "Where is it
+stored?". The seeds are split into two halves; the halves' M are compared within classes.
+"""
+
+from dataclasses import dataclass
+from itertools import combinations
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from memorisk.runs.errors import InputError
+from memorisk.statistics.association import residualise
+from memorisk.statistics.jackknife import JackknifeInterval, jackknife, unavailable
+from memorisk.statistics.placements import group_deleted_auc, rank_within
+from memorisk.statistics.probes import above_class_median
+
+FloatArray = NDArray[np.float64]
+
+MIN_SEEDS, MIN_GROUPS = 2, 3
+
+
+@dataclass(frozen=True)
+class Reliability:
+    """Agreement of M with itself over halves of the seeds."""
+
+    reliability: JackknifeInterval
+    """Of M over all seeds given, by Spearman and Brown; interval over groups."""
+    half: float
+    """Pearson's r of the halves, the mean over splits."""
+    auroc: JackknifeInterval
+    """AUROC of one half's M for "M above its class median" of the other half: what a probe that read half of M off the
+    activations would reach."""
+    n_seeds: int
+    """Seeds split."""
+    n_splits: int
+    """Splits averaged."""
+    n_groups: int
+    """Groups scored by both halves of some split."""
+
+
+def split_half(
+    signed: ArrayLike,
+    label: ArrayLike,
+    group: ArrayLike,
+    *,
+    max_splits: int = 20,
+    seed: int = 0,
+    level: float = 0.95,
+) -> Reliability:
+    """Split-half reliability of M over seeds, and the AUROC that M reaches for itself.
+
+    `r = mean over splits of corr(M_1 - mean(M_1 | class), M_2 - mean(M_2 | class))`; stepped up to all seeds,
+    `2 r / (1 + r)` (Spearman 1910, Brown 1910). AUROC: within-class ranks of M_1 against "M_2 above its class median",
+    and the other way round. Intervals: jackknife over groups, class means and medians held.
+
+    Args:
+        signed: `[S, n]` sigma_s D_s of each image, NaN where the seed did not score it.
+        label: `[n]` class.
+        group: `[n]` patient.
+        max_splits: Splits at most; all of them where there are no more.
+        seed: Of the choice among them.
+        level: Of confidence.
+
+    Returns:
+        Both, or the reason why they cannot be had.
+
+    Raises:
+        InputError: Shapes differ.
+    """
+    table, labels = np.asarray(signed, dtype=np.float64), np.asarray(label)
+    ids, index = np.unique(np.asarray(group), return_inverse=True)
+    if table.ndim != 2 or table.shape[1:] != labels.shape or labels.shape != index.shape:
+        raise InputError(
+            f"signed gaps {table.shape}, label {labels.shape} and group {index.shape} do not fit; "
+            "give [seeds, images] and one label and group per image"
+        )
+    n_seeds = len(table)
+    if n_seeds < MIN_SEEDS:
+        gone = unavailable(f"{n_seeds} other seed, and two halves need {MIN_SEEDS}", len(ids), n_seeds)
+        return Reliability(gone, float("nan"), gone, n_seeds, 0, 0)
+    halves = [_halves(table, first, labels, index, len(ids)) for first in _splits(n_seeds, max_splits, seed)]
+    halves = [h for h in halves if np.isfinite([h.r, h.auc]).all()]
+    seen = np.any([h.scored for h in halves], axis=0) if halves else np.zeros(len(ids), dtype=bool)
+    if seen.sum() < MIN_GROUPS:
+        gone = unavailable("too few groups are scored by both halves of the seeds", int(seen.sum()), n_seeds)
+        return Reliability(gone, float("nan"), gone, n_seeds, 0, int(seen.sum()))
+    kind = np.zeros(int(seen.sum()), dtype=np.intp)
+    half = float(np.mean([h.r for h in halves]))
+    deleted = _step_up(np.mean([h.deleted_r for h in halves], axis=0)[seen])
+    stepped = jackknife(float(_step_up(half)), deleted, kind, scale="fisher", n_seeds=n_seeds, level=level)
+    area, deleted = float(np.mean([h.auc for h in halves])), np.mean([h.deleted_auc for h in halves], axis=0)[seen]
+    auroc = jackknife(area, deleted, kind, scale="logit", n_seeds=n_seeds, level=level)
+    return Reliability(stepped, half, auroc, n_seeds, len(halves), int(seen.sum()))
+
+
+@dataclass(frozen=True)
+class _Halves:
+    """One split: r and AUROC, and both without each group."""
+
+    r: float
+    deleted_r: FloatArray
+    auc: float
+    deleted_auc: FloatArray
+    scored: NDArray[np.bool_]
+
+
+def _halves(
+    table: FloatArray, first: NDArray[np.intp], labels: NDArray, index: NDArray[np.intp], n_groups: int
+) -> _Halves:
+    second = np.setdiff1d(np.arange(len(table)), first)
+    one, two = _mean(table[first]), _mean(table[second])
+    used = np.isfinite(one) & np.isfinite(two)
+    one, two, labels, index = one[used], two[used], labels[used], index[used]
+    r, deleted_r = _correlation(one, two, labels, index, n_groups)
+    auc, deleted_auc = _self_auroc(one, two, labels, index, n_groups)
+    return _Halves(r, deleted_r, auc, deleted_auc, np.bincount(index, minlength=n_groups) > 0)
+
+
+def _splits(n_seeds: int, most: int, seed: int) -> list[NDArray[np.intp]]:
+    """First halves: all that differ (the first seed always among them for even numbers), or some of them."""
+    halves = [np.array(c, dtype=np.intp) for c in combinations(range(n_seeds), n_seeds // 2)]
+    if n_seeds % 2 == 0:
+        halves = [h for h in halves if h[0] == 0]
+    if len(halves) <= most:
+        return halves
+    chosen = np.sort(np.random.default_rng(seed).choice(len(halves), most, replace=False))
+    return [halves[i] for i in chosen]
+
+
+def _mean(values: FloatArray) -> FloatArray:
+    there = np.isfinite(values)
+    n = there.sum(axis=0)
+    return np.divide(np.where(there, values, 0.0).sum(axis=0), n, out=np.full(n.shape, np.nan), where=n > 0)
+
+
+def _correlation(
+    one: FloatArray, two: FloatArray, label: NDArray, index: NDArray[np.intp], n_groups: int
+) -> tuple[float, FloatArray]:
+    """Pearson's r within classes, and without each group, from sums."""
+    if len(one) < 3:
+        return float("nan"), np.full(n_groups, np.nan)
+    a, b = residualise(np.stack([one, two]), label)
+    columns = (np.ones(len(a)), a, b, a * a, b * b, a * b)
+    whole = np.array([c.sum() for c in columns])
+    less = whole[:, None] - np.stack([np.bincount(index, weights=c, minlength=n_groups) for c in columns])
+    return float(_pearson(whole)), np.asarray(_pearson(less))
+
+
+def _pearson(sums: NDArray) -> FloatArray:
+    n, a, b, aa, bb, ab = sums
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return (ab - a * b / n) / np.sqrt((aa - a * a / n) * (bb - b * b / n))
+
+
+def _self_auroc(
+    one: FloatArray, two: FloatArray, label: NDArray, index: NDArray[np.intp], n_groups: int
+) -> tuple[float, FloatArray]:
+    """AUROC of each half's within-class ranks for the other half's label, both directions averaged."""
+    if len(one) < 3:
+        return float("nan"), np.full(n_groups, np.nan)
+    classes = np.unique(label, return_inverse=True)[1]
+    size = np.bincount(classes)[classes]
+    found = []
+    for score, target in ((one, two), (two, one)):
+        high = above_class_median(target, label)
+        if high.all() or not high.any():
+            return float("nan"), np.full(n_groups, np.nan)
+        ranks = rank_within(classes, score) / (size + 1)
+        found.append(group_deleted_auc(ranks, high.astype(np.int8), index, n_groups))
+    return float(np.mean([f.auc for f in found])), np.mean([f.deleted for f in found], axis=0)
+
+
+def _step_up(r: ArrayLike) -> FloatArray:
+    """Reliability of twice as many seeds, `2 r / (1 + r)`; at r below -1/3 it stops at -1."""
+    values = np.maximum(np.asarray(r, dtype=np.float64), -1 / 3)
+    return 2 * values / (1 + values)
