@@ -75,6 +75,10 @@ class ImageOptions:
     """Go on without the rows of a table whose file is absent, and count them."""
     skip_unreadable: bool = False
     """Go on without images that cannot be read, and count them."""
+    sample: int | None = None
+    """Use a random sample of this many images, stratified by first-listed label, drawn after what is left out."""
+    sample_seed: int = 0
+    """Decides which images a sample holds."""
     store: Path | None = None
     """Folder where decoded images are kept for later runs."""
 
@@ -95,10 +99,12 @@ class ImageOptions:
         for field in ("follow_links", "skip_missing", "skip_unreadable"):
             if not isinstance(getattr(self, field), bool):
                 raise InputError(f"{field} is {getattr(self, field)!r}; give true or false, not text")
-        for field in ("frame_step", "max_pixels", "size"):
+        for field in ("frame_step", "max_pixels", "size", "sample"):
             value = getattr(self, field)
             if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 1):
                 raise InputError(f"{field} is {value!r}; give a whole number of at least 1")
+        if not isinstance(self.sample_seed, int) or isinstance(self.sample_seed, bool) or self.sample_seed < 0:
+            raise InputError(f"sample_seed is {self.sample_seed!r}; give a whole number of at least 0")
         if self.size is not None and self.size**2 > self.max_pixels:
             raise InputError(f"size is {self.size}; its square may be at most max_pixels ({self.max_pixels:,})")
         for field in ("group_from", "label_from"):

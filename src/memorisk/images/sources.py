@@ -1,4 +1,4 @@
-"""From what a user names to a manifest: the built-in digits, a folder, a table, a file of arrays.
+"""From what a user names to a manifest: the built-in digits, a folder, a table, a file of arrays, a published data set.
 
 Each kind of source has its module; they meet in ``source_draft``, where labels, groups, frames and checks are the
 same.
@@ -10,9 +10,11 @@ from memorisk.images.digits import digits_manifest
 from memorisk.images.formats import file_format
 from memorisk.images.manifest import Manifest
 from memorisk.images.options import ImageOptions
+from memorisk.images.sampling import sample_manifest
 from memorisk.images.source_arrays import load_arrays
 from memorisk.images.source_draft import refuse_unused
 from memorisk.images.source_folders import load_folder
+from memorisk.images.source_official import load_official
 from memorisk.images.source_tables import load_table
 from memorisk.runs.errors import InputError, one_line
 
@@ -24,8 +26,9 @@ def load_manifest(source: str | Path, options: ImageOptions | None = None) -> Ma
 
     Args:
         source: ``"digits"`` (built in; a folder of that name is ``"./digits"``), a folder (class folders, DICOM tree,
-            NIfTI volumes), a CSV, TSV or Parquet table, or arrays (npz in MedMNIST's layout or plain, npy, HDF5, idx).
-        options: How images are found, labelled and grouped.
+            NIfTI volumes), a CSV, TSV or Parquet table, arrays (npz in MedMNIST's layout or plain, npy, HDF5, idx), or
+            a published data set as ``NAME:FOLDER`` (``source_official``; a path that exists is a path, colon or not).
+        options: How images are found, labelled and grouped, and how many of them are drawn.
 
     Returns:
         The manifest, checked; ``notes`` say what was guessed, ``skipped`` what was left out.
@@ -37,6 +40,17 @@ def load_manifest(source: str | Path, options: ImageOptions | None = None) -> Ma
     """
     options = options or ImageOptions()
     options.validate()
+    manifest = _load(source, options)
+    return manifest if options.sample is None else sample_manifest(manifest, options.sample, options.sample_seed)
+
+
+def _load(source: str | Path, options: ImageOptions) -> Manifest:
+    """The whole manifest of a source.
+
+    Raises:
+        InputError: As `load_manifest`.
+        MissingExtraError: DICOM or NIfTI without the extra ``medical``.
+    """
     if str(source) == "digits":
         refuse_unused(options, "digits")
         return digits_manifest()
@@ -48,6 +62,8 @@ def load_manifest(source: str | Path, options: ImageOptions | None = None) -> Ma
     if is_folder:
         return load_folder(path, options)
     if not is_file:
+        if (official := load_official(str(source), options)) is not None:
+            return official
         raise InputError(f"{one_line(source)}: there is no such file or folder (the built-in images are called digits)")
     return _load_file(path, options)
 

@@ -1,0 +1,65 @@
+"""Published data sets by name: ``ham10000:FOLDER``, ..., ``medmnist:NAME``. One registry, a module each.
+
+The five of paper 000 (A.6, table 9) in their official layouts, and MedMNIST. Adding one: a function that takes what
+stands after the colon, and a line in ``OFFICIAL``.
+"""
+
+import re
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+from memorisk.images.manifest import Manifest
+from memorisk.images.official_chestxray14 import load_chestxray14
+from memorisk.images.official_ham10000 import load_ham10000
+from memorisk.images.official_kvasir_capsule import load_kvasir_capsule
+from memorisk.images.official_layout import refuse_choices
+from memorisk.images.official_medmnist import load_medmnist
+from memorisk.images.official_odir5k import load_odir5k
+from memorisk.images.official_retinal_oct import load_retinal_oct
+from memorisk.images.options import ImageOptions
+from memorisk.runs.errors import InputError, unknown_name
+
+Load = Callable[[str, ImageOptions], Manifest]
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]+")  # two letters at least: C:\images is a path
+
+
+def load_official(source: str, options: ImageOptions) -> Manifest | None:
+    """The manifest of ``NAME:REST``.
+
+    Args:
+        source: As typed; whoever calls has made sure that there is no such path.
+        options: How images are found and read; what chooses images, labels or groups is refused (but for MedMNIST).
+
+    Returns:
+        The manifest, or None where the source does not begin with a name and a colon.
+
+    Raises:
+        InputError: The name is unknown (the nearest is named), nothing stands after the colon, or what the reader
+            refuses.
+    """
+    name, colon, rest = source.partition(":")
+    if not colon or not _NAME.fullmatch(name):
+        return None
+    key = name.lower().replace("_", "-")
+    if key not in OFFICIAL:
+        raise unknown_name("data set before the colon (and there is no such path):", name, OFFICIAL)
+    if not rest.strip():
+        what = "NAME" if key == "medmnist" else "FOLDER"
+        raise InputError(f"{key}: nothing stands after the colon; give {key}:{what}")
+    return OFFICIAL[key](rest, options)
+
+
+def _in_folder(name: str, load: Callable[[Path, ImageOptions], Manifest], rest: str, options: ImageOptions) -> Manifest:
+    refuse_choices(options, name)
+    return load(Path(rest).expanduser(), options)
+
+
+OFFICIAL: dict[str, Load] = {
+    "ham10000": partial(_in_folder, "ham10000", load_ham10000),
+    "chestxray14": partial(_in_folder, "chestxray14", load_chestxray14),
+    "kvasir-capsule": partial(_in_folder, "kvasir-capsule", load_kvasir_capsule),
+    "odir5k": partial(_in_folder, "odir5k", load_odir5k),
+    "retinal-oct": partial(_in_folder, "retinal-oct", load_retinal_oct),
+    "medmnist": load_medmnist,
+}
