@@ -5,11 +5,11 @@ C, and adds N(0, (z C)^2) to the sum; z is the noise multiplier. Neighbours diff
 replaced record and for all images of a patient see `group_accounting`.
 
 Written here so that `statistics/` needs neither PyTorch nor the optional extra; tests hold it to Opacus, and at whole
-orders to dp-accounting, within 1e-3 (RDP, same orders, Poisson sampling). Fractional orders are integrated (`mixtures`),
-which is the definition; Opacus sums a series and agrees to 1e-6. dp-accounting 0.6 takes the absolute value of every
-term of that series: still an upper bound, but too large at orders below about 4, hence where epsilon is above about 6
-(7.904 instead of 7.899 at noise 1, rate 0.1, 100 steps; 77.0 instead of 59.8 at noise 0.4). Compare with it at whole
-orders.
+orders to dp-accounting, within 1e-3 (RDP, same orders, Poisson sampling). Fractional orders are integrated
+(`mixtures`), which is the definition; Opacus sums a series and agrees to 1e-6. dp-accounting 0.6 takes the absolute
+value of every term of that series: still an upper bound, but too large at low orders, hence where epsilon is above
+about 6 (7.904 instead of 7.899 at noise 1, rate 0.1, 100 steps; 77.0 instead of 59.8 at noise 0.4). Compare with it at
+whole orders.
 """
 
 import math
@@ -20,7 +20,7 @@ from scipy import special
 
 from memorisk.runs.errors import InputError
 from memorisk.statistics.anova import FloatArray
-from memorisk.statistics.mixtures import renyi_divergence
+from memorisk.statistics.mixtures import log_of_sum, renyi_divergence
 
 DEFAULT_ORDERS: tuple[float, ...] = (
     *(1 + x / 10 for x in range(1, 100)),
@@ -43,7 +43,8 @@ def rdp_epsilon(
 ) -> float:
     """Epsilon that `steps` steps of DP-SGD spend at `delta`, for one record added or removed.
 
-    `epsilon = min over orders a of [steps D_a + log(1 - 1/a) - log(delta a) / (a - 1)]`, D_a from `sampled_gaussian_rdp`.
+    `epsilon = min over orders a of [steps D_a + log(1 - 1/a) - log(delta a) / (a - 1)]`, with D_a from
+    `sampled_gaussian_rdp`.
 
     Args:
         noise_multiplier: Standard deviation of the noise in clipping norms; 0 (no noise) gives infinity.
@@ -111,7 +112,7 @@ def _one_order(z: float, q: float, order: float) -> float:
     i = np.arange(int(order) + 1)
     log_binomial = special.gammaln(order + 1) - special.gammaln(i + 1) - special.gammaln(order - i + 1)
     terms = log_binomial + i * math.log(q) + (order - i) * math.log1p(-q) + i * (i - 1) / (2 * z**2)
-    return max(float(special.logsumexp(terms)) / (order - 1), 0.0)
+    return max(log_of_sum(terms) / (order - 1), 0.0)
 
 
 def epsilon_from_rdp(orders: Sequence[float], rdp: FloatArray, delta: float) -> float:
@@ -183,7 +184,9 @@ def noise_for_epsilon(
     while spends_too_much(high):
         high *= 2
         if high > _MOST_NOISE:
-            raise InputError(f"no noise multiplier up to {_MOST_NOISE:g} spends only epsilon {epsilon} at delta {delta}")
+            raise InputError(
+                f"no noise multiplier up to {_MOST_NOISE:g} spends only epsilon {epsilon} at delta {delta}"
+            )
     return smallest_safe(spends_too_much, high)
 
 

@@ -5,10 +5,11 @@ normal noise along one direction by as many clipping norms as the batch holds of
 Privacy of the step is then the divergence of two mixtures on a line.
 
 Why a line is the worst case. Let P mix N(c_j, s^2 I) and Q mix N(d_j, s^2 I), the noise alone (shift 0) in either. For
-any set S with noise probability a, N(c)(S) is at most Phi(Phi^-1(a) + |c|/s) and at least Phi(Phi^-1(a) - |c|/s) (Neyman
-and Pearson), and a half-line reaches the first for shifts +|c_j| and the second for shifts -|d_j| at the same time. So
-P(S) - t Q(S) is never larger than for the half-line of the same a, whatever t: mixtures on a line, P's shifts to the
-right, Q's to the left, each at its largest norm, bound every pair of data sets, and with it every composition of steps.
+any set S with noise probability a, N(c)(S) is at most Phi(Phi^-1(a) + |c|/s) and at least Phi(Phi^-1(a) - |c|/s)
+(Neyman and Pearson), and a half-line reaches the first for shifts +|c_j| and the second for shifts -|d_j| at the same
+time. So P(S) - t Q(S) is never larger than for the half-line of the same a, whatever t: mixtures on a line, P's shifts
+to the right, Q's to the left, each at its largest norm, bound every pair of data sets, and with it every composition of
+steps.
 Choquette-Choo et al. (2024, arXiv 2310.15526) show it for Q = noise alone, Lebeda et al. (2025, arXiv 2405.20769) give
 the pair for a replaced record.
 """
@@ -16,7 +17,6 @@ the pair for a replaced record.
 import math
 
 import numpy as np
-from scipy import special
 
 from memorisk.statistics.anova import FloatArray
 
@@ -63,8 +63,14 @@ def renyi_divergence(
         return math.inf
     x = np.linspace(low, high, n_points)
     log_p, log_q = _log_density(x, shifts_p, weights_p, noise), _log_density(x, shifts_q, weights_q, noise)
-    area = special.logsumexp(order * log_p + (1 - order) * log_q) + math.log(x[1] - x[0])
-    return max(float(area) / (order - 1), 0.0)
+    area = log_of_sum(order * log_p + (1 - order) * log_q) + math.log(x[1] - x[0])
+    return max(area / (order - 1), 0.0)
+
+
+def log_of_sum(logs: FloatArray) -> float:
+    """log(sum(exp(logs))) without overflow, [n] to a number."""
+    top = float(np.max(logs))
+    return top + math.log(float(np.sum(np.exp(logs - top))))
 
 
 def _log_density(x: FloatArray, shifts: FloatArray, weights: FloatArray, noise: float) -> FloatArray:
