@@ -120,7 +120,8 @@ def group_epsilon(noise_multiplier: float, sampling_rate: float, steps: int, del
         group_size: k, the images of the patient; 1 gives `rdp_epsilon`.
 
     Returns:
-        Epsilon at delta; never falling in `group_size`.
+        Epsilon at delta; never falling in `group_size`. Infinity where no order can be computed: hundreds of images at
+        little noise, where epsilon would be in the hundreds.
 
     Raises:
         InputError: A number outside its range.
