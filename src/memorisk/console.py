@@ -56,6 +56,8 @@ def show_result(result: Result, out: Path, *, as_json: bool) -> None:
     rarest = result.summary.get("rarest_vs_top")
     if rarest:
         console.print(_rarest(rarest), soft_wrap=True)
+    for sentence in (result.summary.get("intervention") or {}).get("sentences", ()):
+        console.print(Text(sentence), soft_wrap=True)
     console.print()
     console.print(Text(STATUS[result.status], style="bold"))
     for reason in result.verdict.get("why") or ["no reason given"]:

@@ -22,6 +22,9 @@ from memorisk.audits.classifier_jobs import (
 from memorisk.audits.dry_run import DryRun, describe_plan
 from memorisk.audits.evidence import write_scores
 from memorisk.audits.gallery import thumbnails
+from memorisk.audits.intervention import run_intervention
+from memorisk.audits.intervention_plan import Intended, check_classes, plan_intervention
+from memorisk.audits.intervention_table import with_intervention
 from memorisk.audits.options import WORKER_MODULES, ClassifierOptions, options_from
 from memorisk.audits.placebo import run_placebo
 from memorisk.audits.plan import Plan, draw_parts, identity, linked_groups, make_plan
@@ -85,15 +88,16 @@ def audit_classifier(
     manifest = load_manifest(images, options)
     early = draw_parts(manifest, [], options, options.split_seed)  # refuse what cannot be audited before decoding it
     make_plan(manifest, early, options)
+    check_classes(early, options)
     if dry_run:
         return describe_plan(*_prepared(manifest, folder, options, progress, dry_run=True)[:3], options)
     with worker_pool(training_processes(options), options.threads, warm_up):
-        plan, recipe, store, linked = _prepared(manifest, folder, options, progress, dry_run=False)
+        plan, recipe, store, linked, intended = _prepared(manifest, folder, options, progress, dry_run=False)
         names = Pseudonyms.from_options(options)
         config = {"images": str(images), "out": str(folder), **asdict(options)}
         fixed = identity(options, store.data_hash, recipe.describe())
         with open_run(folder, config | {"run": fixed}, identity=["run"]) as run:
-            return _run(run, plan, recipe, store, options, linked, names, progress)
+            return _run(run, plan, recipe, store, options, linked, intended, names, progress)
 
 
 def _refuse_fewer_seeds(folder: Path, options: ClassifierOptions) -> None:
@@ -114,7 +118,7 @@ def _refuse_fewer_seeds(folder: Path, options: ClassifierOptions) -> None:
 
 def _prepared(
     manifest: Manifest, folder: Path, options: ClassifierOptions, progress: Progress, *, dry_run: bool
-) -> tuple[Plan, Recipe, ImageStore, list[tuple[str, str]]]:
+) -> tuple[Plan, Recipe, ImageStore, list[tuple[str, str]], Intended | None]:
     """Decode the images, draw the parts, settle the recipe; everything that can be refused is refused here."""
     store = build_store(
         manifest, options, processes=options.processes, progress=lambda d, n: progress("decoding images", d, n)
@@ -127,7 +131,7 @@ def _prepared(
     refuse_early(make_jobs(folder, store, plan, recipe, options), download=not dry_run)
     if options.target:
         check_target(store, plan, recipe, options)
-    return plan, recipe, store, linked
+    return plan, recipe, store, linked, plan_intervention(store, plan, options)
 
 
 def _run(
@@ -137,6 +141,7 @@ def _run(
     store: ImageStore,
     options: ClassifierOptions,
     linked: list[tuple[str, str]],
+    intended: Intended | None,
     names: Pseudonyms,
     progress: Progress,
 ) -> Result:
@@ -148,9 +153,12 @@ def _run(
     evidence = collect(jobs, plan, recipe)
     write_scores(run / "scores.parquet", names.evidence(evidence))
     placebo = run_placebo(run, store, plan, recipe, options, lambda d, n: progress("placebo", d, n))
+    changed = run_intervention(
+        run, store, plan, recipe, options, intended, evidence, names, lambda d, n: progress("intervention", d, n)
+    )
     target = audit_target(store, plan, recipe, evidence, options) if options.target else None
     context = _context(plan, recipe, store, options, linked, placebo, target)
-    result = names.result(analyse(evidence, options, context))
+    result = with_intervention(names.result(analyse(evidence, options, context)), changed)
     result.save(run.path)
     gallery = thumbnails(store, plan, result, names) if options.gallery and not options.redact else None
     write_report(run, result, gallery=gallery, redact=options.redact)

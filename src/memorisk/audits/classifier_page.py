@@ -13,6 +13,7 @@ from memorisk.audits import classifier_words as words
 from memorisk.audits.classifier_attacks import attack_section, target_section
 from memorisk.audits.classifier_reading import Reading, as_list, listed, number, settings
 from memorisk.audits.classifier_sections import class_section, null_section, rarity_section
+from memorisk.audits.intervention_page import intervention_section
 from memorisk.report.blocks import (
     Block,
     Callout,
@@ -67,6 +68,7 @@ def classifier_page(result: Result, *, gallery: Mapping[str, np.ndarray] | None 
             Section("What was asked, and what was not covered", _asked(reading), "asked"),
             Section("Which classes are remembered", class_section(reading), "classes"),
             Section("Is it the rare classes?", rarity_section(reading), "rarity"),
+            *intervention_section(reading),
             Section("Training images beside chance", null_section(reading), "null"),
             Section("What an attacker could see", attack_section(reading), "attacks"),
             *([Section("The very model to be released", target, "target")] if target else []),

@@ -115,6 +115,12 @@ class ClassifierOptions(ImageOptions, TrainOptions, AnalysisOptions, ReportOptio
     placebo: int = 0
     """Repeat the audit this many times with canaries that no model saw, to show the level it really has."""
 
+    intervene: str | None = None
+    """Train once more with some classes changed: grayscale, blur, edges-only or colour-only; and once unchanged."""
+
+    classes: Annotated[tuple[str, ...] | None, Parameter(consume_multiple=True)] = None
+    """Classes that --intervene changes; by default those with fewer than 5 percent of the images."""
+
     device: str = "auto"
     """cpu, cuda, or auto: a GPU when there is one."""
 
@@ -168,6 +174,12 @@ class ClassifierOptions(ImageOptions, TrainOptions, AnalysisOptions, ReportOptio
             raise InputError("the placebo redraws the split and swaps twins: it needs the design balanced or matched")
         if self.target_classes is not None and self.target is None:
             raise InputError("target_classes names the outputs of a model that is to be released: name it with target")
+        if self.intervene is not None:
+            from memorisk.images.interventions import find_intervention  # NumPy, which --help does without
+
+            find_intervention(self.intervene)
+        if self.classes is not None and (self.intervene is None or not self.classes):
+            raise InputError("classes names at least one class that an intervention changes: name that with intervene")
         if self.train_settings and not self.train:
             raise InputError("train_settings are for your own training function: name it with --train module:function")
 
@@ -195,8 +207,10 @@ def options_from(settings: dict[str, Any]) -> ClassifierOptions:
     for name in settings:
         if name not in names:
             raise unknown_name("setting", name, names)
-    if settings.get("seeds") is not None:
-        settings = settings | {"seeds": tuple(settings["seeds"])}
+    for name in ("seeds", "classes"):
+        if settings.get(name) is not None:
+            one = isinstance(settings[name], str)
+            settings = settings | {name: (settings[name],) if one else tuple(settings[name])}
     options = ClassifierOptions(**settings)
     options.validate()
     return options

@@ -46,6 +46,8 @@ class Intervention:
     """What it does, with its parameters, in a sentence's part; a change of it is another intervention."""
     unchanged: str
     """What is said of images that it leaves as they are."""
+    needs_colour: bool = False
+    """Whether it leaves every image with one channel as it is."""
 
 
 @dataclass(frozen=True)
@@ -92,9 +94,13 @@ _ENTRIES = (
         grayscale,
         "colour replaced by its luma (0.299 R + 0.587 G + 0.114 B, ITU-R BT.601) on every channel",
         "grey already",
+        needs_colour=True,
     ),
     Intervention(
-        "blur", blur, "a Gaussian blur with a sigma of 1/32 of the image's shorter side", "without detail already"
+        "blur",
+        blur,
+        "a Gaussian blur with a sigma of 1/32 of the image's shorter side",
+        "too small or too smooth for it",
     ),
     Intervention(
         "edges-only", edges_only, "only edges kept: the Sobel magnitude of the luma on every channel", "edges already"
