@@ -7,7 +7,7 @@ and seed.
 
 In both the unit of the slope is the class: frequency is a property of a class, and neither more images nor more
 architectures make more classes. Its interval has t with ``classes - data sets - 1`` degrees of freedom; simulated
-coverage 0.92 to 0.97 where classes differ, less where the means of rare classes are mere noise: then read the interval
+coverage 0.89 to 0.97 where classes differ, less where the means of rare classes are mere noise: then read the interval
 over classes (``frequency_slope``).
 """
 
