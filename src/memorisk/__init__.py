@@ -10,12 +10,15 @@ __version__ = "0.1.0"
 
 _PUBLIC = {
     "audit_classifier": "memorisk.audits.classifier",
+    "audit_defences": "memorisk.audits.defence",
     "audit_losses": "memorisk.audits.losses",
     "compare": "memorisk.audits.compare",
     "check_images": "memorisk.images.checks",
     "create_model": "memorisk.models.zoo",
+    "explain": "memorisk.audits.explain",
     "load_manifest": "memorisk.images.sources",
     "Result": "memorisk.report.result",
+    "train_classifier": "memorisk.training.classifier",
 }
 
 __all__ = ["__version__", *_PUBLIC]  # pyright: ignore[reportUnsupportedDunderAll]

@@ -21,6 +21,7 @@ from memorisk.audits.options import WORKER_MODULES, ClassifierOptions, LossesOpt
 from memorisk.images.options import ImageOptions
 from memorisk.runs.errors import GOES_ON, NO_SPACE, InputError, MemoriskError, one_line
 from memorisk.runs.interrupts import INTERRUPTED, prompt_interrupt
+from memorisk.training.command_options import TrainClassifierOptions
 
 STOPPED = f"stopped; {GOES_ON}"
 
@@ -33,8 +34,10 @@ app = App(
     suppress_keyboard_interrupt=False,
 )
 audit_app = App(name="audit", help="Audit a model: which patients does it expose?")
+train_app = App(name="train", help="Train what is to be released or used, with what it promises.")
 images_app = App(name="images", help="Look at images before any GPU hour is spent.")
 app.command(audit_app)
+app.command(train_app)
 app.command(images_app)
 app.meta.group_parameters = Group("Everywhere", sort_key=0)
 app.meta.suppress_keyboard_interrupt = False
@@ -42,6 +45,7 @@ app.meta.suppress_keyboard_interrupt = False
 AS_JSON = Annotated[bool, Parameter(name="--json", negative="")]
 FLAT = Parameter(name="*")
 _CLASSIFIER, _LOSSES, _IMAGES = ClassifierOptions(), LossesOptions(), ImageOptions()
+_TRAIN_CLASSIFIER = TrainClassifierOptions()
 
 
 @audit_app.command(name="classifier")
@@ -75,17 +79,37 @@ def classifier(
         from memorisk.runs.executors import prepare_workers
 
         prepare_workers(*WORKER_MODULES)  # they import PyTorch while this process does
+    settings = {f.name: getattr(options, f.name) for f in fields(options)}
+    if len(options.arms) > 1:
+        return _regimes(images, out, settings, dry_run=dry_run, as_json=json)
     from memorisk.audits.classifier import DryRun, audit_classifier
     from memorisk.console import progress_bar, show_dry_run, show_result
 
     with progress_bar() as progress:
-        settings = {f.name: getattr(options, f.name) for f in fields(options)}
         result = audit_classifier(images, out=out, progress=progress, dry_run=dry_run, **settings)
     if isinstance(result, DryRun):
         show_dry_run(result, as_json=json)
         return 0
     show_result(result, out, as_json=json)
     return _exit_code(result.verdict)
+
+
+def _regimes(images: str, out: Path, settings: dict[str, Any], *, dry_run: bool, as_json: bool) -> int:
+    """Audit several regimes side by side; 0 only where each of them passed."""
+    from memorisk.audits.defence import audit_defences, plan_defences
+    from memorisk.console import progress_bar, show_dry_run
+    from memorisk.console_training import show_defences
+
+    if dry_run:
+        with progress_bar() as progress:
+            plans = plan_defences(images, out=out, progress=progress, **settings)
+        for plan in plans.values():
+            show_dry_run(plan, as_json=as_json)
+        return 0
+    with progress_bar() as progress:
+        found = audit_defences(images, out=out, progress=progress, **settings)
+    show_defences(found, out, as_json=as_json)
+    return 0 if settings["fail_on"] == "never" or found.passed else 1
 
 
 @audit_app.command(name="losses")
@@ -118,6 +142,40 @@ def losses(
     result = audit_losses(file, out=out, **{f.name: getattr(options, f.name) for f in fields(options)})
     show_result(result, out, as_json=json)
     return _exit_code(result.verdict)
+
+
+@train_app.command(name="classifier")
+def train_classifier(
+    images: str,
+    *,
+    out: Path,
+    print_config: Annotated[bool, Parameter(negative="")] = False,
+    json: AS_JSON = False,
+    options: Annotated[TrainClassifierOptions, FLAT] = _TRAIN_CLASSIFIER,
+) -> int:
+    """Train the classifier that is to be released, by one or several regimes, and measure it on unseen images.
+
+    Parameters
+    ----------
+    images
+        As for `audit classifier`.
+    out
+        Run folder: new, empty, or a run of the same command to go on with.
+    print_config
+        Print the settings as YAML for --config, run nothing.
+    json
+        Print what was trained as JSON.
+    """
+    if print_config:
+        return _print_config({"images": images, "out": str(out), **asdict(options)})
+    from memorisk.console import progress_bar
+    from memorisk.console_training import show_trained
+    from memorisk.training.classifier import train_classifier as run
+
+    with progress_bar() as progress:
+        trained = run(images, out=out, progress=progress, **{f.name: getattr(options, f.name) for f in fields(options)})
+    show_trained(trained, as_json=json)
+    return 0
 
 
 @images_app.command(name="check")
@@ -171,6 +229,67 @@ def compare(first: Path, second: Path, *, out: Path | None = None, json: AS_JSON
     if out is not None:
         found.save(out)
     show_comparison(found, out, as_json=json)
+    return 0
+
+
+@app.command(name="explain")
+def explain(
+    run: Path,
+    *,
+    features: Annotated[tuple[str, ...], Parameter(consume_multiple=True)] = ("before",),
+    feature_weights: str | None = None,
+    feature_size: int | None = None,
+    probes: Annotated[bool, Parameter(negative="")] = False,
+    probe_seed: int | None = None,
+    images: str | None = None,
+    device: str = "auto",
+    out: Path | None = None,
+    json: AS_JSON = False,
+) -> int:
+    """Look into a finished classifier audit: are its memorized images atypical, and where in the network is it?
+
+    Parameters
+    ----------
+    run
+        Run folder of `audit classifier`.
+    features
+        Feature spaces: names of networks, files (.npy, .npz, .parquet) with a row per image, or "before": the run's own
+        network before it was fine-tuned.
+    feature_weights
+        Weights of the named networks: a file (of one), "default" to download them, "none" for random ones.
+    feature_size
+        Pixels a side that the named networks get; by default what they were trained at.
+    probes
+        Probe every layer of one of the run's models for M, and compare it with its twin.
+    probe_seed
+        Seed whose models are probed; the run's first if not given.
+    images
+        Where the run's images are now, if they have moved.
+    device
+        cpu, cuda, or auto: a GPU when there is one.
+    out
+        Folder to write; explain inside the run folder if not given.
+    json
+        Print what was found as JSON.
+    """
+    from memorisk.audits.explain import FOLDER
+    from memorisk.audits.explain import explain as look
+    from memorisk.console import progress_bar, show_explanation
+
+    with progress_bar() as progress:
+        found = look(
+            run,
+            features=features,
+            feature_weights=feature_weights,
+            feature_size=feature_size,
+            probes=probes,
+            probe_seed=probe_seed,
+            images=images,
+            device=device,
+            out=out,
+            progress=progress,
+        )
+    show_explanation(found, out if out is not None else run / FOLDER, as_json=json)
     return 0
 
 
@@ -310,7 +429,8 @@ def _usage(error: CycloptsError) -> str:
 
 def _as_flags(message: str) -> str:
     """Settings by the names that they have here: ``group_column`` of a message for Python is ``--group-column``."""
-    names = "|".join(f.name for f in fields(ClassifierOptions) if "_" in f.name)
+    every = {f.name for kind in (ClassifierOptions, TrainClassifierOptions) for f in fields(kind)}
+    names = "|".join(sorted(name for name in every if "_" in name))
     return re.sub(rf"(?<![\w./-])({names})(?![\w./-])", lambda m: "--" + m[1].replace("_", "-"), message)
 
 

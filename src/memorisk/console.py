@@ -20,6 +20,7 @@ from memorisk.runs.files import plain
 if TYPE_CHECKING:  # each command imports its own room; the others stay unloaded
     from memorisk.audits.compare import Comparison
     from memorisk.audits.dry_run import DryRun
+    from memorisk.audits.explain import Explanation
     from memorisk.images.checks import ImageCheck
     from memorisk.report.result import Result
 
@@ -205,6 +206,38 @@ def show_comparison(found: Comparison, out: Path | None, *, as_json: bool) -> No
         console.print(Text(note), soft_wrap=True)
     if out is not None:
         console.print(Text(f"Tables: {out}"), soft_wrap=True)
+
+
+def show_explanation(found: Explanation, out: Path, *, as_json: bool) -> None:
+    """Rho of the ratio within classes by feature space, the probes in a sentence, and where the page lies."""
+    if as_json:
+        _json(found.as_json())
+        return
+    from memorisk.audits.explain_page import probe_sentence
+
+    console = _console()
+    table = Table(box=None, pad_edge=False)
+    for name in ("features", "score"):
+        table.add_column(name)
+    for name in ("rho within classes", "95 % interval", "p", "rho raw", "groups"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for row in found.associations.to_dict("records"):
+        if row["form"] == "pairwise":
+            table.add_row(
+                _cell(row["features"]),
+                _cell(row["score"]),
+                f"{row['rho_residual']:+.3f}",
+                f"{row['low_residual']:+.3f} to {row['high_residual']:+.3f}",
+                f"{row['p']:.4f}",
+                f"{row['rho']:+.3f}",
+                str(row["n_groups"]),
+            )
+    console.print(table)
+    if found.layers is not None:
+        console.print(Text(probe_sentence(found.layers)), soft_wrap=True)
+    for note in found.summary["notes"]:
+        console.print(Text(note), soft_wrap=True)
+    console.print(Text(f"Page: {out / 'explain.html'}"), soft_wrap=True)
 
 
 def _console() -> Console:

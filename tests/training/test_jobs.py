@@ -53,6 +53,19 @@ def test_a_job_leaves_what_fit_and_predict_give(job: TrainJob, digits: Digits) -
     assert not list((job.out / CHECKPOINTS).iterdir())
 
 
+def test_twins_never_share_their_noise(job: TrainJob) -> None:
+    twin = replace(job, rows=job.rows[::-1].copy())
+    assert twin.noise_seed != job.noise_seed
+    assert replace(job, checkpoint_seconds=1).noise_seed == job.noise_seed
+    assert replace(job, secret_noise=7).noise_seed == 7
+    assert replace(job, secret_noise=7).key == job.key
+
+
+def test_a_whole_epsilon_and_a_fraction_name_the_same_training(job: TrainJob) -> None:
+    whole, fraction = (replace(job, options=replace(job.options, regime="dp-full", epsilon=e)) for e in (8, 8.0))
+    assert whole.key == fraction.key
+
+
 def test_a_job_that_is_done_is_not_run_again(job: TrainJob) -> None:
     assert not job.done
     run_training(job)

@@ -57,6 +57,7 @@ class Context:
         notes: Sentences for the report.
         placebo: What the placebo showed.
         target: What the audit of the very model showed.
+        privacy: Regime, promise and measured lower bound.
     """
 
     design: str
@@ -78,6 +79,7 @@ class Context:
     notes: list[str] = field(default_factory=list)
     placebo: dict[str, Any] | None = None
     target: dict[str, Any] | None = None
+    privacy: dict[str, Any] | None = None
 
 
 def analyse(evidence: Evidence, options: AnalysisOptions, context: Context) -> Result:
@@ -117,6 +119,7 @@ def analyse(evidence: Evidence, options: AnalysisOptions, context: Context) -> R
         "utility": _utility(evidence),
         "placebo": context.placebo,
         "target": context.target,
+        "privacy": context.privacy,
     }
     verdict = {
         "schema": SCHEMA,

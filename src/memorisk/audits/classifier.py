@@ -5,7 +5,7 @@ folder, so the same command goes on where a killed one stopped, and one with mor
 """
 
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,7 @@ from memorisk.audits.intervention_table import with_intervention
 from memorisk.audits.options import WORKER_MODULES, ClassifierOptions, options_from
 from memorisk.audits.placebo import run_placebo
 from memorisk.audits.plan import Plan, draw_parts, identity, linked_groups, make_plan
+from memorisk.audits.privacy import check_bound, measure_bound, plan_privacy
 from memorisk.audits.pseudonyms import Pseudonyms
 from memorisk.audits.rendering import write_report
 from memorisk.audits.target import audit_target, check_target
@@ -78,6 +79,7 @@ def audit_classifier(
         'fail'
     """
     options = options_from(settings)
+    _ = options.one_regime  # several are compared by `memorisk.audit_defences`
     folder = Path(out)
     if not dry_run:
         check_out(folder, {}, identity=[])
@@ -129,6 +131,7 @@ def _prepared(
     plan = make_plan(manifest, parts, options)
     recipe = prepare_recipe(store, plan, options)
     refuse_early(make_jobs(folder, store, plan, recipe, options), download=not dry_run)
+    check_bound(plan, options)
     if options.target:
         check_target(store, plan, recipe, options)
     return plan, recipe, store, linked, plan_intervention(store, plan, options)
@@ -157,7 +160,9 @@ def _run(
         run, store, plan, recipe, options, intended, evidence, names, lambda d, n: progress("intervention", d, n)
     )
     target = audit_target(store, plan, recipe, evidence, options) if options.target else None
-    context = _context(plan, recipe, store, options, linked, placebo, target)
+    bound = measure_bound(run, store, plan, recipe, options, lambda d, n: progress("lower bound of epsilon", d, n))
+    privacy = {"regime": recipe.train.one_regime, "promise": plan_privacy(plan, recipe.train), "bound": bound}
+    context = replace(_context(plan, recipe, store, options, linked, placebo, target), privacy=privacy)
     result = with_intervention(names.result(analyse(evidence, options, context)), changed)
     result.save(run.path)
     gallery = thumbnails(store, plan, result, names) if options.gallery and not options.redact else None

@@ -1,6 +1,6 @@
 """The trainings of an audit: one job a model, and the losses that come back."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -163,7 +163,7 @@ def refuse_early(pairs: list[tuple[TrainJob, TrainJob]], *, download: bool = Tru
 
 def train_all(
     run: RunFolder,
-    pairs: list[tuple[TrainJob, TrainJob]],
+    pairs: Sequence[Sequence[TrainJob]],
     recipe: Recipe,
     options: ClassifierOptions,
     progress: Counted,

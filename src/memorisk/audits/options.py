@@ -121,6 +121,9 @@ class ClassifierOptions(ImageOptions, TrainOptions, AnalysisOptions, ReportOptio
     classes: Annotated[tuple[str, ...] | None, Parameter(consume_multiple=True)] = None
     """Classes that --intervene changes; by default those with fewer than 5 percent of the images."""
 
+    canary_pairs: int = 0
+    """Train one more model on this many pairs of mislabelled images and bound its epsilon from below; 200 say much."""
+
     device: str = "auto"
     """cpu, cuda, or auto: a GPU when there is one."""
 
@@ -161,8 +164,8 @@ class ClassifierOptions(ImageOptions, TrainOptions, AnalysisOptions, ReportOptio
             raise InputError("a seed is given twice: each twin pair needs its own")
         if self.models is not None and self.seeds is not None and self.models != 2 * len(self.seeds):
             raise InputError(f"{len(self.seeds)} seeds make {2 * len(self.seeds)} models, not {self.models}")
-        for name in ("threads", "placebo") + (("processes",) if self.processes is not None else ()):
-            least = 0 if name == "placebo" else 1
+        for name in ("threads", "placebo", "canary_pairs") + (("processes",) if self.processes is not None else ()):
+            least = 0 if name in ("placebo", "canary_pairs") else 1
             if getattr(self, name) < least:
                 raise InputError(f"{name} is {getattr(self, name)}; it must be a whole number of at least {least}")
         for seed in (self.split_seed, *(self.seeds or ())):
@@ -180,6 +183,8 @@ class ClassifierOptions(ImageOptions, TrainOptions, AnalysisOptions, ReportOptio
             find_intervention(self.intervene)
         if self.classes is not None and (self.intervene is None or not self.classes):
             raise InputError("classes names at least one class that an intervention changes: name that with intervene")
+        if self.train and (self.canary_pairs or self.regime != ("full",)):
+            raise InputError("regimes and canary_pairs are of the built-in training: your own --train makes its models")
         if self.train_settings and not self.train:
             raise InputError("train_settings are for your own training function: name it with --train module:function")
 

@@ -11,6 +11,7 @@ from memorisk.audits.options import ClassifierOptions
 from memorisk.images.manifest import Manifest, listed, refuse_leaking_splits, require_labels
 from memorisk.images.splits import NOT_AUDITABLE, merge_linked, small_classes, split_by_group
 from memorisk.runs.errors import InputError, one_line
+from memorisk.training.targets import training_labels
 from memorisk.training.twins import TwinDesign, paper_design, placebo_design, twin_design
 
 SHARES = (0.7, 0.15, 0.15)  # paper 000, A.1
@@ -97,7 +98,7 @@ def draw_parts(manifest: Manifest, linked: list[tuple[str, str]], options: Class
         InputError: A label is missing, findings are joined and no head was chosen, or a group crosses the given split.
     """
     require_labels(manifest)
-    labels = _labels(manifest, options.head)
+    labels = training_labels(manifest, options.head)
     classes = sorted({c for label in labels for c in str(label).split("|")}) if options.head == "multi" else None
     classes = classes or sorted(set(labels))
     if len(classes) < 2 and options.head != "multi":
@@ -210,19 +211,6 @@ def make_placebo(manifest: Manifest, parts: Parts, options: ClassifierOptions, *
 def _placebo_seeds(options: ClassifierOptions, seed: int) -> list[int]:
     """Seeds of the trainings of one placebo repeat, apart from those of the audit and of the other repeats."""
     return np.random.SeedSequence([seed, 31]).generate_state(len(options.chosen_seeds)).astype(int).tolist()
-
-
-def _labels(manifest: Manifest, head: str) -> np.ndarray:
-    labels = manifest.labels
-    joined = np.array(["|" in str(label) for label in labels])
-    if head == "first":
-        return np.array([str(label).split("|")[0] for label in labels], dtype=object)
-    if joined.any() and head != "multi":
-        raise InputError(
-            f"{joined.sum():,} images of {one_line(manifest.name)} have several findings, the first "
-            f"{one_line(labels[joined][0], 60)!r}: say --head multi, or --head first for the first-listed one"
-        )
-    return labels
 
 
 def _items(manifest: Manifest, parts: Parts, head: str) -> tuple[Items, np.ndarray, np.ndarray]:

@@ -65,6 +65,7 @@ class TrainJob:
         val_rows: Images that the user's function may stop or choose on.
         keep_weights: Keep the trained weights in the run folder.
         checkpoint_seconds: Least time between two writes of a training's state.
+        secret_noise: Seed of a private training's noise, where nobody may be able to draw it again.
     """
 
     out: Path
@@ -86,6 +87,7 @@ class TrainJob:
     val_rows: np.ndarray | None = None
     keep_weights: bool = True
     checkpoint_seconds: float = 30.0
+    secret_noise: int | None = None
 
     def __post_init__(self) -> None:
         """Read the user's function once, where the job is made; its text is part of what names the job."""
@@ -112,7 +114,7 @@ class TrainJob:
     @property
     def noise_seed(self) -> int:
         """Of a private training's noise: another for each of two twins, since they were trained on other rows."""
-        return int(fingerprint("noise", self.key), 16)
+        return int(fingerprint("noise", self.key), 16) if self.secret_noise is None else self.secret_noise
 
     @property
     def logits_file(self) -> Path:

@@ -114,6 +114,7 @@ class TrainOptions:
             raise InputError(f"regime is empty; allowed are {', '.join(REGIMES)}")
         for epsilon in self.epsilon:
             _check_positive("epsilon", epsilon, "as in 8")
+        object.__setattr__(self, "epsilon", tuple(float(e) for e in self.epsilon))  # 8 and 8.0 are one training
         _check_positive("clip", self.clip, "as in 1.0")
         _check_positive("lora_alpha", self.lora_alpha, "as in 16")
         _check_count("lora_rank", self.lora_rank)
@@ -142,7 +143,7 @@ class TrainOptions:
             InputError: These are the options of several.
         """
         if len(self.regime) != 1 or len(self.epsilon) > 1:
-            raise InputError("one training has one regime and at most one epsilon; several are compared by an audit")
+            raise InputError("one training has one regime and at most one epsilon; audit_defences compares several")
         return self.regime[0]
 
     @property

@@ -13,6 +13,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +56,7 @@ class Privacy:
     """Steps of the whole training."""
 
 
+@lru_cache(maxsize=64)
 def privacy_of(n: int, options: TrainOptions) -> Privacy:
     """The noise that n images and these options need.
 

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from memorisk.runs.errors import InputError, unknown_name
+from memorisk.images.manifest import Manifest
+from memorisk.runs.errors import InputError, one_line, unknown_name
 from memorisk.training.options import HEADS
 
 SEPARATOR = "|"
@@ -73,6 +74,24 @@ def build_targets(
         return Targets(head, names, values)
     chosen = np.array([number[parts[0]] for parts in lists], dtype=np.int64)
     return Targets(head, names, chosen.astype(np.float32) if head == "binary" else chosen)
+
+
+def training_labels(manifest: Manifest, head: str) -> np.ndarray:
+    """The labels that a head is trained on: the first-listed for ``first``, joined ones only for ``multi``.
+
+    Raises:
+        InputError: Findings are joined and the head takes one label.
+    """
+    labels = manifest.labels
+    joined = np.array(["|" in str(label) for label in labels])
+    if head == "first":
+        return np.array([str(label).split("|")[0] for label in labels], dtype=object)
+    if joined.any() and head != "multi":
+        raise InputError(
+            f"{joined.sum():,} images of {one_line(manifest.name)} have several findings, the first "
+            f"{one_line(labels[joined][0], 60)!r}: say --head multi, or --head first for the first-listed one"
+        )
+    return labels
 
 
 def _check_classes(names: tuple[str, ...], head: str) -> None:

@@ -1,0 +1,146 @@
+"""The page that sets regimes side by side: what each remembers, is good for, promises, and is proved to leak."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pandas as pd
+
+from memorisk.report.blocks import Block, Callout, Column, Figure, Page, Paragraph, Section, Steps, Table
+from memorisk.report.tradeoff_figure import tradeoff_plot
+
+if TYPE_CHECKING:  # defence.py writes this page
+    from memorisk.audits.defence import DefenceResult
+
+
+def defence_page(found: DefenceResult) -> Page:
+    """Lay out the comparison of regimes.
+
+    Args:
+        found: From ``audits.defence.audit_defences``.
+    """
+    table = found.table
+    return Page(
+        title="Defences compared",
+        subtitle="The same audit under each way of training",
+        lead=[_lead(found)],
+        sections=[
+            Section("What is remembered, and at what price", _tradeoff(table), "tradeoff"),
+            Section("What is promised, and what is proved", _privacy(table), "privacy"),
+            Section("How to read this", _reading(found), "reading"),
+        ],
+        footer=[Paragraph("Each regime's own report lies in the folder of its name.")],
+    )
+
+
+def _lead(found: DefenceResult) -> Callout:
+    table = found.table
+    useless = table.loc[~(table["gain_low"] > 0), "regime"].tolist()
+    passed = table.loc[table["status"] == "pass", "regime"].tolist()
+    blocks: list[Block] = [
+        Paragraph(
+            f"Of {len(table)} regimes {len(passed)} passed the gate"
+            + (f" ({', '.join(passed)})." if passed else "; none of these models is ready for release as it is.")
+        )
+    ]
+    if useless:
+        blocks.append(
+            Paragraph(
+                f"Not surely better than always answering the commonest class: {', '.join(useless)}. A model that "
+                "learned nothing remembers nothing: its low M is no success of the defence."
+            )
+        )
+    return Callout("note", "What the regimes do", blocks)
+
+
+def _tradeoff(table: pd.DataFrame) -> list[Block]:
+    columns = [
+        Column(source="regime", heading="Regime", row_heading=True),
+        _measured("accuracy", "Accuracy, unseen"),
+        Column(source="majority", heading="Majority class", format="decimal"),
+        _measured("balanced", "Balanced accuracy"),
+        _measured("mean_m", "Mean M"),
+        Column(source="worst_class", heading="Worst class"),
+        _measured("worst_m", "its M"),
+        Column(source="flagged", heading="Flagged", format="count"),
+        Column(source="status", heading="Verdict"),
+    ]
+    same = [
+        Column(source="regime", heading="Regime", row_heading=True),
+        Column(source="reference_class", heading="Class"),
+        _measured("reference_m", "its M here"),
+        _measured("change", "Change from the first regime"),
+        Column(source="change_percent", heading="Percent (paper's column)", format="decimal"),
+    ]
+    return [
+        Figure(
+            svg=tradeoff_plot(
+                table["regime"].tolist(),
+                _limits(table, "accuracy"),
+                _limits(table, "mean_m"),
+                table["majority"].iloc[0],
+            ),
+            title="What each regime costs and saves",
+            caption="Accuracy on unseen images against mean M, each with its 95 % interval; right and low is good.",
+            alternative="Each regime's accuracy on unseen images against what it remembers; the table has the numbers.",
+        ),
+        Table(frame=table, columns=columns, caption="Intervals are 95 %.", elsewhere="defence.parquet"),
+        Paragraph(
+            "The worst class is the largest of several means and differs from regime to regime, so that comparing "
+            "worst with worst flatters the defence. Below, one class is followed: the worst of the first regime."
+        ),
+        Table(
+            frame=table, columns=same, caption="The first regime's worst class under each.", elsewhere="defence.parquet"
+        ),
+    ]
+
+
+def _privacy(table: pd.DataFrame) -> list[Block]:
+    columns = [
+        Column(source="regime", heading="Regime", row_heading=True),
+        Column(source="epsilon", heading="Epsilon, image added or removed", format="decimal"),
+        Column(source="replace_one_epsilon", heading="Image replaced", format="decimal"),
+        Column(source="per_patient_epsilon", heading="All images of a patient", format="decimal"),
+        Column(source="largest_group", heading="Most images of one", format="decimal"),
+        Column(source="bound", heading="Proved, image replaced: at least", format="decimal"),
+        Column(source="bound_largest", heading="Most these pairs could prove", format="decimal"),
+        Column(source="bound_pairs", heading="Pairs", format="decimal"),
+    ]
+    broken = table.loc[table["bound"] > table["replace_one_epsilon"], "regime"].tolist()
+    blocks: list[Block] = []
+    if broken:
+        text = f"The measured lower bound exceeds the promise of {', '.join(broken)}: something breaks it."
+        blocks.append(Callout("fail", "A promise is broken", [Paragraph(text)]))
+    blocks += [
+        Paragraph(
+            "The promise is an upper limit by proof, the bound a lower limit by measurement (95 %, one training on "
+            "mislabelled images): the truth lies between. A bound of 0 shows no leak, and no safety either."
+        ),
+        Table(frame=table, columns=columns, caption="Epsilon at delta; empty where nothing is promised or measured."),
+    ]
+    return blocks
+
+
+def _limits(table: pd.DataFrame, name: str) -> tuple:
+    return tuple(table[f"{name}{end}"].to_numpy(dtype=float) for end in ("", "_low", "_high"))
+
+
+def _measured(name: str, heading: str) -> Column:
+    return Column(source=name, heading=heading, format="decimal", interval=(f"{name}_low", f"{name}_high"))
+
+
+def _reading(found: DefenceResult) -> list[Block]:
+    return [
+        Steps(
+            [
+                "Every regime trains the same twins on the same halves; M is the loss gap, as in each regime's report.",
+                "Accuracy is over images that no model saw, averaged over the models; its interval is over patients "
+                "and models. The published 98.8 % and 100 % look like accuracies on members.",
+                "Twins of a private regime share sampled slots and never noise: shared noise would cancel in the gap.",
+                f"Changes are against {found.reference}, over the patients that both scored, with patients and seeds "
+                "as units; each interval holds 95 % by itself, not all of them at once.",
+                "Epsilon covers the weights that were trained; the choice of settings, the number of images and pixel "
+                "statistics of the data set are taken as public.",
+            ]
+        )
+    ]

@@ -1,0 +1,83 @@
+"""What the terminal shows of trained models."""
+
+import json
+import sys
+from math import isnan
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from memorisk.runs.files import plain
+
+if TYPE_CHECKING:  # PyTorch comes with them
+    from memorisk.audits.defence import DefenceResult
+    from memorisk.training.classifier import TrainedClassifiers
+
+
+def show_trained(trained: "TrainedClassifiers", *, as_json: bool) -> None:
+    """Print a row a regime: what it is good for, and what it promises."""
+    if as_json:
+        sys.stdout.write(json.dumps(plain(trained.arms), indent=2, ensure_ascii=False) + "\n")
+        return
+    console = Console()
+    table = Table(box=None, header_style="bold")
+    for heading in ("regime", "epsilon", "per patient", "accuracy (95 %)", "balanced", "majority"):
+        table.add_column(heading, justify="left" if heading == "regime" else "right", no_wrap=True)
+    for name, arm in trained.arms.items():
+        table.add_row(Text(name), *_promise(arm["privacy"]), *_use(arm["held_out"]))
+    console.print(table)
+    for name, arm in trained.arms.items():
+        held_out = arm["held_out"]
+        if held_out is not None and not held_out["beats_majority"]:
+            console.print(Text(f"{name} is not surely better than always answering {held_out['majority_class']}."))
+        for note in arm["notes"]:
+            console.print(Text(f"{name}: {note}"))
+    console.print(Text(f"weights and training.json of each: {trained.folder}"), soft_wrap=True)
+
+
+def show_defences(found: "DefenceResult", out: Path, *, as_json: bool) -> None:
+    """Print a row a regime: what it remembers, costs, promises, and was proved to leak."""
+    table = found.table
+    if as_json:
+        sys.stdout.write(json.dumps(plain(table.to_dict("records")), indent=2, ensure_ascii=False) + "\n")
+        return
+    console = Console()
+    shown = Table(box=None, header_style="bold")
+    headings = ("regime", "accuracy", "mean M", "worst", "flagged", "eps <=", "eps >=", "verdict")
+    for heading in headings:
+        left = heading in ("regime", "worst", "verdict")
+        shown.add_column(heading, justify="left" if left else "right", no_wrap=True)
+    for row in table.to_dict("records"):
+        shown.add_row(
+            Text(row["regime"]),
+            f"{row['accuracy']:.3f}",
+            f"{row['mean_m']:+.3f}",
+            Text(f"{row['worst_class']} {row['worst_m']:+.2f}"),
+            str(row["flagged"]),
+            "none" if isnan(row["replace_one_epsilon"]) else f"{row['replace_one_epsilon']:.3g}",
+            "" if isnan(row["bound"]) else f"{row['bound']:.2f}",
+            row["status"],
+        )
+    console.print(shown)
+    majority = f"{table['majority'].iloc[0]:.3f}"
+    console.print(Text(f"accuracy: on unseen images; always answering the commonest class gives {majority}"))
+    console.print(Text("eps: of one image replaced, at most as promised and at least as measured"))
+    console.print(Text(f"report: {out / 'report.html'}"), soft_wrap=True)
+
+
+def _promise(privacy: dict[str, Any] | None) -> tuple[str, str]:
+    if privacy is None:
+        return "none", "none"
+    patient = privacy["per_patient_epsilon"]
+    return f"{privacy['epsilon']:g}", "unbounded" if patient is None else f"{patient:.3g} ({privacy['largest_group']})"
+
+
+def _use(held_out: dict[str, Any] | None) -> tuple[str, str, str]:
+    if held_out is None:
+        return "several findings", "", ""
+    accuracy, balanced = held_out["accuracy"], held_out["balanced"]
+    limits = "" if accuracy["low"] is None else f" ({accuracy['low']:.3f} to {accuracy['high']:.3f})"
+    return f"{accuracy['value']:.3f}{limits}", f"{balanced['value']:.3f}", f"{held_out['majority']:.3f}"

@@ -1,0 +1,52 @@
+"""What a defence costs: accuracy on unseen images against what is remembered, a point a regime."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from matplotlib.ticker import FuncFormatter
+from numpy.typing import ArrayLike
+
+from memorisk.report.drawing import Sheet, colour
+from memorisk.report.formats import MINUS
+from memorisk.report.labels import place_labels
+
+_LABEL_LETTERS = 18
+
+Limits = tuple[ArrayLike, ArrayLike, ArrayLike]
+
+
+def tradeoff_plot(names: Sequence[str], accuracy: Limits, memorized: Limits, majority: float) -> str:
+    """Draw each regime at its accuracy and its mean M, with both intervals; a line marks the majority class.
+
+    Args:
+        names: ``[n]`` of the regimes.
+        accuracy: ``[n]`` estimates, lower and upper limits, shares; NaN limits where there are none.
+        memorized: ``[n]`` the same of mean M.
+        majority: Accuracy of always answering the commonest class.
+
+    Returns:
+        SVG text.
+    """
+    x, left, right = (np.asarray(v, dtype=float) for v in accuracy)
+    y, low, high = (np.asarray(v, dtype=float) for v in memorized)
+    sheet = Sheet(320, left=48, top=32, right=24)
+    axes = sheet.axes
+    axes.axvline(majority, color=colour("muted"), linewidth=1.2, linestyle=(0, (4, 3)))
+    axes.axhline(0, color=colour("muted"), linewidth=0.8)
+    known = np.isfinite(left) & np.isfinite(right)
+    axes.hlines(y[known], left[known], right[known], color=colour("grey"), linewidth=1.4)
+    known = np.isfinite(low) & np.isfinite(high)
+    axes.vlines(x[known], low[known], high[known], color=colour("grey"), linewidth=1.4)
+    axes.plot(x, y, "o", markersize=7, color=colour("blue"), zorder=3)
+    for set_limits, values in ((axes.set_xlim, (x, left, right, [majority])), (axes.set_ylim, (y, low, high, [0.0]))):
+        ends = np.concatenate([np.asarray(v, dtype=float) for v in values])
+        ends = ends[np.isfinite(ends)]
+        room = 0.1 * max(float(np.ptp(ends)), 0.05)
+        set_limits(float(ends.min()) - room, float(ends.max()) + room)
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda v, _: f"{100 * v:.3g} %".replace("-", MINUS)))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda v, _: f"{v:.6g}".replace("-", MINUS)))
+    points, limits = np.column_stack([x, y]), np.column_stack([low, high])
+    for i, ha, offset in place_labels(sheet, points, limits, list(names), _LABEL_LETTERS):
+        sheet.label(points[i, 0], points[i, 1], names[i], ha=ha, offset=offset, limit=_LABEL_LETTERS)
+    sheet.titles("Accuracy on unseen images (dashed: the majority class)", "Mean memorization M, with 95 % intervals")
+    return sheet.svg()
