@@ -18,6 +18,7 @@ from cyclopts.config import Dict
 
 from memorisk import __version__
 from memorisk.audits.options import WORKER_MODULES, ClassifierOptions, LossesOptions
+from memorisk.cli_explain import explain
 from memorisk.images.options import ImageOptions
 from memorisk.runs.errors import GOES_ON, NO_SPACE, InputError, MemoriskError, one_line
 from memorisk.runs.interrupts import INTERRUPTED, prompt_interrupt
@@ -39,6 +40,7 @@ images_app = App(name="images", help="Look at images before any GPU hour is spen
 app.command(audit_app)
 app.command(train_app)
 app.command(images_app)
+app.command(explain)
 app.meta.group_parameters = Group("Everywhere", sort_key=0)
 app.meta.suppress_keyboard_interrupt = False
 
@@ -229,67 +231,6 @@ def compare(first: Path, second: Path, *, out: Path | None = None, json: AS_JSON
     if out is not None:
         found.save(out)
     show_comparison(found, out, as_json=json)
-    return 0
-
-
-@app.command(name="explain")
-def explain(
-    run: Path,
-    *,
-    features: Annotated[tuple[str, ...], Parameter(consume_multiple=True)] = ("before",),
-    feature_weights: str | None = None,
-    feature_size: int | None = None,
-    probes: Annotated[bool, Parameter(negative="")] = False,
-    probe_seed: int | None = None,
-    images: str | None = None,
-    device: str = "auto",
-    out: Path | None = None,
-    json: AS_JSON = False,
-) -> int:
-    """Look into a finished classifier audit: are its memorized images atypical, and where in the network is it?
-
-    Parameters
-    ----------
-    run
-        Run folder of `audit classifier`.
-    features
-        Feature spaces: names of networks, files (.npy, .npz, .parquet) with a row per image, or "before": the run's own
-        network before it was fine-tuned.
-    feature_weights
-        Weights of the named networks: a file (of one), "default" to download them, "none" for random ones.
-    feature_size
-        Pixels a side that the named networks get; by default what they were trained at.
-    probes
-        Probe every layer of one of the run's models for M, and compare it with its twin.
-    probe_seed
-        Seed whose models are probed; the run's first if not given.
-    images
-        Where the run's images are now, if they have moved.
-    device
-        cpu, cuda, or auto: a GPU when there is one.
-    out
-        Folder to write; explain inside the run folder if not given.
-    json
-        Print what was found as JSON.
-    """
-    from memorisk.audits.explain import FOLDER
-    from memorisk.audits.explain import explain as look
-    from memorisk.console import progress_bar, show_explanation
-
-    with progress_bar() as progress:
-        found = look(
-            run,
-            features=features,
-            feature_weights=feature_weights,
-            feature_size=feature_size,
-            probes=probes,
-            probe_seed=probe_seed,
-            images=images,
-            device=device,
-            out=out,
-            progress=progress,
-        )
-    show_explanation(found, out if out is not None else run / FOLDER, as_json=json)
     return 0
 
 

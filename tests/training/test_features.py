@@ -68,7 +68,7 @@ def test_refusals(digits: Digits) -> None:
         extract_features("resnet10t", digits.images)
     with pytest.raises(InputError, match="Did you mean 'resnet10t'"):
         extract_features("resnet10tt", digits.images, weights="none")
-    with pytest.raises(InputError, match="feature_size is -3"):
+    with pytest.raises(InputError, match="--feature-size is -3"):
         extract_features("resnet10t", digits.images, weights="none", size=-3)
     with pytest.raises(InputError, match="gives no features of images"):
         extract_features(torch.nn.Linear(3, 2), digits.images)

@@ -44,12 +44,12 @@ def feature_network(
     spec = model_spec(name)
     if weights is None:
         raise InputError(
-            f"features of {one_line(name, 60)} need its pre-trained weights: name their file with feature_weights, "
+            f"features of {one_line(name, 60)} need its pre-trained weights: name their file with --feature-weights, "
             "'default' to download them, or 'none' for random ones"
         )
     side = size or (stored_size if spec.source == "memorisk" else spec.image_size)
     if side < 1:
-        raise InputError(f"feature_size is {size}; it must be at least 1")
+        raise InputError(f"--feature-size is {size}; it must be at least 1")
     model = create_model(name, num_classes=2, in_chans=3, image_size=side, weights=weights, seed=0)
     return model, spec, side
 
