@@ -22,13 +22,10 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
-from scipy.stats import binom
-
+from intervals import median_interval
 from memorisk.runs.environment import available_cores, machine, versions
 from memorisk.runs.executors import prepare_workers, run_jobs, worker_pool
 from memorisk.runs.files import write_json
@@ -79,13 +76,6 @@ def timed(way: str) -> float:
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, __file__, "--way", way, "--folder", folder]
         return json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
-
-
-def median_interval(values: Sequence[float]) -> tuple[float, float, float]:
-    """Median with its order-statistic interval of at least 95 % where the rounds allow one, else the range."""
-    ordered, n = np.sort(values), len(values)
-    k = max((k for k in range(n // 2) if 1 - 2 * binom.cdf(k, n, 0.5) >= 0.95), default=0)
-    return float(np.median(ordered)), float(ordered[k]), float(ordered[n - 1 - k])
 
 
 def main() -> int:

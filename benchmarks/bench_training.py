@@ -31,8 +31,8 @@ from typing import Any
 import numpy as np
 import torch
 import torch.nn.functional as F
-from scipy.stats import binom
 
+from intervals import median_interval
 from memorisk.models.zoo import create_model
 from memorisk.runs.environment import machine, versions
 from memorisk.runs.files import write_json
@@ -178,7 +178,7 @@ def bench_memory(pairs: int) -> list[dict[str, Any]]:
             order = (True, False) if pair % 2 else (False, True)
             seconds = {keep: seconds_in_a_process(keep, name, shape) for keep in order}
             took.append(seconds[False] / seconds[True])
-        low, high = median_interval(took)
+        _, low, high = median_interval(took)
         ratio = {
             "ratio_median": round(float(np.median(took)), 3),
             "ratio_low": round(low, 3),
@@ -207,7 +207,7 @@ def compare(first: Side, second: Side, pairs: int, device: str) -> dict[str, Any
         wall.append(took[first][0] / took[second][0])
         processor.append(took[first][1] / took[second][1])
         seconds.append([took[first][0], took[second][0]])
-    low, high = median_interval(wall)
+    _, low, high = median_interval(wall)
     cpu_low, cpu_high = median_interval(processor)
     medians = np.median(seconds, axis=0)
     return {
@@ -221,14 +221,6 @@ def compare(first: Side, second: Side, pairs: int, device: str) -> dict[str, Any
         "seconds_first": round(float(medians[0]), 4),
         "seconds_second": round(float(medians[1]), 4),
     }
-
-
-def median_interval(values: list[float], level: float = 0.95) -> tuple[float, float]:
-    """Distribution-free interval of the median: the widest pair of order statistics that is needed for the level."""
-    ordered, n = sorted(values), len(values)
-    rank = int(binom.ppf((1 - level) / 2, n, 0.5))
-    rank = max(0, rank - 1)
-    return ordered[rank], ordered[n - 1 - rank]
 
 
 def run_all(quick: bool, device: str) -> dict[str, Any]:
