@@ -3,7 +3,7 @@
 Usage: .venv/bin/python .ci/readme.py        (after `make test`; ../shared/data beside the project)
 
 Commands that only set up, and the demo, run in the checkout; the others in a folder of their own, which holds what the
-README calls DATA, NIH1000, metadata.csv, images, dicoms, labels.csv and two finished runs. A command this file does not
+README calls DATA, NIH1000, metadata.csv, images, dicoms, labels.csv, study.yaml and two finished runs. A command this file does not
 know fails: whoever changes the README says here what is expected of it.
 """
 
@@ -49,6 +49,17 @@ class Expected:
 
 AUDIT = Expected((0, 1), "Report: ", BRIEF)
 HERE = Expected(in_checkout=True)
+SKIN = (
+    "memorisk audit classifier metadata.csv --image-root images --image-column image_id --label-column dx "
+    "--group-column lesion_id "
+)
+STUDY = """
+protocol: paper
+seeds: [123, 456]
+settings: {epochs: 1}
+architectures: {CNN: {model: small_cnn}}
+datasets: {digits: {images: digits}}
+"""
 EXPECTED: dict[str, list[Expected]] = {
     "make demo": [Expected((0,), "Report: runs/demo/report.html", in_checkout=True)],
     "make test": [],  # the step before this one
@@ -65,8 +76,13 @@ EXPECTED: dict[str, list[Expected]] = {
         Expected((0, 1), "Report: ", BRIEF, ("mine --model resnet50 --weights default", "random --model resnet50")),
     ],
     "memorisk images check NIH1000": [Expected((1,), "groups across splits: 30")],
-    "memorisk audit classifier metadata.csv": [AUDIT],
+    SKIN + "--size 64 --model small_resnet --intervene": [Expected((0, 1), "akiec", BRIEF)],
+    SKIN: [AUDIT],
     "memorisk audit classifier dicoms": [AUDIT],
+    "memorisk explain runs/skin": [Expected((0,), "ratio")],
+    "memorisk audit classifier DATA --regime": [Expected((1,), "dp-lora-8", BRIEF)],
+    "memorisk train classifier DATA": [Expected((0,), "dp-lora-8", " --epochs 1")],
+    "memorisk study rare-distinctive": [Expected((0,), "report: ")],
     "memorisk report RUN --redact": [Expected((0,), "report-redacted.html", replaced=("RUN", "runs/skin"))],
     "memorisk compare runs/before runs/after": [Expected((0,), "difference")],
     'memorisk.audit_classifier("digits"': [Expected((0,), "Result(fail", in_checkout=True)],
@@ -113,6 +129,7 @@ def inputs(folder: Path) -> None:
         data.save_as(folder / "dicoms" / f"slice{k:02}.dcm", enforce_file_format=True)
         rows.append({"SOPInstanceUID": str(data.SOPInstanceUID), "label": ("clear", "nodule")[k % 2]})
     pd.DataFrame(rows).to_csv(folder / "labels.csv", index=False)
+    (folder / "study.yaml").write_text(STUDY)
     for run, epochs in (("before", 1), ("after", 2)):
         flags = ["--out", f"runs/{run}", "--models", "2", "--epochs", str(epochs), "--fail-on", "never"]
         subprocess.run(["memorisk", "audit", "classifier", "DATA", *flags], cwd=folder, check=True, capture_output=True)
