@@ -3,8 +3,8 @@
 Usage: .venv/bin/python .ci/readme.py        (after `make test`; ../shared/data beside the project)
 
 Commands that only set up, and the demo, run in the checkout; the others in a folder of their own, which holds what the
-README calls DATA, NIH1000, metadata.csv, images, dicoms, labels.csv, study.yaml and two finished runs. A command this file does not
-know fails: whoever changes the README says here what is expected of it.
+README calls DATA, NIH1000, metadata.csv, images, dicoms, labels.csv, study.yaml and two finished runs. A command this
+file does not know fails: whoever changes the README says here what is expected of it.
 """
 
 import os

@@ -89,6 +89,19 @@ def test_the_page_says_who_learned_nothing(compared: tuple[Path, DefenceResult])
     assert "A promise is broken" in render_page(defence_page(DefenceResult(broken, found.results, "full")))
 
 
+def test_the_report_of_one_regime_says_what_it_promises(compared: tuple[Path, DefenceResult]) -> None:
+    folder, found = compared
+    html = (folder / "dp-full-8" / "report.html").read_text()
+    promise = found.results["dp-full-8"].summary["privacy"]["promise"]
+    assert "What is promised of privacy, and what was proved" in html
+    assert f"{promise['replace_one_epsilon']:.3g}" in html
+    assert "60 pairs cannot prove more than" in html
+    assert "they are not for release" in html
+    full = (folder / "full" / "report.html").read_text()
+    assert "without differential privacy" in full
+    assert "they are not for release" not in full
+
+
 def test_all_must_pass(compared: tuple[Path, DefenceResult]) -> None:
     found = compared[1]
     good = {name: r.replace(verdict=r.verdict | {"status": "pass"}) for name, r in found.results.items()}

@@ -14,6 +14,7 @@ from memorisk.audits.classifier_attacks import attack_section, target_section
 from memorisk.audits.classifier_reading import Reading, as_list, listed, number, settings
 from memorisk.audits.classifier_sections import class_section, null_section, rarity_section
 from memorisk.audits.intervention_page import intervention_section
+from memorisk.audits.privacy_page import privacy_section
 from memorisk.report.blocks import (
     Block,
     Callout,
@@ -71,6 +72,7 @@ def classifier_page(result: Result, *, gallery: Mapping[str, np.ndarray] | None 
             *intervention_section(reading),
             Section("Training images beside chance", null_section(reading), "null"),
             Section("What an attacker could see", attack_section(reading), "attacks"),
+            *privacy_section(reading),
             *([Section("The very model to be released", target, "target")] if target else []),
             Section(f"{reading.units.capitalize()} flagged", _flagged(reading), "flagged"),
             Section("Most memorized images", _images(reading, None if redact else gallery), "images"),
