@@ -56,7 +56,8 @@ def describe_plan(plan: Plan, recipe: Recipe, store: ImageStore, options: Classi
     cost = plan.cost(epochs=epochs, batch_size=recipe.train.batch_size, image_bytes=store.images.nbytes)
     repeats = 1 + options.placebo + (TRAININGS if options.intervene else 0)
     images = cost["images_per_epoch_all_trainings"] * epochs * repeats
-    cost |= {"trainings": cost["trainings"] * repeats}
+    cost |= {"trainings": cost["trainings"] * repeats + bool(options.canary_pairs)}
+    images += len(plan.designs[0].rows_a) * epochs if options.canary_pairs else 0
     if options.intervene:
         cost |= {"bytes_of_changed_images_until_the_end": store.images.nbytes}
     predicted = cost["trainings"] * store.manifest.n / 3  # a forward pass is a third of a step
