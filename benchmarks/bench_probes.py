@@ -102,9 +102,7 @@ def main(images: int) -> None:
     kept = LAYERS * WIDTH * 4
     grown = (large - small) / (images - images // 4)
     at_paper = large + max(grown, kept) * max(PAPER - images, 0)
-    print(
-        f"the peak grew by {grown / 1e3:,.0f} kB an image (the allocator's noise in it); activations {kept / 1e3:,.0f} kB"
-    )
+    print(f"peak grew by {grown / 1e3:,.0f} kB an image (allocator's noise included); activations {kept / 1e3:,.0f} kB")
     print(f"{PAPER:,} images: {at_paper / 1e6:,.0f} MB above the model; limit {LIMIT / 1e6:,.0f} MB")
     write_json(
         RESULT,
