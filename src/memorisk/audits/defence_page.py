@@ -56,6 +56,7 @@ def _lead(found: DefenceResult) -> Callout:
 def _tradeoff(table: pd.DataFrame) -> list[Block]:
     columns = [
         Column(source="regime", heading="Regime", row_heading=True),
+        Column(source="status", heading="Verdict"),
         _measured("accuracy", "Accuracy, unseen"),
         Column(source="majority", heading="Majority class", format="decimal"),
         _measured("balanced", "Balanced accuracy"),
@@ -63,7 +64,6 @@ def _tradeoff(table: pd.DataFrame) -> list[Block]:
         Column(source="worst_class", heading="Worst class"),
         _measured("worst_m", "its M"),
         Column(source="flagged", heading="Flagged", format="count"),
-        Column(source="status", heading="Verdict"),
     ]
     same = [
         Column(source="regime", heading="Regime", row_heading=True),
@@ -101,10 +101,10 @@ def _privacy(table: pd.DataFrame) -> list[Block]:
         Column(source="epsilon", heading="Epsilon, image added or removed", format="decimal"),
         Column(source="replace_one_epsilon", heading="Image replaced", format="decimal"),
         Column(source="per_patient_epsilon", heading="All images of a patient", format="decimal"),
-        Column(source="largest_group", heading="Most images of one", format="decimal"),
+        Column(source="largest_group", heading="Most images of one", format="count"),
         Column(source="bound", heading="Proved, image replaced: at least", format="decimal"),
         Column(source="bound_largest", heading="Most these pairs could prove", format="decimal"),
-        Column(source="bound_pairs", heading="Pairs", format="decimal"),
+        Column(source="bound_pairs", heading="Pairs", format="count"),
     ]
     broken = table.loc[table["bound"] > table["replace_one_epsilon"], "regime"].tolist()
     blocks: list[Block] = []
