@@ -18,6 +18,7 @@ _PUBLIC = {
     "explain": "memorisk.audits.explain",
     "load_manifest": "memorisk.images.sources",
     "Result": "memorisk.report.result",
+    "study_rare_distinctive": "memorisk.audits.study",
     "train_classifier": "memorisk.training.classifier",
 }
 

@@ -19,6 +19,8 @@ from cyclopts.config import Dict
 from memorisk import __version__
 from memorisk.audits.options import WORKER_MODULES, ClassifierOptions, LossesOptions
 from memorisk.cli_explain import explain
+from memorisk.cli_settings import AS_JSON, FLAT, print_settings, read_yaml
+from memorisk.cli_training import study_app, train_app
 from memorisk.images.options import ImageOptions
 from memorisk.runs.errors import GOES_ON, NO_SPACE, InputError, MemoriskError, one_line
 from memorisk.runs.interrupts import INTERRUPTED, prompt_interrupt
@@ -35,19 +37,16 @@ app = App(
     suppress_keyboard_interrupt=False,
 )
 audit_app = App(name="audit", help="Audit a model: which patients does it expose?")
-train_app = App(name="train", help="Train what is to be released or used, with what it promises.")
 images_app = App(name="images", help="Look at images before any GPU hour is spent.")
 app.command(audit_app)
 app.command(train_app)
+app.command(study_app)
 app.command(images_app)
 app.command(explain)
 app.meta.group_parameters = Group("Everywhere", sort_key=0)
 app.meta.suppress_keyboard_interrupt = False
 
-AS_JSON = Annotated[bool, Parameter(name="--json", negative="")]
-FLAT = Parameter(name="*")
 _CLASSIFIER, _LOSSES, _IMAGES = ClassifierOptions(), LossesOptions(), ImageOptions()
-_TRAIN_CLASSIFIER = TrainClassifierOptions()
 
 
 @audit_app.command(name="classifier")
@@ -76,7 +75,7 @@ def classifier(
         Print the verdict as JSON.
     """
     if print_config:
-        return _print_config({"images": images, "out": str(out), **asdict(options)})
+        return print_settings({"images": images, "out": str(out), **asdict(options)})
     if options.processes != 1 and not dry_run:
         from memorisk.runs.executors import prepare_workers
 
@@ -137,47 +136,13 @@ def losses(
         Print the verdict as JSON.
     """
     if print_config:
-        return _print_config({"file": str(file), "out": str(out), **asdict(options)})
+        return print_settings({"file": str(file), "out": str(out), **asdict(options)})
     from memorisk.audits.losses import audit_losses
     from memorisk.console import show_result
 
     result = audit_losses(file, out=out, **{f.name: getattr(options, f.name) for f in fields(options)})
     show_result(result, out, as_json=json)
     return _exit_code(result.verdict)
-
-
-@train_app.command(name="classifier")
-def train_classifier(
-    images: str,
-    *,
-    out: Path,
-    print_config: Annotated[bool, Parameter(negative="")] = False,
-    json: AS_JSON = False,
-    options: Annotated[TrainClassifierOptions, FLAT] = _TRAIN_CLASSIFIER,
-) -> int:
-    """Train the classifier that is to be released, by one or several regimes, and measure it on unseen images.
-
-    Parameters
-    ----------
-    images
-        As for `audit classifier`.
-    out
-        Run folder: new, empty, or a run of the same command to go on with.
-    print_config
-        Print the settings as YAML for --config, run nothing.
-    json
-        Print what was trained as JSON.
-    """
-    if print_config:
-        return _print_config({"images": images, "out": str(out), **asdict(options)})
-    from memorisk.console import progress_bar
-    from memorisk.console_training import show_trained
-    from memorisk.training.classifier import train_classifier as run
-
-    with progress_bar() as progress:
-        trained = run(images, out=out, progress=progress, **{f.name: getattr(options, f.name) for f in fields(options)})
-    show_trained(trained, as_json=json)
-    return 0
 
 
 @images_app.command(name="check")
@@ -264,6 +229,8 @@ def _with_config(
     config
         YAML file with settings by their flag's name (--print-config writes one).
     """
+    if config is not None and tokens[:1] == ("study",):  # a study's file is its input and no list of flags
+        tokens, config = (*tokens, "--config", str(config)), None
     app.config = [*([_Settings(config)] if config is not None else []), _refuse_fractions]
     try:
         return app(tokens, exit_on_error=False, print_error=False)
@@ -275,7 +242,7 @@ class _Settings:
     """Settings of a file, for the command that runs."""
 
     def __init__(self, path: Path) -> None:
-        self.path, self.values = path, _read_yaml(path)
+        self.path, self.values = path, read_yaml(path)
 
     def __call__(self, command: App, names: tuple[str, ...], arguments: ArgumentCollection) -> None:
         """Fill in what the command line left open."""
@@ -296,36 +263,6 @@ def _refuse_fractions(command: App, names: tuple[str, ...], arguments: ArgumentC
             for token in argument.tokens:
                 if "." in token.value:
                     raise InputError(f"{argument.name} is {one_line(token.value, 60)}; it must be a whole number")
-
-
-def _read_yaml(path: Path) -> dict[str, Any]:
-    import json
-
-    import yaml
-
-    try:
-        found = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"--config {path} cannot be read: {one_line(error, 120)}") from None
-    except yaml.YAMLError as error:
-        raise InputError(f"--config {path} is not YAML: {one_line(' '.join(str(error).split()), 200)}") from None
-    if not isinstance(found, dict):
-        raise InputError(f"--config {path} holds no settings: it needs lines like 'models: 16'")
-    try:
-        json.dumps(found, default=str)
-    except (ValueError, RecursionError):
-        raise InputError(f"--config {path} holds a setting that contains itself") from None
-    found.pop("run", None)  # the identity that a run folder's own config.yaml also holds
-    return {str(k).replace("_", "-"): v for k, v in found.items() if v is not None}
-
-
-def _print_config(settings: dict[str, Any]) -> int:
-    import yaml
-
-    from memorisk.runs.files import plain
-
-    sys.stdout.write(yaml.safe_dump(plain(settings), sort_keys=False, allow_unicode=True))
-    return 0
 
 
 def _exit_code(verdict: dict[str, Any]) -> int:

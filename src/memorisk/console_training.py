@@ -1,4 +1,4 @@
-"""What the terminal shows of trained models."""
+"""What the terminal shows of trained models, regimes and studies."""
 
 import json
 import sys
@@ -14,6 +14,7 @@ from memorisk.runs.files import plain
 
 if TYPE_CHECKING:  # PyTorch comes with them
     from memorisk.audits.defence import DefenceResult
+    from memorisk.audits.study import Study, StudyResult
     from memorisk.training.classifier import TrainedClassifiers
 
 
@@ -65,6 +66,29 @@ def show_defences(found: "DefenceResult", out: Path, *, as_json: bool) -> None:
     majority = f"{table['majority'].iloc[0]:.3f}"
     console.print(Text(f"accuracy: on unseen images; always answering the commonest class gives {majority}"))
     console.print(Text("eps: of one image replaced, at most as promised and at least as measured"))
+    console.print(Text(f"report: {out / 'report.html'}"), soft_wrap=True)
+
+
+def show_study_plan(study: "Study") -> None:
+    """Print the cells of a study and how many models they train."""
+    console = Console()
+    for (architecture, dataset), (images, settings) in study.cells.items():
+        seeds = settings["seeds"] or ()
+        more = f", {settings['intervene']}" if settings["intervene"] else ""
+        console.print(Text(f"{dataset}, {architecture}: {images}, {len(seeds)} seeds{more}"), soft_wrap=True)
+    for dataset, (_, settings) in study.defences.items():
+        console.print(Text(f"{dataset}, defences: {', '.join(settings['regime'])}"), soft_wrap=True)
+    console.print(Text(f"{study.trainings} trainings"))
+
+
+def show_study(result: "StudyResult", out: Path) -> None:
+    """Print every table as the paper lays it out, what failed, and where the rest lies."""
+    from memorisk.audits.study_tables import tables_markdown
+
+    sys.stdout.write(tables_markdown(result.tables) + "\n")
+    console = Console()
+    for name, why in result.runs.failed.items():
+        console.print(Text(f"failed: {name}: {why}"), soft_wrap=True)
     console.print(Text(f"report: {out / 'report.html'}"), soft_wrap=True)
 
 

@@ -1,0 +1,48 @@
+"""Settings on the command line: the parts that its commands share. Loads nothing heavy."""
+
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+from cyclopts import Parameter
+
+from memorisk.runs.errors import InputError, one_line
+
+AS_JSON = Annotated[bool, Parameter(name="--json", negative="")]
+FLAT = Parameter(name="*")
+
+
+def read_yaml(path: Path, *, flags: bool = True) -> dict[str, Any]:
+    """The settings in a file, by the names of their flags, or as they are written.
+
+    Raises:
+        InputError: It cannot be read, is not YAML, or holds no settings.
+    """
+    import json
+
+    import yaml
+
+    try:
+        found = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"--config {path} cannot be read: {one_line(error, 120)}") from None
+    except yaml.YAMLError as error:
+        raise InputError(f"--config {path} is not YAML: {one_line(' '.join(str(error).split()), 200)}") from None
+    if not isinstance(found, dict):
+        raise InputError(f"--config {path} holds no settings: it needs lines like 'models: 16'")
+    try:
+        json.dumps(found, default=str)
+    except (ValueError, RecursionError):
+        raise InputError(f"--config {path} holds a setting that contains itself") from None
+    found.pop("run", None)  # the identity that a run folder's own config.yaml also holds
+    return {str(k).replace("_", "-") if flags else str(k): v for k, v in found.items() if v is not None}
+
+
+def print_settings(settings: dict[str, Any]) -> int:
+    """Write settings as YAML that ``--config`` reads."""
+    import yaml
+
+    from memorisk.runs.files import plain
+
+    sys.stdout.write(yaml.safe_dump(plain(settings), sort_keys=False, allow_unicode=True))
+    return 0

@@ -1,0 +1,84 @@
+"""``memorisk train`` and ``memorisk study``: arguments, handed on. Loads nothing heavy until a command runs."""
+
+from dataclasses import asdict, fields
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import App, Parameter
+
+from memorisk.cli_settings import AS_JSON, FLAT, print_settings, read_yaml
+from memorisk.runs.errors import MemoriskError
+from memorisk.training.command_options import TrainClassifierOptions
+
+train_app = App(name="train", help="Train what is to be released or used, with what it promises.")
+study_app = App(name="study", help="Repeat a paper's study: all its tables and figures, the corrected ones beside.")
+_TRAIN_CLASSIFIER = TrainClassifierOptions()
+
+
+@train_app.command(name="classifier")
+def train_classifier(
+    images: str,
+    *,
+    out: Path,
+    print_config: Annotated[bool, Parameter(negative="")] = False,
+    json: AS_JSON = False,
+    options: Annotated[TrainClassifierOptions, FLAT] = _TRAIN_CLASSIFIER,
+) -> int:
+    """Train the classifier that is to be released, by one or several regimes, and measure it on unseen images.
+
+    Parameters
+    ----------
+    images
+        As for `audit classifier`.
+    out
+        Run folder: new, empty, or a run of the same command to go on with.
+    print_config
+        Print the settings as YAML for --config, run nothing.
+    json
+        Print what was trained as JSON.
+    """
+    if print_config:
+        return print_settings({"images": images, "out": str(out), **asdict(options)})
+    from memorisk.console import progress_bar
+    from memorisk.console_training import show_trained
+    from memorisk.training.classifier import train_classifier as run
+
+    with progress_bar() as progress:
+        trained = run(images, out=out, progress=progress, **{f.name: getattr(options, f.name) for f in fields(options)})
+    show_trained(trained, as_json=json)
+    return 0
+
+
+@study_app.command(name="rare-distinctive")
+def rare_distinctive(
+    *,
+    out: Path,
+    file: Annotated[Path, Parameter(name="--config")],
+    dry_run: Annotated[bool, Parameter(negative="")] = False,
+    tables_only: Annotated[bool, Parameter(negative="")] = False,
+) -> int:
+    """Paper 000, "Rare, Distinctive, Memorized": tables 1 to 11, figures 1 to 8. The exit code is 3 if a cell failed.
+
+    Parameters
+    ----------
+    out
+        The study's folder: new, empty, or this study to go on with.
+    file
+        YAML file with architectures, data sets, seeds (docs/study.md).
+    dry_run
+        Print the cells and the number of trainings, run nothing.
+    tables_only
+        Lay out what is finished, run nothing.
+    """
+    from memorisk.audits.study import read_study, study_rare_distinctive
+    from memorisk.console import progress_bar
+    from memorisk.console_training import show_study, show_study_plan
+
+    config = read_yaml(file, flags=False)
+    if dry_run:
+        show_study_plan(read_study(config))
+        return 0
+    with progress_bar() as progress:
+        result = study_rare_distinctive(config, out=out, progress=progress, tables_only=tables_only)
+    show_study(result, out)
+    return 0 if result.complete else MemoriskError.exit_code
