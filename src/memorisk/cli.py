@@ -81,7 +81,7 @@ def classifier(
 
         prepare_workers(*WORKER_MODULES)  # they import PyTorch while this process does
     settings = {f.name: getattr(options, f.name) for f in fields(options)}
-    if len(options.arms) > 1:
+    if len(options.arms) > 1 or (out / "defence.json").is_file():  # one more regime joins those that lie there
         return _regimes(images, out, settings, dry_run=dry_run, as_json=json)
     from memorisk.audits.classifier import DryRun, audit_classifier
     from memorisk.console import progress_bar, show_dry_run, show_result

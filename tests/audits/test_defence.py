@@ -1,5 +1,6 @@
 """Regimes side by side: the table, the promise, the measured bound, and their page."""
 
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -122,6 +123,19 @@ def test_the_command_goes_on_and_prints_the_table(
     assert code == 0, err
     assert "dp-full-8" in out
     pd.testing.assert_frame_equal(defence_table(compared[0], compared[1].results), compared[1].table)
+
+
+def test_a_later_command_adds_its_regimes(
+    compared: tuple[Path, DefenceResult], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MEMORISK_CACHE", str(compared[0].parent / "cache"))
+    shutil.copytree(compared[0], tmp_path / "run")
+    found = memorisk.audit_defences("digits", out=tmp_path / "run", regime="dp-full", epsilon=(3,), **QUICK)
+    assert found.table["regime"].tolist() == ["full", "dp-full-8", "dp-full-3"]
+    pd.testing.assert_frame_equal(found.table.iloc[:2], compared[1].table, check_dtype=False)
+    other = QUICK | {"models": 8}
+    with pytest.raises(InputError, match="full was made of other images or seeds"):
+        memorisk.audit_defences("digits", out=tmp_path / "run", regime="dp-full", epsilon=(3,), **other)
 
 
 def test_what_one_regime_refuses_is_refused_before_anything(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,9 +18,10 @@ from memorisk.audits.dry_run import DryRun
 from memorisk.audits.evidence import Evidence, evidence_from_table
 from memorisk.audits.losses import read_scores
 from memorisk.audits.options import ClassifierOptions, options_from
+from memorisk.audits.rendering import load_result
 from memorisk.report.result import Result
-from memorisk.runs.errors import InputError
-from memorisk.runs.files import write_json, write_table, write_text
+from memorisk.runs.errors import InputError, one_line
+from memorisk.runs.files import read_json, write_json, write_table, write_text
 from memorisk.runs.folder import check_out, open_run
 from memorisk.scores.differential import group_table
 from memorisk.statistics.effect_sizes import percent_change
@@ -74,7 +75,8 @@ def audit_defences(
 
     Args:
         images: As for `memorisk.audit_classifier`.
-        out: Folder for a run folder each regime, the table, and ``report.html``.
+        out: Folder for a run folder each regime, the table, and ``report.html``. Regimes that an earlier command left
+            there stand in the table, too.
         progress: Called with (stage, done, total).
         **settings: Any field of ``ClassifierOptions``; ``regime`` and ``epsilon`` name several.
 
@@ -97,6 +99,7 @@ def audit_defences(
             result = audit_classifier(images, out=folder / name, progress=stage, **_settings(arm))
             assert isinstance(result, Result)
             results[name] = result
+        results = _with_earlier(folder, results)
         found = DefenceResult(defence_table(folder, results), results, next(iter(results)))
         write_table(run.path / TABLE, found.table)
         write_json(run.path / SUMMARY, {"regimes": found.table.to_dict("records"), "reference": found.reference})
@@ -105,6 +108,30 @@ def audit_defences(
 
         write_text(run.path / REPORT, render_page(defence_page(found)))
     return found
+
+
+def _with_earlier(folder: Path, results: dict[str, Result]) -> dict[str, Result]:
+    """The regimes that an earlier command left in the folder, in their order, then those of this one.
+
+    Raises:
+        InputError: They were of other images or seeds.
+    """
+    if not (folder / SUMMARY).is_file():
+        return results
+    every: dict[str, Result] = {}
+    for row in read_json(folder / SUMMARY)["regimes"]:
+        name = str(row["regime"])
+        if name in results or not (folder / name / "verdict.json").is_file():
+            continue
+        every[name] = load_result(folder / name)
+        for what in ("data_hash", "seeds"):
+            if any(r.verdict.get(what) != every[name].verdict.get(what) for r in results.values()):
+                raise InputError(
+                    f"{one_line(folder / name)} was made of other images or seeds: give the same, or remove that folder"
+                )
+    before = [str(row["regime"]) for row in read_json(folder / SUMMARY)["regimes"]]
+    order = dict.fromkeys([*before, *results])
+    return {name: (results | every)[name] for name in order if name in results or name in every}
 
 
 def plan_defences(
