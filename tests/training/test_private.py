@@ -10,12 +10,20 @@ import torch
 from torch import nn
 
 from memorisk.models.zoo import create_model, seeded
-from memorisk.runs.errors import InputError
+from memorisk.runs.errors import InputError, MemoriskError
 from memorisk.training.fit import fit
 from memorisk.training.options import TrainOptions
 from memorisk.training.order import batch_bounds
 from memorisk.training.pixels import choose_normalisation
-from memorisk.training.private import Privacy, fit_private, noise_seeds, per_image_loss, poisson_slots, privacy_of
+from memorisk.training.private import (
+    Privacy,
+    cross_check,
+    fit_private,
+    noise_seeds,
+    per_image_loss,
+    poisson_slots,
+    privacy_of,
+)
 from memorisk.training.regimes import prepare_regime
 from tests.training.helpers import weights_of
 
@@ -213,6 +221,14 @@ def test_losses_of_images_average_to_the_objective(head: str, targets: torch.Ten
 def test_fit_refuses_a_private_regime(data: tuple) -> None:
     with pytest.raises(InputError, match="trained by fit_private"):
         fit(network(), *data, np.arange(N), OPTIONS, seed=0)
+
+
+@pytest.mark.parametrize("epsilon", [0.5, 1.0, 8.0])
+def test_opacus_accountant_finds_what_ours_does(epsilon: float) -> None:
+    privacy = privacy_of(1216, replace(OPTIONS, epochs=8, batch_size=64, epsilon=(epsilon,)))
+    assert cross_check(privacy) == pytest.approx(epsilon, abs=2e-3)
+    with pytest.raises(MemoriskError, match="Opacus' accountant finds epsilon"):
+        cross_check(replace(privacy, noise_multiplier=0.9 * privacy.noise_multiplier))
 
 
 def test_the_promise_counts_every_step(data: tuple) -> None:

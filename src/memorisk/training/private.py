@@ -22,9 +22,9 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from memorisk.runs.errors import InputError, one_line
+from memorisk.runs.errors import InputError, MemoriskError, one_line
 from memorisk.runs.fingerprint import fingerprint
-from memorisk.statistics.accounting import noise_for_epsilon
+from memorisk.statistics.accounting import DEFAULT_ORDERS, noise_for_epsilon, rdp_epsilon
 from memorisk.training.checkpoint import Checkpoint, Progress
 from memorisk.training.devices import check_device, forked_generators, place
 from memorisk.training.fit import FitLog, Training, set_training_mode
@@ -35,6 +35,7 @@ from memorisk.training.order import batch_bounds, step_seeds
 from memorisk.training.pixels import Images, Normalisation
 from memorisk.training.regimes import Movement, needs_extra, watched
 
+_AGREE = 1e-3
 _SLOTS, _NOISE = 2, 3  # random streams beside those of `training.order`
 
 
@@ -153,8 +154,35 @@ def refuse_private(model: nn.Module, n: int, options: TrainOptions) -> None:
     Raises:
         InputError: as `fit_private`.
     """
-    privacy_of(n, options)
+    cross_check(privacy_of(n, options))
     _hooks(model, options.clip, ghost=True).cleanup()
+
+
+def cross_check(privacy: Privacy) -> float:
+    """Epsilon of this noise by Opacus' own accountant, which must agree with ours.
+
+    Returns:
+        Epsilon by Opacus.
+
+    Raises:
+        InputError: Opacus is not installed.
+        MemoriskError: The accountants disagree by more than 1e-3, or more than the budget is spent.
+    """
+    try:
+        from opacus.accountants.analysis.rdp import compute_rdp, get_privacy_spent
+    except ImportError as error:
+        raise needs_extra("opacus", "a dp regime") from error
+    orders, spent = list(DEFAULT_ORDERS), (privacy.sampling_rate, privacy.noise_multiplier, privacy.steps)
+    with warnings.catch_warnings(action="ignore"):  # its remark that the best order is the largest
+        divergence = compute_rdp(q=spent[0], noise_multiplier=spent[1], steps=spent[2], orders=orders)
+        theirs = float(get_privacy_spent(orders=orders, rdp=divergence, delta=privacy.delta)[0])
+    ours = rdp_epsilon(spent[1], spent[0], spent[2], privacy.delta, orders)
+    if abs(ours - theirs) > _AGREE * max(1.0, ours) or theirs > privacy.epsilon + _AGREE * max(1.0, ours):
+        raise MemoriskError(
+            f"Opacus' accountant finds epsilon {theirs:.4f} where ours finds {ours:.4f} of {privacy.epsilon:g}: the "
+            "training is not begun; please report it"
+        )
+    return theirs
 
 
 def _hooks(model: nn.Module, clip: float, *, ghost: bool) -> Any:
