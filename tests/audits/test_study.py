@@ -1,0 +1,190 @@
+"""A study: cells side by side, resumed, amended, and finished although one fails."""
+
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+import yaml
+
+from memorisk.audits import study as study_module
+from memorisk.audits.options import PAPER_SEEDS
+from memorisk.audits.study import Study, read_study, study_rare_distinctive
+from memorisk.runs.errors import InputError
+from memorisk.runs.files import read_json
+from tests.commands import answer, environment, memorisk, refusal
+
+QUICK = {"epochs": 1, "processes": 1, "discard_weights": True}
+
+
+def config(**changes: object) -> dict:
+    return {
+        "protocol": "paper",
+        "seeds": [123, 456],
+        "settings": QUICK,
+        "architectures": {"CNN": {"model": "small_cnn"}, "ResNet": {"model": "small_resnet"}},
+        "datasets": {"digits": {"images": "digits"}},
+        **changes,
+    }
+
+
+@pytest.fixture(autouse=True)
+def _cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MEMORISK_CACHE", str(tmp_path_factory.getbasetemp() / "study-cache"))
+
+
+def trained(folder: Path) -> set[str]:
+    """Logits of every training below a folder, by path and time of writing."""
+    return {f"{p.relative_to(folder)} {p.stat().st_mtime_ns}" for p in folder.rglob("logits/*.npy")}
+
+
+def test_a_study_goes_on_and_a_new_seed_or_set_adds_only_its_own(tmp_path: Path) -> None:
+    first = study_rare_distinctive(config(), out=tmp_path / "s")
+    assert first.complete
+    assert set(first.runs.cells) == {("CNN", "digits"), ("ResNet", "digits")}
+    assert [t.name for t in first.tables] == [f"table_{i}" for i in range(1, 12)]
+    before = trained(tmp_path / "s")
+    assert len(before) == 2 * 2 * 2
+    study_rare_distinctive(config(), out=tmp_path / "s")
+    assert trained(tmp_path / "s") == before
+    more = config(seeds=[123, 456, 789])
+    more["datasets"]["again"] = {"images": "digits", "skip": ["ResNet"]}
+    study_rare_distinctive(more, out=tmp_path / "s")
+    after = trained(tmp_path / "s")
+    assert before < after
+    assert len(after - before) == 2 * 2 + 2 * 3  # a seed for two cells, three seeds for the new one
+    verdict = read_json(tmp_path / "s" / "cells" / "digits" / "CNN" / "verdict.json")
+    assert verdict["seeds"] == [123, 456, 789]
+
+
+def test_a_failed_cell_is_reported_and_the_others_finish(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    asked = config()
+    asked["datasets"] = {"gone": {"images": str(tmp_path / "nowhere")}, "digits": {"images": "digits"}}
+    (tmp_path / "study.yaml").write_text(yaml.safe_dump(asked))
+    given = ("study", "rare-distinctive", "--config", tmp_path / "study.yaml", "--out", tmp_path / "s")
+    code, out, err = answer(capsys, *given)
+    assert code == 3, err
+    assert "failed: gone, CNN" in out
+    assert "Table 1" in out or "table_1" in out
+    assert (tmp_path / "s" / "cells" / "digits" / "ResNet" / "verdict.json").is_file()
+    assert (tmp_path / "s" / "report.html").is_file()
+    kept = trained(tmp_path / "s")
+    code, out, err = answer(capsys, *given, "--tables-only")
+    assert code == 3
+    assert "not run yet" in out
+    assert trained(tmp_path / "s") == kept
+
+
+def test_a_defect_in_one_cell_costs_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    honest = study_module.audit_classifier
+
+    def broken(images, **given):
+        if given["model"] == "small_cnn":
+            raise ZeroDivisionError("by zero")
+        return honest(images, **given)
+
+    monkeypatch.setattr(study_module, "audit_classifier", broken)
+    found = study_rare_distinctive(config(), out=tmp_path / "s")
+    assert found.runs.failed == {"digits, CNN": "unexpected ZeroDivisionError: by zero"}
+    assert set(found.runs.cells) == {("ResNet", "digits")}
+    assert "Traceback" in (tmp_path / "s" / "log.jsonl").read_text()
+
+
+def test_a_killed_study_loses_at_most_the_epoch_in_hand(tmp_path: Path) -> None:
+    asked = config(architectures={"CNN": {"model": "small_cnn", "epochs": 60}})
+    (tmp_path / "study.yaml").write_text(yaml.safe_dump(asked))
+    command = memorisk("study", "rare-distinctive", "--config", tmp_path / "study.yaml", "--out", tmp_path / "s")
+    child = subprocess.Popen(
+        command, env=environment(tmp_path / "cache"), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )  # fmt: skip
+    cell = tmp_path / "s" / "cells" / "digits" / "CNN"
+    give_up = time.monotonic() + 120
+    while not list((cell / "checkpoints").glob("*.safetensors")) and time.monotonic() < give_up:
+        time.sleep(0.02)
+    os.killpg(child.pid, signal.SIGKILL)
+    child.wait()
+    assert not (cell / "verdict.json").exists()
+    done = subprocess.run(command, env=environment(tmp_path / "cache"), capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    resumed = [int(line.split('"resumed_from": ')[1].split(",")[0].rstrip("}\n"))
+               for line in (cell / "log.jsonl").read_text().splitlines() if '"trained"' in line]  # fmt: skip
+    assert len(resumed) == 4 or len(list((cell / "logits").glob("*.npy"))) == 4
+    assert max(resumed) > 0
+
+
+def test_settings_come_from_the_study_then_the_set_then_the_architecture() -> None:
+    asked = config(
+        settings={"epochs": 3, "batch_size": 32},
+        architectures={"CNN": {"model": "small_cnn", "epochs": 9}},
+        datasets={"digits": {"images": "digits", "epochs": 5, "batch_size": 16, "image_root": "somewhere"}},
+    )
+    images, settings = read_study(asked).cells["CNN", "digits"]
+    assert images == "digits"
+    assert (settings["epochs"], settings["batch_size"]) == (9, 16)
+    assert settings["image_root"] == Path("somewhere")
+    assert settings["checkpoint_seconds"] == 0
+
+
+def test_each_set_has_starts_of_its_own_unless_the_paper_is_repeated() -> None:
+    sets = {"a": {"images": "digits"}, "b": {"images": "digits"}, "c": {"images": "digits", "seeds": [1, 2]}}
+
+    def seeds(study: Study) -> list[tuple[int, ...]]:
+        return [study.cells["CNN", name][1]["seeds"] for name in sets]
+
+    asked = config(datasets=sets, architectures={"CNN": {"model": "small_cnn"}}, seeds=None)
+    assert seeds(read_study(asked)) == [PAPER_SEEDS, PAPER_SEEDS, (1, 2)]
+    ours = seeds(read_study(asked | {"protocol": "corrected"}))
+    assert len({*ours[0], *ours[1]}) == 8
+    assert ours[2] == (1, 2)
+    assert ours == seeds(read_study(asked | {"protocol": "corrected"}))
+
+
+def test_trainings_are_counted() -> None:
+    asked = config(
+        datasets={"digits": {"images": "digits", "intervene": "grayscale", "classes": ["0"]}},
+        defences={"digits": {"architecture": "CNN", "regime": ["full", "dp-full"], "epsilon": [8, 3]}},
+    )
+    assert read_study(asked).trainings == 2 * (2 * 2 * 3) + 2 * 2 * 3
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"architecture": {}}, "unknown key of the study 'architecture'. Did you mean 'architectures'"),
+        ({"protocol": "papers"}, "Did you mean 'paper'"),
+        ({"datasets": {}}, "the study needs datasets"),
+        ({"datasets": {"x": {}}}, "data set x names no images"),
+        ({"datasets": {"x": {"images": "digits", "epoch": 3}}}, "setting of x 'epoch'. Did you mean 'epochs'"),
+        ({"datasets": {"x": {"images": "digits", "skip": ["CN"]}}}, "Did you mean 'CNN'"),
+        ({"datasets": {"x": "digits"}}, "datasets: x needs settings below it"),
+        ({"architectures": {"a b": {}, "a-b": {}}}, "would share a folder"),
+        ({"defences": {"digit": {}}}, "Did you mean 'digits'"),
+        ({"defences": {"digits": {"architecture": "CN"}}}, "Did you mean 'CNN'"),
+        ({"defences": {"digits": {"architecture": "CNN", "regime": ["dp-full"]}}}, "needs a privacy budget"),
+        ({"explain": {"feature": ["before"]}}, "Did you mean 'features'"),
+    ],
+)
+def test_a_file_that_asks_for_what_is_not_there_is_refused(tmp_path: Path, changes: dict, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        study_rare_distinctive(config(**changes), out=tmp_path / "s")
+    assert not (tmp_path / "s").exists()
+
+
+def test_another_protocol_is_another_study(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    one = {"architectures": {"CNN": {"model": "small_cnn"}}}
+    study_rare_distinctive(config(**one), out=tmp_path / "s")
+    with pytest.raises(InputError, match="holds a run with protocol = paper, now asked: corrected"):
+        study_rare_distinctive(config(protocol="corrected", **one), out=tmp_path / "s")
+    (tmp_path / "study.yaml").write_text(yaml.safe_dump(config(**one)))
+    code, out, _ = answer(
+        capsys, "study", "rare-distinctive", "--config", tmp_path / "study.yaml", "--out", tmp_path / "s", "--dry-run"
+    )
+    assert code == 0
+    assert "digits, CNN: digits, 2 seeds" in out
+    assert "4 trainings" in out
+    assert "cannot be read" in refusal(
+        capsys, "study", "rare-distinctive", "--config", "no.yaml", "--out", tmp_path / "t"
+    )
