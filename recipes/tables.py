@@ -86,8 +86,63 @@ def intervention_rows(result: Result) -> list[str]:
     return [*lines, "", *(f"* {warning}" for warning in summary["warnings"]), ""]
 
 
+def defence_section(folder: Path) -> list[str]:
+    """Regimes side by side: what each costs and saves, promises and is proved to leak; then every class."""
+    table = pd.read_parquet(folder / "defence.parquet")
+    rows = table.to_dict("records")
+    results = {row["regime"]: Result.load(folder / row["regime"]) for row in rows}
+    summary = results[rows[0]["regime"]].summary
+    lines = [
+        f"{summary['n_images']:,} images, {summary['n_groups']:,} groups; {summary['model']}, {summary['n_models']} "
+        f"models a regime, {summary['training']['epochs']} epochs; {summary['device']}. Accuracy is over the "
+        f"{rows[0]['n_test_groups']} groups that no model saw; always answering the commonest class gives "
+        f"{rows[0]['majority']:.3f}.",
+        "",
+        "| regime | accuracy, 95 % | less the majority's | balanced | mean M | worst class | flagged | verdict |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    lines += [
+        f"| {r['regime']} | {_interval(r, 'accuracy', '')} | {_interval(r, 'gain')} | {_interval(r, 'balanced', '')} | "
+        f"{_interval(r, 'mean_m')} | {r['worst_class']} {_interval(r, 'worst_m')} | {r['flagged']} | {r['status']} |"
+        for r in rows
+    ]
+    lines += [
+        "",
+        f"One class followed, {rows[0]['reference_class']}, the worst under {rows[0]['regime']}; and epsilon.",
+        "",
+        "| regime | its M | change | percent (paper's) | epsilon | image replaced: at most | at least | provable |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for r in rows:
+        numbers = (("change_percent", "+.0f"), ("epsilon", "g"), ("replace_one_epsilon", ".2f"), ("bound", ".2f"))
+        shown = [_or(r[name], form) for name, form in (*numbers, ("bound_largest", ".2f"))]
+        measured = [_interval(r, name) for name in ("reference_m", "change")]
+        lines.append(f"| {r['regime']} | {' | '.join([*measured, *shown])} |")
+    classes = results[rows[0]["regime"]].per_class.sort_values(["n", "label"])["label"]
+    lines += ["", "Mean M of each class.", "", f"| class | {' | '.join(results)} |", "|---" * (len(results) + 1) + "|"]
+    for label in classes:
+        own = [r.per_class.set_index("label").loc[label].to_dict() for r in results.values()]
+        lines.append(f"| {label} | {' | '.join(_interval(o, 'mean', limits=('low', 'high')) for o in own)} |")
+    return [*lines, ""]
+
+
+def _interval(row: dict, name: str, sign: str = "+", limits: tuple[str, str] | None = None) -> str:
+    """A value with its interval; a dash where there is none."""
+    low, high = limits or (f"{name}_low", f"{name}_high")
+    if pd.isna(row[name]):
+        return "-"
+    shown = f"{row[name]:{sign}.3f}"
+    return shown if pd.isna(row[low]) else f"{shown}, {row[low]:{sign}.3f} to {row[high]:{sign}.3f}"
+
+
+def _or(value: float, form: str) -> str:
+    return "-" if pd.isna(value) else f"{value:{form}}"
+
+
 def section(folder: Path) -> list[str]:
-    """Everything about one run."""
+    """Everything about one run, or about regimes side by side."""
+    if (folder / "defence.parquet").is_file():
+        return defence_section(folder)
     result = Result.load(folder)
     summary, verdict = result.summary, result.verdict
     training, use = summary["training"], summary["utility"]

@@ -50,6 +50,21 @@ def test_intervals_cover_with_patients_as_the_units(images: int, effect: float) 
     assert covered / runs == pytest.approx(0.94, abs=3 * (0.05 * 0.95 / runs) ** 0.5)
 
 
+def test_the_balanced_interval_is_not_moved_by_rare_classes() -> None:
+    """A class that a draw misses would drop out of the mean and lift it; drawn within classes, none is missed."""
+    rng, runs = np.random.default_rng(3), 200
+    label = np.repeat(["a", "b", "c"], [120, 30, 10])
+    rate = {"a": 0.9, "b": 0.6, "c": 0.2}
+    truth = float(np.mean(list(rate.values())))
+    sides = np.zeros(2)
+    for run in range(runs):
+        correct = rng.random(160) < np.vectorize(rate.get)(label)
+        found = against_majority(correct, label, np.arange(160), "a", draws=300, seed=run).balanced
+        sides += [truth < found.low, truth > found.high]
+    assert sides.sum() / runs <= 0.12  # ten images of a class bound what a bootstrap can do
+    assert sides[0] / runs <= 0.06  # not shifted upwards
+
+
 def test_one_patient_gives_no_interval() -> None:
     found = against_majority([True, False], ["a", "b"], ["p", "p"], "a")
     assert found.accuracy.value == 0.5

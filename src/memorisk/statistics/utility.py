@@ -64,7 +64,8 @@ def against_majority(
     """Accuracy, balanced accuracy and their gain over the majority class, with intervals over groups and models.
 
     A draw takes groups with replacement, and models with replacement where there are several; the interval is that of
-    the draws' percentiles. The majority's answers are drawn with the images they belong to (paired).
+    the draws' percentiles. The majority's answers are drawn with the images they belong to (paired). For the balanced
+    accuracy groups are drawn within the class that most of their images have, so that no class is missing in a draw.
 
     Args:
         correct: [M, n] or [n], whether each model answered each held-out image right.
@@ -97,11 +98,15 @@ def against_majority(
     drawn = np.full((3, draws), np.nan)
     if n_groups > 1:
         rng = np.random.default_rng(seed)
+        strata = [np.flatnonzero(count.argmax(axis=1) == c) for c in range(len(classes))]
         for i in range(draws):
             weight = np.bincount(rng.integers(0, n_groups, n_groups), minlength=n_groups).astype(np.float64)
+            within = [stratum[rng.integers(0, len(stratum), len(stratum))] for stratum in strata if len(stratum)]
+            even = np.bincount(np.concatenate(within), minlength=n_groups).astype(np.float64)
             model = np.bincount(rng.integers(0, n_models, n_models), minlength=n_models) / n_models
             ours = np.tensordot(model, hits[:-1], axes=1)
-            drawn[:, i] = _shares(weight @ count, weight @ ours, weight @ hits[-1])
+            accuracy, _, gain = _shares(weight @ count, weight @ ours, weight @ hits[-1])
+            drawn[:, i] = accuracy, _shares(even @ count, even @ ours, even @ hits[-1])[1], gain
     limits = np.nanquantile(drawn, [(1 - level) / 2, (1 + level) / 2], axis=1) if n_groups > 1 else drawn[:, :2].T
     shares = [Share(float(v), float(a), float(b)) for v, a, b in zip(point, *limits, strict=True)]
     return Utility(
