@@ -6,9 +6,9 @@ Random weights, random images in a memory-mapped store, one forward pass for all
 each; then both probes of one layer with the model still there (those of one layer end before the next begin). Each
 number of images runs in a process of its own; a thread samples the process's private memory (RssAnon: without the
 memory-mapped store and activations, which the system may drop at any time). Stated is the peak above the memory with
-the model loaded, for N / 4 and N images with the activations in memory, and for N with them on the disk; what they take
-is 24 x 768 x 4 bytes an image. From the growth per image follows the peak at the paper's 1,503 images, which must stay
-below 2 GB; with --images 1503 it is measured. Writes ``benchmarks/results/probes.json``.
+the model loaded, for at most 64 and for N images with the activations in memory, and for at most 256 with them on the
+disk; what they take is 24 x 768 x 4 bytes an image. From the growth per image follows the peak at the paper's 1,503
+images, which must stay below 2 GB; with --images 1503 it is measured. Writes ``benchmarks/results/probes.json``.
 """
 
 import json
@@ -91,7 +91,8 @@ def extract(images: int, folder: Path, on_disk: bool) -> None:
 def main(images: int) -> None:
     """Measure, extrapolate, write."""
     rows = []
-    for n, where in ((images // 4, "memory"), (images, "memory"), (images, "disk")):
+    fewer = min(64, images // 4)
+    for n, where in ((fewer, "memory"), (images, "memory"), (min(256, images), "disk")):
         with tempfile.TemporaryDirectory() as name:
             command = [sys.executable, __file__, "child", str(n), name, where]
             rows.append(json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout))
@@ -100,7 +101,7 @@ def main(images: int) -> None:
         )
     small, large, _ = (row["peak_above_model_bytes"] for row in rows)
     kept = LAYERS * WIDTH * 4
-    grown = (large - small) / (images - images // 4)
+    grown = (large - small) / (images - fewer)
     at_paper = large + max(grown, kept) * max(PAPER - images, 0)
     print(f"peak grew by {grown / 1e3:,.0f} kB an image (allocator's noise included); activations {kept / 1e3:,.0f} kB")
     print(f"{PAPER:,} images: {at_paper / 1e6:,.0f} MB above the model; limit {LIMIT / 1e6:,.0f} MB")
