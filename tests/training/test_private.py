@@ -96,6 +96,21 @@ def test_ghost_and_per_image_clipping_are_the_definition(data: tuple, name: str,
             assert not torch.equal(a, s), key
 
 
+@pytest.mark.parametrize("name", ["resnet18", "resnet50_gn", "mobilenetv3_small_050", "convnext_atto"])
+def test_networks_of_timm_train_and_are_themselves_again(data: tuple, name: str) -> None:
+    """They add to a layer's output in place, hold activations within norms, and permute: all of it must be survived."""
+    images = np.repeat(np.repeat(data[0], 2, axis=1), 2, axis=2)[:12]
+    options = replace(OPTIONS, epochs=1, batch_size=6)
+    model = create_model(name, num_classes=3, weights="none", image_size=32, seed=0)
+    prepare_regime(model, options, seed=0)
+    layout = [key for key, _ in model.named_parameters()]
+    before = [p.detach().clone() for p in model.parameters()]
+    fit_private(model, images, data[1][:12], np.arange(12), options, seed=1, noise_seed=2, privacy=LOUD)
+    assert [key for key, _ in model.named_parameters()] == layout
+    moved = [not torch.equal(a, b) for a, b in zip(before, model.parameters(), strict=True)]
+    assert all(m == p.requires_grad for m, p in zip(moved, model.parameters(), strict=True))
+
+
 class Permuting(nn.Module):
     """A network that hands a convolution images with their channels last, as ConvNeXt and SAM do."""
 

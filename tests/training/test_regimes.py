@@ -99,10 +99,16 @@ def test_trained_batch_normalisation_is_refused_with_the_way_out() -> None:
         prepare_regime(model, DP_FULL, seed=1, pretrained=True)
 
 
-def test_batch_normalisation_that_nobody_can_convert_is_refused() -> None:
-    model = create_model("efficientnet_b0", num_classes=3, weights="none", seed=0)
-    with pytest.raises(InputError, match="in BatchNormAct2d, which cannot be converted"):
-        prepare_regime(model, DP_FULL, seed=1)
+def test_normalisations_that_hold_their_activation_are_converted_with_it() -> None:
+    model = create_model("efficientnet_b0", num_classes=3, weights="none", image_size=32, seed=0)
+    prepare_regime(model, DP_FULL, seed=1)
+    assert not any(isinstance(m, nn.BatchNorm2d) for m in model.modules())
+    x = torch.randn(4, 3, 32, 32, generator=torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        assert torch.allclose(model.train()(x)[:1], model.train()(x[:1]), atol=1e-4)
+    bare = create_model("efficientnet_b0", num_classes=3, weights="none", seed=0)
+    count = [sum(p.numel() for p in m.parameters() if p.requires_grad) for m in (model, bare)]
+    assert count[0] == count[1]  # nothing is frozen by the way
 
 
 def test_parameters_that_belong_to_no_layer_are_frozen_and_named() -> None:

@@ -12,6 +12,7 @@ noise of twins would cancel in their loss gap and "prove" more than epsilon (MET
 import time
 import warnings
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from pathlib import Path
@@ -135,6 +136,36 @@ def fit_private(
     return training.log(progress, time.perf_counter() - begun)
 
 
+class _Copied(nn.Module):
+    """A layer whose output may be changed in place: what Opacus' hooks hand on may not (timm: ``x += shortcut``)."""
+
+    def __init__(self, layer: nn.Module) -> None:
+        super().__init__()
+        self.layer = layer
+
+    def forward(self, *given: Any, **named: Any) -> Any:
+        """The layer's output, copied."""
+        return self.layer(*given, **named).clone()
+
+
+@contextmanager
+def _outputs_copied(model: nn.Module) -> Iterator[None]:
+    """Put a copy behind every trained convolution and normalisation for as long as hooks are on it."""
+    wrapped = []
+    for name, module in list(model.named_modules()):
+        own = any(p.requires_grad for p in module.parameters(recurse=False))
+        nested = any(True for child in module.children() for _ in child.parameters())
+        if name and own and not nested and not isinstance(module, nn.Linear):  # attention reads linear weights itself
+            parent, _, leaf = name.rpartition(".")
+            setattr(model.get_submodule(parent), leaf, _Copied(module))
+            wrapped.append((model.get_submodule(parent), leaf, module))
+    try:
+        yield
+    finally:
+        for holder, leaf, module in wrapped:
+            setattr(holder, leaf, module)
+
+
 def _rows_first(model: nn.Module) -> list[Any]:
     """Hand every convolution its input in plain memory order.
 
@@ -225,6 +256,8 @@ class _clipping:
         model = self.training.model
         model.to(memory_format=torch.contiguous_format)  # pyright: ignore[reportCallIssue] (torch's stub lacks this form)
         self.handles = _rows_first(model)
+        self.copies = _outputs_copied(model)
+        self.copies.__enter__()
         self.hooks = _hooks(model, self.privacy.clip, ghost=self.ghost)
         generator = torch.Generator(self.training.device)
         plain = build_optimizer([p for p in model.parameters() if p.requires_grad], self.training.options)
@@ -242,6 +275,7 @@ class _clipping:
         self.hooks.cleanup()
         for handle in self.handles:
             handle.remove()
+        self.copies.__exit__(None, None, None)
 
 
 class _ClippedLoss:

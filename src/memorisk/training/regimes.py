@@ -7,8 +7,9 @@ after the training they are merged into the weights, so that what is kept is a p
 
 import contextlib
 import logging
+import math
 from collections.abc import Callable, Iterator
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
 from torch import nn
@@ -23,7 +24,8 @@ AnyLoss = TypeVar("AnyLoss")
 
 _ADAPTED = ("attn.qkv", "attn.proj")
 _CHECKED_AFTER = 2
-_EXTRA = 'python -m pip install "memorisk[dp]"'
+_EXTRA = 'python -m pip install ".[dp]" in the checkout'
+_NORM_GROUPS = 32
 
 
 def needs_extra(name: str, what: str) -> InputError:
@@ -51,7 +53,7 @@ def prepare_regime(
     if options.low_rank:
         _add_adapters(model, options, seed)
     if regime == "dp-full":
-        _without_batch_statistics(model, seed, pretrained, note)
+        _without_batch_statistics(model, pretrained, note)
         _freeze_loose(model, note)
     if options.private:
         for module in model.modules():
@@ -94,7 +96,7 @@ def _add_adapters(model: nn.Module, options: TrainOptions, seed: int) -> None:
         model.get_submodule(name).requires_grad_(True)
 
 
-def _without_batch_statistics(model: nn.Module, seed: int, pretrained: bool, note: Note) -> None:
+def _without_batch_statistics(model: nn.Module, pretrained: bool, note: Note) -> None:
     """Group normalisation in place of batch normalisation, which mixes the images of a batch."""
     mixing = [n for n, m in model.named_modules() if isinstance(m, nn.modules.batchnorm._BatchNorm)]
     if not mixing:
@@ -105,29 +107,24 @@ def _without_batch_statistics(model: nn.Module, seed: int, pretrained: bool, not
             "of its own, and its trained statistics cannot be exchanged: use a network with group or layer "
             "normalisation (resnet50_gn, vit_base_patch16_224), or train without weights"
         )
-    try:
-        from opacus.validators import ModuleValidator
-    except ImportError as error:
-        raise needs_extra("opacus", "a dp regime") from error
-    with seeded(seed):
-        fixed = ModuleValidator.fix(model)
     for name in mixing:
         parent, _, leaf = name.rpartition(".")
-        replaced = fixed.get_submodule(name)
-        if isinstance(replaced, nn.modules.batchnorm._BatchNorm):
-            raise InputError(
-                f"{type(model).__name__} normalises over the batch in {type(replaced).__name__}, which cannot be "
-                "converted: use a network with group or layer normalisation (resnet50_gn, vit_base_patch16_224)"
-            )
-        setattr(model.get_submodule(parent), leaf, replaced)
+        setattr(model.get_submodule(parent), leaf, _by_groups(model.get_submodule(name)))
     note(f"{len(mixing)} batch normalisations were replaced by group normalisations: DP needs each image by itself")
+
+
+def _by_groups(norm: Any) -> nn.Module:
+    """Group normalisation of as many channels, with timm's dropout and activation behind it where they were one."""
+    groups = nn.GroupNorm(math.gcd(_NORM_GROUPS, norm.num_features), norm.num_features, affine=norm.affine)
+    behind = [getattr(norm, part) for part in ("drop", "act") if isinstance(getattr(norm, part, None), nn.Module)]
+    return nn.Sequential(groups, *behind) if behind else groups
 
 
 def _freeze_loose(model: nn.Module, note: Note) -> None:
     """Freeze parameters that belong to no layer (position, class token): Opacus has no gradients per image there."""
     loose = []
     for prefix, module in model.named_modules():
-        if any(True for _ in module.children()):
+        if any(True for child in module.children() for _ in child.parameters()):
             for name, parameter in module.named_parameters(recurse=False):
                 parameter.requires_grad_(False)
                 loose.append(f"{prefix}.{name}".lstrip("."))
