@@ -81,7 +81,7 @@ def classifier(
 
         prepare_workers(*WORKER_MODULES)  # they import PyTorch while this process does
     settings = {f.name: getattr(options, f.name) for f in fields(options)}
-    if len(options.arms) > 1 or (out / "defence.json").is_file():  # one more regime joins those that lie there
+    if len(options.arms) > 1 or _holds_regimes(out):
         return _regimes(images, out, settings, dry_run=dry_run, as_json=json)
     from memorisk.audits.classifier import DryRun, audit_classifier
     from memorisk.console import progress_bar, show_dry_run, show_result
@@ -93,6 +93,14 @@ def classifier(
         return 0
     show_result(result, out, as_json=json)
     return _exit_code(result.verdict)
+
+
+def _holds_regimes(out: Path) -> bool:
+    """Whether regimes lie side by side there: one more joins them."""
+    try:
+        return (out / "defence.json").is_file()
+    except OSError:  # no name for a folder: the audit says so
+        return False
 
 
 def _regimes(images: str, out: Path, settings: dict[str, Any], *, dry_run: bool, as_json: bool) -> int:

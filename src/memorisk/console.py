@@ -55,7 +55,7 @@ def show_result(result: Result, out: Path, *, as_json: bool) -> None:
     console = _console()
     console.print(_class_table(result))
     rarest = result.summary.get("rarest_vs_top")
-    if rarest:
+    if rarest and not _learned_nothing(result):
         console.print(_rarest(rarest), soft_wrap=True)
     for sentence in (result.summary.get("intervention") or {}).get("sentences", ()):
         console.print(Text(sentence), soft_wrap=True)
@@ -103,11 +103,20 @@ def _rarest(found: dict[str, Any]) -> Text:
     rarest, top = one_line(found["label_rarest"], 40), one_line(found["label_top"], 40)
     if rarest == top:
         return Text(f"The rarest class ({rarest}, n = {found['n_rarest']}) has the largest mean M too.")
+    sure = found["low"] is not None and found["low"] > 0
     return Text(
         f"The rarest class ({rarest}, n = {found['n_rarest']}, M {found['mean_rarest']:+.2f}) is not the most "
         f"memorized ({top}, n = {found['n_top']}, M {found['mean_top']:+.2f}): difference {found['difference']:+.2f}, "
-        f"95 % interval {_number(found['low'])} to {_number(found['high'])}."
+        f"95 % interval {_number(found['low'])} to {_number(found['high'])}"
+        f"{'.' if sure else ', which chance may explain.'}"
     )
+
+
+def _learned_nothing(result: Result) -> bool:
+    """Whether the models are not surely better than guessing, so that nothing can be said of what they remember."""
+    utility = result.summary.get("utility") or {}
+    low = utility.get("balanced_accuracy_low")
+    return low is not None and low <= utility.get("chance", 0.0)
 
 
 def _number(value: float | None) -> str:

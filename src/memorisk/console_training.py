@@ -95,8 +95,10 @@ def show_study(result: "StudyResult", out: Path) -> None:
 def _promise(privacy: dict[str, Any] | None) -> tuple[str, str]:
     if privacy is None:
         return "none", "none"
-    patient = privacy["per_patient_epsilon"]
-    return f"{privacy['epsilon']:g}", "unbounded" if patient is None else f"{patient:.3g} ({privacy['largest_group']})"
+    patient, epsilon = privacy["per_patient_epsilon"], f"{privacy['epsilon']:g}"
+    if not privacy["patients_known"]:
+        return epsilon, "no ids"
+    return epsilon, "unbounded" if patient is None else f"{patient:.3g} ({privacy['largest_group']} images)"
 
 
 def _use(held_out: dict[str, Any] | None) -> tuple[str, str, str]:

@@ -1,6 +1,7 @@
 """Two runs compared: differences by hand, intervals, what is missing, and the page."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -8,10 +9,11 @@ import pytest
 from scipy import stats
 
 from memorisk.audits.compare import _seed_difference, compare
-from memorisk.audits.compare_page import changed
+from memorisk.audits.compare_page import changed, comparison_page
 from memorisk.audits.evidence import write_scores
 from memorisk.audits.losses import audit_losses
 from memorisk.cli import main
+from memorisk.report.page import render_page
 from memorisk.runs.errors import InputError
 from memorisk.statistics.intervals import two_way_interval
 from tests.audits.synthetic import twin_evidence
@@ -183,3 +185,14 @@ def test_one_seed_on_a_side_gives_no_interval():
     difference, low, high = _seed_difference(np.array([0.5, np.nan]), np.array([0.2, 0.4]))
     assert difference == pytest.approx(-0.2)
     assert np.isnan([low, high]).all()
+
+
+def test_what_could_not_be_tested_is_never_shown_as_none_flagged(runs):
+    found = compare(runs["before"], runs["after"])
+
+    def shown(**tested: bool) -> int:
+        table = found.per_class.assign(**{f"testable_{run}": value for run, value in tested.items()})
+        return render_page(comparison_page(replace(found, per_class=table))).count("not tested")
+
+    assert shown(first=True, second=True) == 0
+    assert shown(first=False, second=True) == len(found.per_class) + min(200, len(found.per_group))

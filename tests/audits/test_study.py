@@ -45,6 +45,12 @@ def test_a_study_goes_on_and_a_new_seed_or_set_adds_only_its_own(tmp_path: Path)
     assert first.complete
     assert set(first.runs.cells) == {("CNN", "digits"), ("ResNet", "digits")}
     assert [t.name for t in first.tables] == [f"table_{i}" for i in range(1, 12)]
+    for cell in first.runs.cells.values():
+        utility = read_json(cell / "summary.json")["utility"]
+        told = [
+            line for line in first.tables[0].missing if "not surely better than guessing" in line and cell.name in line
+        ]
+        assert bool(told) == (utility["balanced_accuracy_low"] <= utility["chance"])
     before = trained(tmp_path / "s")
     assert len(before) == 2 * 2 * 2
     study_rare_distinctive(config(), out=tmp_path / "s")
@@ -164,6 +170,7 @@ def test_trainings_are_counted() -> None:
         ({"defences": {"digit": {}}}, "Did you mean 'digits'"),
         ({"defences": {"digits": {"architecture": "CN"}}}, "Did you mean 'CNN'"),
         ({"defences": {"digits": {"architecture": "CNN", "regime": ["dp-full"]}}}, "needs a privacy budget"),
+        ({"seeds": 1}, "seeds is 1; it must be a list of whole numbers"),
         ({"explain": {"feature": ["before"]}}, "Did you mean 'features'"),
     ],
 )

@@ -40,7 +40,7 @@ def test_each_regime_has_weights_and_an_account(tmp_path: Path) -> None:
     eight, three = (found.arms[f"dp-full-{e}"]["privacy"] for e in (8, 3))
     assert three["noise_multiplier"] > eight["noise_multiplier"]
     assert eight["epsilon"] < eight["replace_one_epsilon"] <= 2 * eight["epsilon"] + 1
-    assert (eight["largest_group"], eight["per_patient_epsilon"]) == (1, pytest.approx(8, abs=1e-2))
+    assert (eight["patients_known"], eight["largest_group"], eight["per_patient_epsilon"]) == (False, None, None)
 
 
 def test_the_noise_of_two_trainings_is_never_the_same(tmp_path: Path) -> None:
@@ -88,6 +88,18 @@ def test_what_is_done_is_not_trained_again(tmp_path: Path, monkeypatch: pytest.M
     assert train_classifier("digits", out=tmp_path / "run", **QUICK).arms == first.arms
 
 
+def test_a_trained_model_is_not_replaced_by_another(tmp_path: Path) -> None:
+    given = {"regime": ("full", "dp-full"), "epsilon": (8,), **QUICK}
+    train_classifier("digits", out=tmp_path / "run", **given)
+    kept = {f: f.read_bytes() for f in (tmp_path / "run").rglob("*.safetensors")}
+    for changes in ({"epochs": 3}, {"seed": 5}, {"lr": 0.5}, {"model": "small_resnet"}):
+        with pytest.raises(InputError, match="holds a model trained otherwise"):
+            train_classifier("digits", out=tmp_path / "run", **given | changes)
+    added = train_classifier("digits", out=tmp_path / "run", **given | {"epsilon": (3,), "regime": ("dp-full",)})
+    assert list(added.arms) == ["dp-full-3"]
+    assert all(f.read_bytes() == content for f, content in kept.items())
+
+
 def test_the_trained_model_can_be_audited_as_the_very_one(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     for label in ("a", "b"):
@@ -115,7 +127,7 @@ def test_group_statistics_are_of_patients(tmp_path: Path) -> None:
         tmp_path / "data" / "table.csv", out=tmp_path / "run", regime="dp-full", epsilon=8, **QUICK
     )
     privacy = found.arms["dp-full-8"]["privacy"]
-    assert privacy["largest_group"] == 3
+    assert (privacy["patients_known"], privacy["largest_group"]) == (True, 3)
     assert privacy["per_patient_epsilon"] > 2 * 8
     assert found.arms["dp-full-8"]["held_out"]["n_groups"] * 3 == found.arms["dp-full-8"]["held_out"]["n_images"]
 

@@ -348,12 +348,13 @@ def _thin(values: np.ndarray) -> list[float]:
 def _utility(evidence: Evidence) -> dict[str, Any]:
     """Accuracy and balanced accuracy on the test part, mean over models, beside the share of the commonest class.
 
-    ``balanced_accuracy_low`` is a lower 97.5 % limit over test groups (normal, classes independent); None where
-    images have several labels, since guessing has no such rate there.
+    ``balanced_accuracy_low`` is a lower 97.5 % limit over test groups (normal, classes independent) and models; None
+    where images have several labels, since guessing has no such rate there.
     """
     test = evidence.items.split == "test"
     label, group = evidence.items.label[test].astype(str), evidence.items.group[test].astype(str)
-    correct = np.concatenate([evidence.correct_a, evidence.correct_b])[:, test].mean(axis=0)
+    every = np.concatenate([evidence.correct_a, evidence.correct_b])[:, test].astype(np.float64)
+    correct = every.mean(axis=0)
     classes, number = np.unique(label, return_inverse=True)
     means, variances = [], []
     for c in range(len(classes)):
@@ -363,8 +364,10 @@ def _utility(evidence: Evidence) -> dict[str, Any]:
         means.append(float(correct[own].mean()))
         variances.append(float(rates.var(ddof=1) / len(rates)) if len(rates) > 1 else float("inf"))
     balanced = float(np.mean(means))
+    of_model = np.mean([every[:, number == c].mean(axis=1) for c in range(len(classes))], axis=0)
+    between = float(of_model.var(ddof=1) / len(of_model))  # models are units too, also where each tells its own noise
     several = len(set(evidence.items.image[test])) < len(label)
-    spread = np.sqrt(sum(variances)) / len(classes)
+    spread = np.sqrt(sum(variances) / len(classes) ** 2 + between)
     low = None if several else balanced - float(stats.norm.ppf(0.975)) * spread
     return {
         "test_accuracy": float(correct.mean()),

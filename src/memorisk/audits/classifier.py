@@ -161,8 +161,10 @@ def _run(
     )
     target = audit_target(store, plan, recipe, evidence, options) if options.target else None
     bound = measure_bound(run, store, plan, recipe, options, lambda d, n: progress("lower bound of epsilon", d, n))
-    privacy = {"regime": recipe.train.one_regime, "promise": plan_privacy(plan, recipe.train), "bound": bound}
-    context = replace(_context(plan, recipe, store, options, linked, placebo, target), privacy=privacy)
+    context = _context(plan, recipe, store, options, linked, placebo, target)
+    promise = plan_privacy(plan, recipe.train, known=context.groups_given)
+    privacy = {"regime": recipe.train.one_regime, "promise": promise, "bound": bound}
+    context = replace(context, privacy=privacy)
     result = with_intervention(names.result(analyse(evidence, options, context)), changed)
     result.save(run.path)
     gallery = thumbnails(store, plan, result, names) if options.gallery and not options.redact else None

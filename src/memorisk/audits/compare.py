@@ -145,7 +145,12 @@ def _differences(first: Evidence, second: Evidence, result_a: Result, result_b: 
 
 def _name(result: Result) -> str:
     parts = [str(result.summary.get(k) or "") for k in ("dataset", "model")]
-    return ", ".join(p for p in parts if p)
+    training, utility = result.summary.get("training") or {}, result.summary.get("utility") or {}
+    if training.get("epochs") is not None:
+        parts.append(f"{training['epochs']} epochs at {training.get('lr'):g}")
+    if utility.get("test_accuracy") is not None:
+        parts.append(f"accuracy on unseen images {utility['test_accuracy']:.3f}")
+    return ", ".join([*(p for p in parts if p), f"verdict {result.status}"])
 
 
 def _load(folder: Path) -> tuple[Evidence, Result]:

@@ -30,6 +30,8 @@ if TYPE_CHECKING:  # compare.py writes this page
 
 DIFFERENCE = "Difference [95 % interval]"
 RUNS = ("first", "second")
+NOT_TESTED = "not tested"
+CONTROL = "independent_loss"
 
 
 def comparison_page(found: Comparison) -> Page:
@@ -91,10 +93,14 @@ def _classes(table: pd.DataFrame) -> list[Block]:
         Column(source="mean_second", heading="Second", format="decimal"),
         Column(source="tier_first", heading="Tier, first", tones=TIER_TONES),
         Column(source="tier_second", heading="Second", tones=TIER_TONES),
-        Column(source="flagged_first", heading="Flagged, first", format="count"),
-        Column(source="flagged_second", heading="Second", format="count"),
+        Column(source="listed_first", heading="Flagged, first"),
+        Column(source="listed_second", heading="Second"),
         Column(source="n_groups", heading="Patients in both", format="count"),
     ]
+    for run in RUNS:  # a class that could not be tested has no count, least of all 0
+        tested, flagged = table[f"testable_{run}"], table[f"flagged_{run}"]
+        shown = [count(n) if t else NOT_TESTED for t, n in zip(tested, flagged, strict=True)]
+        table = table.assign(**{f"listed_{run}": shown})
     caption = "Second run less first, over the patients that both scored; tiers and flags are those of each whole run."
     return [Table(frame=table, columns=columns, caption=caption, elsewhere="per_class.parquet")]
 
@@ -108,9 +114,16 @@ def _groups(found: Comparison) -> list[Block]:
         Column(source="difference", heading=DIFFERENCE, format="decimal", interval=("low", "high")),
         Column(source="M_first", heading="M, first", format="decimal"),
         Column(source="M_second", heading="Second", format="decimal"),
-        Column(source="flagged_first", heading="Flagged, first", format="yes_no"),
-        Column(source="flagged_second", heading="Second", format="yes_no"),
+        Column(source="listed_first", heading="Flagged, first"),
+        Column(source="listed_second", heading="Second"),
     ]
+    of_class = found.per_class.set_index("label")
+    for run in RUNS:
+        tested = of_class[f"testable_{run}"].reindex(largest["label"]).to_numpy(dtype=bool)
+        words_of = [
+            ("yes" if f else "no") if t else NOT_TESTED for t, f in zip(tested, largest[f"flagged_{run}"], strict=True)
+        ]
+        largest = largest.assign(**{f"listed_{run}": words_of})
     n, apart = len(table), int(changed(table, -1).sum() + changed(table, 1).sum())
     text = (
         f"Intervals are over trainings, one patient at a time: of {count(n)} such intervals about {count(0.05 * n)} "
@@ -123,6 +136,9 @@ def _groups(found: Comparison) -> list[Block]:
 
 def _attacks(aucs: pd.DataFrame) -> list[Block]:
     known = [words.ATTACKS[a][0] if a in words.ATTACKS else a for a in aucs["attack"]]
+    known = [
+        f"{name} (control, no attack)" if a == CONTROL else name for a, name in zip(aucs["attack"], known, strict=True)
+    ]
     columns = [
         Column(source="attack", heading="Attack", row_heading=True),
         *(

@@ -63,7 +63,7 @@ DEFENCE_COLUMNS = {
     "flagged": "groups flagged",
     "epsilon": "promised for one image added or removed, at delta",
     "replace_one_epsilon": "what follows for one image replaced",
-    "per_patient_epsilon": "what follows for all images of a patient, of which there are at most largest_group",
+    "per_patient_epsilon": "for all images of a patient, of which there are at most largest_group; empty without ids",
     "bound": "95 % lower bound of replace-one epsilon, from bound_pairs pairs; bound_largest: the most they can prove",
 }
 
@@ -90,6 +90,10 @@ def audit_defences(
     options = options_from(settings)
     folder, arms = Path(out), options.arms
     check_out(folder, {}, identity=[])
+    if (folder / "verdict.json").is_file():
+        raise InputError(
+            f"--out {one_line(folder)} holds the audit of a single regime: name another folder to compare several"
+        )
     plan_defences(images, out=out, progress=progress, **settings)  # refuses before another was trained for hours
     config = {"images": str(images), "out": str(folder), **asdict(options), "run": {"comparison": "regimes"}}
     results: dict[str, Result] = {}
@@ -237,7 +241,8 @@ def _change(before: pd.DataFrame, here: pd.DataFrame, *, same: bool) -> dict[str
 def _privacy_columns(privacy: dict[str, Any]) -> dict[str, Any]:
     promise, bound = privacy.get("promise") or {}, privacy.get("bound") or {}
     named = ("epsilon", "delta", "noise_multiplier", "replace_one_epsilon", "per_patient_epsilon", "largest_group")
-    return {name: promise.get(name, float("nan")) for name in named} | {
+    known = {name: promise.get(name) for name in named}
+    return {name: float("nan") if value is None else value for name, value in known.items()} | {
         "bound": bound.get("low", float("nan")),
         "bound_largest": bound.get("largest_provable", float("nan")),
         "bound_pairs": bound.get("n_pairs", float("nan")),

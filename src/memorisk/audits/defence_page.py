@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pandas as pd
 
-from memorisk.report.blocks import Block, Callout, Column, Figure, Page, Paragraph, Section, Steps, Table
+from memorisk.report.blocks import Block, Callout, Column, Fact, Facts, Figure, Page, Paragraph, Section, Steps, Table
+from memorisk.report.formats import count
 from memorisk.report.tradeoff_figure import tradeoff_plot
 
 if TYPE_CHECKING:  # defence.py writes this page
@@ -23,10 +25,10 @@ def defence_page(found: DefenceResult) -> Page:
     return Page(
         title="Defences compared",
         subtitle="The same audit under each way of training",
-        lead=[_lead(found)],
+        lead=[_lead(found), _facts(found)],
         sections=[
             Section("What is remembered, and at what price", _tradeoff(table), "tradeoff"),
-            Section("What is promised, and what is proved", _privacy(table), "privacy"),
+            Section("What is promised, and what is proved", _privacy(found), "privacy"),
             Section("How to read this", _reading(found), "reading"),
         ],
         footer=[Paragraph("Each regime's own report lies in the folder of its name.")],
@@ -51,6 +53,22 @@ def _lead(found: DefenceResult) -> Callout:
             )
         )
     return Callout("note", "What the regimes do", blocks)
+
+
+def _facts(found: DefenceResult) -> Facts:
+    summary, row = found.results[found.reference].summary, found.table.iloc[0]
+    deltas = sorted({f"{d:g}" for d in found.table["delta"].dropna()})
+    ids = "given" if summary.get("groups_given", True) else "not given: each image counts as its own patient"
+    return Facts(
+        [
+            Fact("Data set", str(summary.get("dataset") or "unnamed")),
+            Fact("Network", str(summary.get("model"))),
+            Fact("Models a regime", count(row["n_models"])),
+            Fact("Unseen patients", count(row["n_test_groups"])),
+            Fact("Patient ids", ids),
+            *([Fact("Delta", ", ".join(deltas))] if deltas else []),
+        ]
+    )
 
 
 def _tradeoff(table: pd.DataFrame) -> list[Block]:
@@ -95,7 +113,8 @@ def _tradeoff(table: pd.DataFrame) -> list[Block]:
     ]
 
 
-def _privacy(table: pd.DataFrame) -> list[Block]:
+def _privacy(found: DefenceResult) -> list[Block]:
+    table = found.table
     columns = [
         Column(source="regime", heading="Regime", row_heading=True),
         Column(source="epsilon", heading="Epsilon, image added or removed", format="decimal"),
@@ -108,6 +127,13 @@ def _privacy(table: pd.DataFrame) -> list[Block]:
     ]
     broken = table.loc[table["bound"] > table["replace_one_epsilon"], "regime"].tolist()
     blocks: list[Block] = []
+    if found.results[found.reference].summary.get("groups_given") is False and bool(
+        np.isfinite(table["epsilon"].to_numpy(dtype=float)).any()
+    ):
+        text = (
+            "The data do not say whose each image is: a patient with several images has no promise of these epsilons."
+        )
+        blocks.append(Callout("warning", "No promise to a patient", [Paragraph(text)]))
     if broken:
         text = f"The measured lower bound exceeds the promise of {', '.join(broken)}: something breaks it."
         blocks.append(Callout("fail", "A promise is broken", [Paragraph(text)]))

@@ -21,45 +21,43 @@ from memorisk.runs.files import read_array
 from memorisk.runs.folder import RunFolder
 from memorisk.scores.differential import binary_cross_entropy, cross_entropy
 from memorisk.statistics.empirical_epsilon import epsilon_bound, pair_guesses
-from memorisk.statistics.group_accounting import group_epsilon, replace_one_epsilon
+from memorisk.statistics.group_accounting import replace_one_epsilon
 from memorisk.training.canaries import CanaryPairs, label_noise_pairs
 from memorisk.training.jobs import TrainJob
 from memorisk.training.options import TrainOptions
-from memorisk.training.private import privacy_of
+from memorisk.training.private import per_patient, privacy_of
 
 _BOUND = 53  # keeps the shared images of the bound's target apart from other random streams
 
 
-def privacy_summary(options: TrainOptions, n_trained: int, largest_group: int) -> dict[str, Any] | None:
+def privacy_summary(options: TrainOptions, groups: np.ndarray, *, known: bool) -> dict[str, Any] | None:
     """The promise of a private training in numbers; None where it makes none.
 
     Args:
         options: Of one training, epochs filled in.
-        n_trained: Images it is trained on.
-        largest_group: Most images of one patient among them.
+        groups: [n] patient of each image it is trained on.
+        known: Whether the data say whose each image is.
 
     Returns:
-        ``epsilon, delta, noise_multiplier, clip, sampling_rate, steps`` as `Privacy`; ``replace_one_epsilon``;
-        ``largest_group`` and ``per_patient_epsilon`` for all images of a patient; ``n_trained``.
+        ``epsilon, delta, noise_multiplier, clip, sampling_rate, steps`` as `Privacy`; ``n_trained``;
+        ``replace_one_epsilon``; ``patients_known, largest_group, per_patient_epsilon`` as `per_patient`.
     """
     if not options.private:
         return None
-    privacy = privacy_of(n_trained, options)
+    privacy = privacy_of(len(groups), options)
     spent = (privacy.noise_multiplier, privacy.sampling_rate, privacy.steps, privacy.delta)
     return {
         **asdict(privacy),
-        "n_trained": n_trained,
+        "n_trained": len(groups),
         "replace_one_epsilon": replace_one_epsilon(*spent),
-        "largest_group": largest_group,
-        "per_patient_epsilon": group_epsilon(*spent, largest_group),
+        **per_patient(privacy, groups, known=known),
     }
 
 
-def plan_privacy(plan: Plan, options: TrainOptions) -> dict[str, Any] | None:
+def plan_privacy(plan: Plan, options: TrainOptions, *, known: bool) -> dict[str, Any] | None:
     """The promise for the models of an audit: that of the smallest, for which a slot is sampled most often."""
     rows = min((r for d in plan.designs for r in (d.rows_a, d.rows_b)), key=len)
-    sizes = np.unique(plan.parts.groups[rows].astype(str), return_counts=True)[1]
-    return privacy_summary(options, len(rows), int(sizes.max()))
+    return privacy_summary(options, plan.parts.groups[rows], known=known)
 
 
 def check_bound(plan: Plan, options: ClassifierOptions) -> None:
@@ -104,7 +102,7 @@ def measure_bound(
     score = _loss(target, rows, wrong)
     score = score - np.mean([_loss(job, rows, wrong) for both in audited for job in both], axis=0)
     first, second = np.split(score, 2)
-    promise = privacy_summary(recipe.train, len(target.rows), 1)
+    promise = privacy_summary(recipe.train, plan.parts.groups[target.rows], known=False)
     bound = epsilon_bound(
         pair_guesses(first, second, pairs.coin, len(pairs.coin)),
         delta=promise["delta"] if promise else 0.0,

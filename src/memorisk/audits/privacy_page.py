@@ -30,11 +30,13 @@ def privacy_section(reading: Reading) -> list[Section]:
 
 
 def _promise(promise: dict[str, Any]) -> list[Block]:
-    largest = int(promise.get("largest_group") or 1)
+    largest, known = int(promise.get("largest_group") or 0), bool(promise.get("patients_known"))
+    whose = f"All images of a patient (at most {count(largest)})" if known else "All images of a patient"
+    patient = _number(promise.get("per_patient_epsilon")) if known else "not known: no patient ids"
     facts = [
         Fact("Epsilon, one image added or removed", _number(promise.get("epsilon"))),
         Fact("One image replaced", _number(promise.get("replace_one_epsilon"))),
-        Fact(f"All images of a patient (at most {count(largest)})", _number(promise.get("per_patient_epsilon"))),
+        Fact(whose, patient),
         Fact("Delta", f"{promise.get('delta'):g}"),
         Fact("Noise, in clipping norms", _number(promise.get("noise_multiplier"))),
         Fact("Steps, each with this share of the images", f"{count(promise.get('steps') or 0)}, "

@@ -30,6 +30,9 @@ def load_result(folder: Path) -> Result:
         InputError: The folder holds none, or its files are damaged.
     """
     read_config(folder)
+    if (folder / "defence.json").is_file() and not (folder / "verdict.json").is_file():
+        inner = sorted(p.parent.name for p in folder.glob("*/verdict.json"))
+        raise InputError(f"{one_line(folder)} holds several regimes side by side: name one of {', '.join(inner)} in it")
     try:
         return Result.load(folder)
     except (ValueError, KeyError, TypeError) as error:  # also what JSON, Parquet and Unicode call broken

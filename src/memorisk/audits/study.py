@@ -157,6 +157,8 @@ def _settings(
     """Settings of one audit: the study's, then the data set's, then the architecture's; checked."""
     own = {k: v for k, v in given.items() if k not in DATASET_KEYS}
     seeds = given.get("seeds") or config.get("seeds") or PAPER_SEEDS
+    if not isinstance(seeds, list | tuple) or not all(isinstance(s, int) and not isinstance(s, bool) for s in seeds):
+        raise InputError(f"seeds is {one_line(seeds, 60)}; it must be a list of whole numbers, as in [123, 456]")
     if protocol == "corrected" and not given.get("seeds"):
         # the same starts on every data set would be one draw of starts and not several
         apart = int(fingerprint(dataset), 16)

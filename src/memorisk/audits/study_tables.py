@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from memorisk.audits.study_columns import COLUMNS, EXTRA_TITLES
-from memorisk.audits.study_parts import DEFENCES, StudyRuns, StudyTable, read_runs
+from memorisk.audits.study_parts import DEFENCES, StudyReading, StudyRuns, StudyTable, read_runs
 from memorisk.audits.study_tables_classes import table_1, table_5, table_8
 from memorisk.audits.study_tables_defence import table_4, table_11
 from memorisk.audits.study_tables_distinct import table_2, table_3, table_6, table_7
@@ -44,7 +44,30 @@ def study_tables(runs: StudyRuns, *, draws: int = 9999, seed: int = 0) -> list[S
         table_10(reading),
         table_11(reading),
     ]
-    return [_with_unread(table, reading.unread) for table in found]
+    doubts = _doubts(reading)
+    return [_with_unread(_with_doubts(table, doubts), reading.unread) for table in found]
+
+
+def _doubts(reading: StudyReading) -> tuple[str, ...]:
+    """The cells whose models learned nothing that can be told from guessing: what they remember says little."""
+    lines = []
+    for cell in reading.cells:
+        utility = cell.result.summary.get("utility") or {}
+        low = utility.get("balanced_accuracy_low")
+        if low is not None and low <= utility.get("chance", 0.0):
+            found = f"balanced accuracy on unseen images {utility['test_balanced_accuracy']:.3f}, guessing gives"
+            lines.append(
+                f"{cell.dataset}, {cell.architecture}: its models are not surely better than guessing ({found} "
+                f"{utility['chance']:.3f}), so that these numbers say little"
+            )
+    return tuple(lines)
+
+
+def _with_doubts(table: StudyTable, doubts: tuple[str, ...]) -> StudyTable:
+    """Tell them below the tables of what models remember; set-up and defences have accuracies of their own."""
+    if table.name in ("table_4", "table_9", "table_10", "table_11"):
+        return table
+    return replace(table, missing=(*table.missing, *doubts))
 
 
 def _with_unread(table: StudyTable, unread: Mapping[str, str]) -> StudyTable:

@@ -29,14 +29,14 @@ from memorisk.runs.environment import machine, versions
 from memorisk.runs.errors import InputError, one_line, unknown_name
 from memorisk.runs.files import plain, read_array, read_json, write_json, write_table, write_text
 from memorisk.runs.folder import RunFolder, check_out, open_run
-from memorisk.statistics.group_accounting import group_epsilon, replace_one_epsilon
+from memorisk.statistics.group_accounting import replace_one_epsilon
 from memorisk.statistics.utility import against_majority
 from memorisk.training.command_options import TrainClassifierOptions
 from memorisk.training.devices import check_device
 from memorisk.training.jobs import CHECKPOINTS, LOGITS, WEIGHTS, TrainJob, check_job, run_training
 from memorisk.training.options import TrainOptions, resolve_options
 from memorisk.training.pixels import choose_normalisation
-from memorisk.training.private import privacy_of
+from memorisk.training.private import per_patient, privacy_of
 from memorisk.training.targets import Targets, build_targets, training_labels
 
 SUMMARY = "training.json"
@@ -67,6 +67,7 @@ class _Data:
     store: ImageStore
     part: np.ndarray
     groups: np.ndarray
+    groups_known: bool
     labels: np.ndarray
     targets: Targets
 
@@ -95,7 +96,8 @@ def train_classifier(
     progress("reading the manifest", 0, 0)
     data = _data(images, options, progress)
     jobs = {name: _job(folder / name, data, options, arm) for name, arm in options.arms.items()}
-    for job in jobs.values():
+    for name, job in jobs.items():
+        _refuse_other(folder / name, job)
         if not job.done:
             check_job(job)
     config = {"images": str(images), "out": str(folder), **asdict(options)}
@@ -146,7 +148,8 @@ def _data(images: str | Path, options: TrainClassifierOptions, progress: Progres
     for name in ("train", "test"):
         if not (part == name).any():
             raise InputError(f"{one_line(manifest.name)} has no {name} images: classes need at least 7 groups each")
-    return _Data(store, part, manifest.groups.astype(str), labels, build_targets(labels, options.head))
+    known = bool((manifest.groups != manifest.images).any())
+    return _Data(store, part, manifest.groups.astype(str), known, labels, build_targets(labels, options.head))
 
 
 def _job(out: Path, data: _Data, options: TrainClassifierOptions, arm: TrainOptions) -> TrainJob:
@@ -171,6 +174,25 @@ def _job(out: Path, data: _Data, options: TrainClassifierOptions, arm: TrainOpti
         threads=options.threads,
         checkpoint_seconds=options.checkpoint_seconds,
         secret_noise=_noise(out) if train.private else None,
+    )
+
+
+def _refuse_other(folder: Path, job: TrainJob) -> None:
+    """A trained model is not replaced by one of other settings: it may be the one that was released.
+
+    Raises:
+        InputError: The folder holds another model.
+    """
+    file = folder / SUMMARY
+    if not file.is_file() or read_json(file).get("job") == job.key:
+        return
+    before = read_json(file)
+    was = {**before.get("options", {}), **{k: before.get(k) for k in ("model", "weights", "seed")}}
+    asked = plain({**asdict(job.options), "model": job.model, "weights": job.weights, "seed": job.seed})
+    changed = [f"{k} = {one_line(was.get(k), 40)}, now {one_line(v, 40)}" for k, v in asked.items() if was.get(k) != v]
+    raise InputError(
+        f"--out {one_line(folder)} holds a model trained otherwise ({'; '.join(changed[:2]) or 'on other images'}): "
+        "name another folder, or delete that one"
     )
 
 
@@ -206,6 +228,7 @@ def _described(job: TrainJob, data: _Data) -> dict[str, Any]:
     return {
         "model": job.model,
         "weights": job.weights,
+        "seed": job.seed,
         "classes": list(data.targets.classes),
         "options": asdict(job.options),
         "normalisation": None if job.normalisation is None else asdict(job.normalisation),
@@ -223,13 +246,11 @@ def _promise(job: TrainJob, data: _Data) -> dict[str, Any] | None:
         return None
     privacy = privacy_of(len(job.rows), job.options)
     spent = (privacy.noise_multiplier, privacy.sampling_rate, privacy.steps, privacy.delta)
-    largest = int(np.unique(data.groups[job.rows], return_counts=True)[1].max())
     return {
         **asdict(privacy),
         "accountant": "RDP, Poisson sampling, one image added or removed",
         "replace_one_epsilon": replace_one_epsilon(*spent),
-        "largest_group": largest,
-        "per_patient_epsilon": group_epsilon(*spent, largest),
+        **per_patient(privacy, data.groups[job.rows], known=data.groups_known),
         "not_covered": [
             "the choice of settings",
             "the number of images",

@@ -26,6 +26,7 @@ from torch import nn
 from memorisk.runs.errors import InputError, MemoriskError, one_line
 from memorisk.runs.fingerprint import fingerprint
 from memorisk.statistics.accounting import DEFAULT_ORDERS, noise_for_epsilon, rdp_epsilon
+from memorisk.statistics.group_accounting import group_epsilon
 from memorisk.training.checkpoint import Checkpoint, Progress
 from memorisk.training.devices import check_device, forked_generators, place
 from memorisk.training.fit import FitLog, Training, set_training_mode
@@ -75,6 +76,25 @@ def privacy_of(n: int, options: TrainOptions) -> Privacy:
     rate = min(1.0, options.batch_size / n)
     noise = noise_for_epsilon(options.epsilon[0], options.delta, rate, steps)
     return Privacy(options.epsilon[0], options.delta, noise, options.clip, rate, steps)
+
+
+def per_patient(privacy: Privacy, groups: np.ndarray, *, known: bool) -> dict[str, Any]:
+    """Epsilon for all images of a patient, by the largest patient among those trained on.
+
+    Args:
+        privacy: The promise for one image.
+        groups: [n] patient of each image trained on.
+        known: Whether the data say whose each image is; without that nothing can be promised to a patient.
+
+    Returns:
+        ``patients_known, largest_group, per_patient_epsilon``; the last two None where patients are not known.
+    """
+    if not known:
+        return {"patients_known": False, "largest_group": None, "per_patient_epsilon": None}
+    largest = int(np.unique(groups.astype(str), return_counts=True)[1].max())
+    spent = (privacy.noise_multiplier, privacy.sampling_rate, privacy.steps, privacy.delta)
+    epsilon = privacy.epsilon if largest == 1 else group_epsilon(*spent, largest)
+    return {"patients_known": True, "largest_group": largest, "per_patient_epsilon": epsilon}
 
 
 def fit_private(
