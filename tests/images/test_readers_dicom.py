@@ -369,8 +369,9 @@ def test_a_decoder_that_dies_does_not_take_the_run_along(shared_data: Path, tmp_
 def test_the_process_apart_is_started_anew_after_it_died(shared_data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = shared_data / "dicom_pydicom" / "test_files" / "MR_small_jpeg_ls_lossless.dcm"
     whole = read_image(path)
-    readers_dicom_gdcm._child().kill()
-    readers_dicom_gdcm._child().wait()
+    child = readers_dicom_gdcm._child()
+    child.kill()
+    child.wait()  # asked for once: after its death another one would be started, and live
     np.testing.assert_array_equal(read_image(path), whole)
     readers_dicom_gdcm._end_all()
     for program, what in (
