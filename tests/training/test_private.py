@@ -11,6 +11,7 @@ from torch import nn
 
 from memorisk.models.zoo import create_model, seeded
 from memorisk.runs.errors import InputError, MemoriskError
+from memorisk.training import private
 from memorisk.training.fit import fit
 from memorisk.training.options import TrainOptions
 from memorisk.training.order import batch_bounds
@@ -167,6 +168,18 @@ def test_nothing_of_opacus_is_left_on_the_network(data: tuple) -> None:
     model = trained(data)
     assert not any(m._forward_hooks or m._forward_pre_hooks or m._backward_hooks for m in model.modules())
     assert not any(hasattr(p, name) for p in model.parameters() for name in ("grad_sample", "_norm_sample"))
+
+
+def test_a_training_that_cannot_begin_leaves_the_network_as_it_was(
+    data: tuple, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = network()
+    names = [name for name, _ in model.named_modules()]
+    monkeypatch.setattr(private, "build_optimizer", lambda *_: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        fit_private(model, *data, np.arange(N), OPTIONS, seed=1, noise_seed=2, privacy=LOUD)
+    assert [name for name, _ in model.named_modules()] == names
+    assert not any(m._forward_hooks or m._forward_pre_hooks or m._backward_hooks for m in model.modules())
 
 
 def test_global_random_state_is_left_alone(data: tuple) -> None:

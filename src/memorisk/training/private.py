@@ -12,7 +12,7 @@ noise of twins would cancel in their loss gap and "prove" more than epsilon (MET
 import time
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from pathlib import Path
@@ -146,7 +146,7 @@ def fit_private(
     privacy = privacy or privacy_of(len(rows), options)
     exact = replace(options, precision="fp32")
     training = Training.build(model, images, targets, rows, exact, where, None, normalisation)
-    with _clipping(training, privacy, ghost) as (hooks, optimizer):
+    with _clipping(training, privacy, ghost=ghost) as (hooks, optimizer):
         steps = _Steps(training, privacy, hooks, optimizer, seed, noise_seed)
         kept = None
         if checkpoint is not None:
@@ -264,38 +264,30 @@ def _linear_norms(layer: nn.Linear, activations: list[torch.Tensor], backprops: 
     return compute_linear_norm_sample(layer, activations, backprops)
 
 
-class _clipping:
+@contextmanager
+def _clipping(training: Training, privacy: Privacy, *, ghost: bool) -> Iterator[tuple[Any, Any]]:
     """Opacus' hooks and optimiser around a network for as long as it trains; nothing of them is left on it."""
-
-    def __init__(self, training: Training, privacy: Privacy, ghost: bool) -> None:
-        self.training, self.privacy, self.ghost = training, privacy, ghost
-
-    def __enter__(self) -> tuple[Any, Any]:
+    model = training.model
+    model.to(memory_format=torch.contiguous_format)  # pyright: ignore[reportCallIssue] (torch's stub lacks this form)
+    with ExitStack() as undo:
+        undo.enter_context(_outputs_copied(model))
+        for handle in _rows_first(model):
+            undo.callback(handle.remove)
+        hooks = _hooks(model, privacy.clip, ghost=ghost)
+        undo.callback(hooks.cleanup)
         from opacus.optimizers import DPOptimizerFastGradientClipping
 
-        model = self.training.model
-        model.to(memory_format=torch.contiguous_format)  # pyright: ignore[reportCallIssue] (torch's stub lacks this form)
-        self.handles = _rows_first(model)
-        self.copies = _outputs_copied(model)
-        self.copies.__enter__()
-        self.hooks = _hooks(model, self.privacy.clip, ghost=self.ghost)
-        generator = torch.Generator(self.training.device)
-        plain = build_optimizer([p for p in model.parameters() if p.requires_grad], self.training.options)
+        trained = [p for p in model.parameters() if p.requires_grad]
+        norm: Any = privacy.clip  # Opacus types it as a whole number
         optimizer = DPOptimizerFastGradientClipping(
-            plain,  # pyright: ignore[reportArgumentType] (it has the members that are used)
-            noise_multiplier=self.privacy.noise_multiplier,
-            max_grad_norm=self.privacy.clip,  # pyright: ignore[reportArgumentType] (need not be whole)
-            expected_batch_size=max(1, round(self.privacy.sampling_rate * len(self.training.targets))),
+            build_optimizer(trained, training.options),  # pyright: ignore[reportArgumentType] (it has what is used)
+            noise_multiplier=privacy.noise_multiplier,
+            max_grad_norm=norm,
+            expected_batch_size=max(1, round(privacy.sampling_rate * len(training.targets))),
             loss_reduction="mean",
-            generator=generator,
+            generator=torch.Generator(training.device),
         )
-        return self.hooks, optimizer
-
-    def __exit__(self, *_: object) -> None:
-        self.hooks.cleanup()
-        for handle in self.handles:
-            handle.remove()
-        self.copies.__exit__(None, None, None)
+        yield hooks, optimizer
 
 
 class _ClippedLoss:
