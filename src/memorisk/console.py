@@ -55,7 +55,8 @@ def show_result(result: Result, out: Path, *, as_json: bool) -> None:
     console = _console()
     console.print(_class_table(result))
     rarest = result.summary.get("rarest_vs_top")
-    if rarest and not _learned_nothing(result):
+    learned = (result.summary.get("utility") or {}).get("beats_guessing") is not False
+    if rarest and learned:  # of models that learned nothing nothing can be said of what they remember
         console.print(_rarest(rarest), soft_wrap=True)
     for sentence in (result.summary.get("intervention") or {}).get("sentences", ()):
         console.print(Text(sentence), soft_wrap=True)
@@ -110,13 +111,6 @@ def _rarest(found: dict[str, Any]) -> Text:
         f"95 % interval {_number(found['low'])} to {_number(found['high'])}"
         f"{'.' if sure else ', which chance may explain.'}"
     )
-
-
-def _learned_nothing(result: Result) -> bool:
-    """Whether the models are not surely better than guessing, so that nothing can be said of what they remember."""
-    utility = result.summary.get("utility") or {}
-    low = utility.get("balanced_accuracy_low")
-    return low is not None and low <= utility.get("chance", 0.0)
 
 
 def _number(value: float | None) -> str:

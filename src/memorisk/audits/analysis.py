@@ -233,7 +233,7 @@ def _status(
                 "15 % of the images",
             )
         )
-    if utility["balanced_accuracy_low"] is not None and utility["balanced_accuracy_low"] <= utility["chance"]:
+    if utility["beats_guessing"] is False:
         doubts.append(
             (
                 f"the models are not better than guessing (balanced accuracy {utility['test_balanced_accuracy']:.2f}, "
@@ -348,8 +348,8 @@ def _thin(values: np.ndarray) -> list[float]:
 def _utility(evidence: Evidence) -> dict[str, Any]:
     """Accuracy and balanced accuracy on the test part, mean over models, beside the share of the commonest class.
 
-    ``balanced_accuracy_low`` is a lower 97.5 % limit over test groups (normal, classes independent) and models; None
-    where images have several labels, since guessing has no such rate there.
+    ``balanced_accuracy_low`` is a lower 97.5 % limit over test groups (normal, classes independent) and models; it and
+    ``beats_guessing`` are None where images have several labels, since guessing has no such rate there.
     """
     test = evidence.items.split == "test"
     label, group = evidence.items.label[test].astype(str), evidence.items.group[test].astype(str)
@@ -374,6 +374,7 @@ def _utility(evidence: Evidence) -> dict[str, Any]:
         "test_balanced_accuracy": balanced,
         "balanced_accuracy_low": low,
         "chance": 1 / len(classes),
+        "beats_guessing": None if low is None else bool(low > 1 / len(classes)),
         "majority_share": float(np.bincount(number).max() / len(label)),
         "n_classes": len(classes),
     }

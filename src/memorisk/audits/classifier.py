@@ -196,8 +196,7 @@ def _context(
             "The data come with a split of their own; the parts of this audit were drawn anew by group, since its null "
             "needs test images drawn at random from the same people (--splits given keeps the split)."
         )
-    groups_given = bool((store.manifest.groups != store.manifest.images).any())
-    if not groups_given:
+    if not store.manifest.groups_given:
         notes.append(
             "No patient ids were given, so every image stands for itself: patients with several images may be on both "
             "sides of the split, and every number is then too small. Name them with --group-from or --group-column."
@@ -223,7 +222,7 @@ def _context(
         device=recipe.device,
         weights_kept=not options.discard_weights,
         pseudonymised=options.pseudonymise,
-        groups_given=groups_given,
+        groups_given=store.manifest.groups_given,
         notes=notes,
         placebo=placebo,
         target=target,

@@ -323,7 +323,7 @@ def _summary(run: FinishedRun, spaces: list[str], weights: str | Path | None, pe
         )
     if any(_is_named(s) for s in spaces) and weights == "none":
         notes.append("The named networks have random weights: their features were never trained.")
-    if not (run.store.manifest.groups != run.store.manifest.images).any():
+    if not run.store.manifest.groups_given:
         notes.append("No patient ids were given: images of one patient may make each other typical and count as many.")
     return {
         "dataset": run.store.manifest.name,

@@ -53,8 +53,7 @@ def _doubts(reading: StudyReading) -> tuple[str, ...]:
     lines = []
     for cell in reading.cells:
         utility = cell.result.summary.get("utility") or {}
-        low = utility.get("balanced_accuracy_low")
-        if low is not None and low <= utility.get("chance", 0.0):
+        if utility.get("beats_guessing") is False:
             found = f"balanced accuracy on unseen images {utility['test_balanced_accuracy']:.3f}, guessing gives"
             lines.append(
                 f"{cell.dataset}, {cell.architecture}: its models are not surely better than guessing ({found} "

@@ -66,6 +66,11 @@ class Manifest:
         return self._texts("group")
 
     @property
+    def groups_given(self) -> bool:
+        """Whether the source says whose each image is; without that every image is its own group."""
+        return bool((self.groups != self.images).any())
+
+    @property
     def splits(self) -> np.ndarray | None:
         """Given splits, object array of str [n] (empty where a row has none), or None where the source gives none."""
         return self._texts("split") if "split" in self.table else None

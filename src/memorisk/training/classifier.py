@@ -148,8 +148,8 @@ def _data(images: str | Path, options: TrainClassifierOptions, progress: Progres
     for name in ("train", "test"):
         if not (part == name).any():
             raise InputError(f"{one_line(manifest.name)} has no {name} images: classes need at least 7 groups each")
-    known = bool((manifest.groups != manifest.images).any())
-    return _Data(store, part, manifest.groups.astype(str), known, labels, build_targets(labels, options.head))
+    targets = build_targets(labels, options.head)
+    return _Data(store, part, manifest.groups.astype(str), manifest.groups_given, labels, targets)
 
 
 def _job(out: Path, data: _Data, options: TrainClassifierOptions, arm: TrainOptions) -> TrainJob:
