@@ -66,7 +66,7 @@ def rare_distinctive(
     file
         YAML file with architectures, data sets, seeds (docs/study.md).
     dry_run
-        Print the cells and the number of trainings, run nothing.
+        Check every cell, print what it would take, train nothing. The exit code is 3 if a cell would be refused.
     tables_only
         Lay out what is finished, run nothing.
     """
@@ -76,8 +76,13 @@ def rare_distinctive(
 
     config = read_yaml(file, flags=False)
     if dry_run:
-        show_study_plan(read_study(config))
-        return 0
+        from memorisk.audits.study_plan import plan_study
+
+        study = read_study(config)
+        with progress_bar() as progress:
+            plan = plan_study(study, out=out, progress=progress)
+        show_study_plan(plan)
+        return MemoriskError.exit_code if plan.refused else 0
     with progress_bar() as progress:
         result = study_rare_distinctive(config, out=out, progress=progress, tables_only=tables_only)
     show_study(result, out)

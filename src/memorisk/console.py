@@ -122,6 +122,8 @@ def show_dry_run(found: DryRun, *, as_json: bool) -> None:
     if as_json:
         _json(vars(found))
         return
+    from memorisk.audits.dry_run import duration
+
     console = _console()
     console.print(Text(f"design {found.design}, seeds {', '.join(map(str, found.seeds))}"), soft_wrap=True)
     for name, number in found.parts.items():
@@ -129,7 +131,7 @@ def show_dry_run(found: DryRun, *, as_json: bool) -> None:
     for name, number in found.cost.items():
         console.print(Text(f"{number:>14,} {name.replace('_', ' ')}"))
     if found.seconds is not None:
-        console.print(Text(f"about {_duration(found.seconds)} of training on this machine"), soft_wrap=True)
+        console.print(Text(f"about {duration(found.seconds)} of training on this machine"), soft_wrap=True)
     table = Table(box=None, pad_edge=False)
     table.add_column("class")
     for name in ("images", "groups scored", "groups in the test part", "shortest list"):
@@ -161,14 +163,6 @@ def _could(row: dict[str, Any]) -> str:
     if row["testable"]:
         return "yes"
     return "no" if row["smallest_list"] > row["n_groups_scored"] else f"no: {one_line(row['why_not'])}"
-
-
-def _duration(seconds: float) -> str:
-    """Two digits at most: it is an estimate."""
-    for size, unit in ((3600.0, "hours"), (60.0, "minutes")):
-        if seconds >= 1.5 * size:
-            return f"{seconds / size:.2g} {unit}"
-    return f"{max(1, round(seconds))} seconds"
 
 
 def show_check(found: ImageCheck, *, as_json: bool) -> None:

@@ -14,7 +14,8 @@ from memorisk.runs.files import plain
 
 if TYPE_CHECKING:  # PyTorch comes with them
     from memorisk.audits.defence import DefenceResult
-    from memorisk.audits.study import Study, StudyResult
+    from memorisk.audits.study import StudyResult
+    from memorisk.audits.study_plan import StudyPlan
     from memorisk.training.classifier import TrainedClassifiers
 
 
@@ -69,16 +70,32 @@ def show_defences(found: "DefenceResult", out: Path, *, as_json: bool) -> None:
     console.print(Text(f"report: {out / 'report.html'}"), soft_wrap=True)
 
 
-def show_study_plan(study: "Study") -> None:
-    """Print the cells of a study and how many models they train."""
+def show_study_plan(plan: "StudyPlan") -> None:
+    """Print what each part of a study would train and how long, and which would be refused."""
+    from memorisk.audits.dry_run import duration
+
     console = Console()
-    for (architecture, dataset), (images, settings) in study.cells.items():
-        seeds = settings["seeds"] or ()
-        more = f", {settings['intervene']}" if settings["intervene"] else ""
-        console.print(Text(f"{dataset}, {architecture}: {images}, {len(seeds)} seeds{more}"), soft_wrap=True)
-    for dataset, (_, settings) in study.defences.items():
-        console.print(Text(f"{dataset}, defences: {', '.join(settings['regime'])}"), soft_wrap=True)
-    console.print(Text(f"{study.trainings} trainings"))
+    table = Table(box=None, header_style="bold")
+    table.add_column("part")
+    for heading in ("seeds", "images", "classes that could be flagged", "trainings", "time"):
+        table.add_column(heading, justify="right")
+    for name, plans in plan.parts.items():
+        first, times = plans[0], [p.seconds for p in plans]
+        table.add_row(
+            Text(name),
+            str(len(first.seeds)),
+            f"{first.cost['images']:,}",
+            f"{sum(bool(row['testable']) for row in first.classes)} of {len(first.classes)}",
+            str(sum(p.cost["trainings"] for p in plans)),
+            "unknown" if None in times else duration(sum(t or 0.0 for t in times)),
+        )
+    console.print(table)
+    for name, why in plan.refused.items():
+        console.print(Text(f"would fail: {name}: {why}"), soft_wrap=True)
+    more = ", and what is unknown" if plan.untimed else ""
+    console.print(
+        Text(f"{plan.trainings} trainings, about {duration(plan.seconds)} on this machine{more}"), soft_wrap=True
+    )
 
 
 def show_study(result: "StudyResult", out: Path) -> None:

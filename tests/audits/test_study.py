@@ -12,6 +12,7 @@ import yaml
 from memorisk.audits import study as study_module
 from memorisk.audits.options import PAPER_SEEDS
 from memorisk.audits.study import Study, read_study, study_rare_distinctive
+from memorisk.audits.study_plan import plan_study
 from memorisk.runs.errors import InputError
 from memorisk.runs.files import read_json
 from tests.commands import answer, environment, memorisk, refusal
@@ -149,12 +150,28 @@ def test_each_set_has_starts_of_its_own_unless_the_paper_is_repeated() -> None:
     assert ours == seeds(read_study(asked | {"protocol": "corrected"}))
 
 
-def test_trainings_are_counted() -> None:
+def test_a_plan_counts_the_trainings_and_tells_what_would_fail(tmp_path: Path) -> None:
     asked = config(
-        datasets={"digits": {"images": "digits", "intervene": "grayscale", "classes": ["0"]}},
+        datasets={
+            "digits": {"images": "digits", "intervene": "edges-only", "classes": ["0"]},
+            "grey": {"images": "digits", "intervene": "grayscale", "classes": ["0"], "skip": ["ResNet"]},
+            "gone": {"images": str(tmp_path / "nowhere"), "skip": ["CNN"]},
+        },
         defences={"digits": {"architecture": "CNN", "regime": ["full", "dp-full"], "epsilon": [8, 3]}},
     )
-    assert read_study(asked).trainings == 2 * (2 * 2 * 3) + 2 * 2 * 3
+    plan = plan_study(read_study(asked), out=tmp_path / "s")
+    assert {name: sum(p.cost["trainings"] for p in plans) for name, plans in plan.parts.items()} == {
+        "digits, CNN": 2 * 2 * 3,
+        "digits, ResNet": 2 * 2 * 3,
+        "digits, defences": 2 * 2 * 3,
+    }
+    assert plan.trainings == 36
+    assert plan.seconds > 0
+    assert plan.untimed == []
+    assert set(plan.refused) == {"grey, CNN", "gone, ResNet"}
+    assert "grayscale changes no pixel" in plan.refused["grey, CNN"]
+    assert "nowhere" in plan.refused["gone, ResNet"]
+    assert not (tmp_path / "s").exists()
 
 
 @pytest.mark.parametrize(
@@ -173,6 +190,15 @@ def test_trainings_are_counted() -> None:
         ({"defences": {"digits": {"architecture": "CNN", "regime": ["dp-full"]}}}, "needs a privacy budget"),
         ({"seeds": 1}, "seeds is 1; it must be a list of whole numbers"),
         ({"explain": {"feature": ["before"]}}, "Did you mean 'features'"),
+        ({"explain": {"features": ["resnet5"], "feature_weights": "none"}}, "Did you mean 'resnet50'"),
+        ({"explain": {"features": ["resnet50"]}}, "features of resnet50 need its pre-trained weights"),
+        ({"explain": {"features": ["resnet50"], "feature_weights": "no.pth"}}, "there is no weights file no.pth"),
+        ({"explain": {"features": ["gone.npy"]}}, "there is no feature file gone.npy"),
+        ({"explain": {"probes": True}}, "probes need the models of digits, CNN: leave discard_weights out"),
+        (
+            {"explain": {"probes": True}, "settings": {"epochs": 1}, "seeds": [1]},
+            "probes need two seeds at least, digits, CNN has 1",
+        ),
     ],
 )
 def test_a_file_that_asks_for_what_is_not_there_is_refused(tmp_path: Path, changes: dict, message: str) -> None:
@@ -186,13 +212,22 @@ def test_another_protocol_is_another_study(tmp_path: Path, capsys: pytest.Captur
     study_rare_distinctive(config(**one), out=tmp_path / "s")
     with pytest.raises(InputError, match="holds a run with protocol = paper, now asked: corrected"):
         study_rare_distinctive(config(protocol="corrected", **one), out=tmp_path / "s")
-    (tmp_path / "study.yaml").write_text(yaml.safe_dump(config(**one)))
-    code, out, _ = answer(
-        capsys, "study", "rare-distinctive", "--config", tmp_path / "study.yaml", "--out", tmp_path / "s", "--dry-run"
-    )
-    assert code == 0
-    assert "digits, CNN: digits, 2 seeds" in out
-    assert "4 trainings" in out
     assert "cannot be read" in refusal(
         capsys, "study", "rare-distinctive", "--config", "no.yaml", "--out", tmp_path / "t"
     )
+
+
+def test_a_dry_run_shows_each_part_and_what_would_fail(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    asked = config(architectures={"CNN": {"model": "small_cnn"}})
+    given = ("study", "rare-distinctive", "--config", tmp_path / "study.yaml", "--out", tmp_path / "s", "--dry-run")
+    (tmp_path / "study.yaml").write_text(yaml.safe_dump(asked))
+    code, out, _ = answer(capsys, *given)
+    assert code == 0
+    assert "digits, CNN" in out
+    assert "4 trainings, about" in out
+    asked["datasets"]["gone"] = {"images": str(tmp_path / "nowhere")}
+    (tmp_path / "study.yaml").write_text(yaml.safe_dump(asked))
+    code, out, _ = answer(capsys, *given)
+    assert code == 3
+    assert "would fail: gone, CNN: " in out
+    assert not (tmp_path / "s").exists()

@@ -76,6 +76,18 @@ def describe_plan(plan: Plan, recipe: Recipe, store: ImageStore, options: Classi
     )
 
 
+def duration(seconds: float) -> str:
+    """Seconds in words with two digits at most: it is an estimate.
+
+    Args:
+        seconds: Of it.
+    """
+    for size, unit in ((86400.0, "days"), (3600.0, "hours"), (60.0, "minutes")):
+        if seconds >= 1.5 * size:
+            return f"{seconds / size:.2g} {unit}"
+    return f"{max(1, round(seconds))} seconds"
+
+
 def _seconds_per_image(plan: Plan, recipe: Recipe, store: ImageStore, options: ClassifierOptions) -> float | None:
     """Time of one image in a training step, from the second of two steps; None where the step is not known.
 

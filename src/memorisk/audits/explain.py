@@ -25,7 +25,7 @@ from memorisk.scores.atypicality import centroid_atypicality, normalised_feature
 from memorisk.scores.differential import memorization
 from memorisk.statistics.association import associate
 from memorisk.training.devices import check_device
-from memorisk.training.features import extract_features, feature_network
+from memorisk.training.features import check_feature_network, extract_features, feature_network
 from memorisk.training.jobs import TrainJob
 
 Progress = Callable[[str, int, int], None]
@@ -144,7 +144,7 @@ def explain(
         InputError: Bad input, a run that is not finished or whose images have changed, features that cannot be had,
             or weights that are gone; nothing was written.
     """
-    spaces = _check_features(features, feature_weights, feature_size, permutations)
+    spaces = check_features(features, feature_weights, feature_size, permutations)
     target = Path(out) if out is not None else Path(run) / FOLDER
     check_folder(target)
     device = _device(device)
@@ -245,10 +245,20 @@ def association_rows(table: pd.DataFrame, *, n_seeds: int, permutations: int) ->
     return rows
 
 
-def _check_features(
-    features: Sequence[str | Path], weights: str | Path | None, size: int | None, permutations: int
+def check_features(
+    features: Sequence[str | Path], weights: str | Path | None, size: int | None = None, permutations: int = 1
 ) -> list[str]:
-    """The names of the feature spaces, each once."""
+    """The names of the feature spaces, each once; what can be refused without a run is refused.
+
+    Args:
+        features: As for `explain`, and so are the others.
+        weights: Of the named networks.
+        size: Pixels a side that named networks get.
+        permutations: Random permutations behind each p-value.
+
+    Raises:
+        InputError: A network or file does not exist, or weights or a size are missing or of no use.
+    """
     if permutations < 1:
         raise InputError(f"permutations is {permutations}; at least 1 is needed")
     spaces = list(dict.fromkeys(str(f) for f in ([features] if isinstance(features, str | Path) else features)))
@@ -265,6 +275,8 @@ def _check_features(
         raise InputError(f"{given} is for a named network, and --features names none: leave it out")
     if weights not in (None, "default", "none") and len(named) > 1:
         raise InputError(f"--feature-weights is one network's, and {', '.join(named)} are named: look at one at a time")
+    for name in named:
+        check_feature_network(name, weights)
     return spaces
 
 

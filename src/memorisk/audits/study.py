@@ -15,9 +15,9 @@ from typing import Any
 
 from memorisk.audits.classifier import Progress, audit_classifier, quiet
 from memorisk.audits.defence import TABLE, audit_defences
-from memorisk.audits.explain import explain
+from memorisk.audits.explain import BEFORE, check_features, explain
 from memorisk.audits.finished_run import saved_options
-from memorisk.audits.options import PAPER_SEEDS, ClassifierOptions, options_from
+from memorisk.audits.options import PAPER_SEEDS, ClassifierOptions
 from memorisk.audits.study_page import study_page
 from memorisk.audits.study_tables import StudyRuns, StudyTable, study_tables, tables_markdown
 from memorisk.report.page import render_page
@@ -50,15 +50,6 @@ class Study:
     defences: dict[str, tuple[str, dict[str, Any]]] = field(default_factory=dict)
     explain: dict[str, Any] = field(default_factory=dict)
     bases: dict[tuple[str, str], str] = field(default_factory=dict)
-
-    @property
-    def trainings(self) -> int:
-        """Models that the cells train at most, re-runs and regimes included."""
-        total = 0
-        for _, settings in (*self.cells.values(), *self.defences.values()):
-            options = options_from(settings)
-            total += 2 * len(options.chosen_seeds) * len(options.arms) * (3 if options.intervene else 1)
-        return total
 
 
 @dataclass(frozen=True)
@@ -148,7 +139,28 @@ def read_study(config: Mapping[str, Any]) -> Study:
         )
     wanted = config.get("explain") or {}
     _known("explain", wanted, EXPLAIN_KEYS)
+    _check_explain(wanted, cells)
     return Study(protocol, cells, defences, dict(wanted), bases)
+
+
+def _check_explain(wanted: Mapping[str, Any], cells: dict[tuple[str, str], tuple[str, dict[str, Any]]]) -> None:
+    """Refuse at once what `memorisk.explain` would refuse after the first cell was trained.
+
+    Raises:
+        InputError: Features that cannot be had, or probes of models that will not be kept or have no second seed.
+    """
+    if not wanted:
+        return
+    features = wanted.get("features")
+    check_features(
+        (BEFORE,) if features is None else features, wanted.get("feature_weights"), wanted.get("feature_size")
+    )
+    for (architecture, dataset), (_, settings) in cells.items():
+        name = f"{one_line(dataset, 60)}, {one_line(architecture, 60)}"
+        if wanted.get("probes") and settings["discard_weights"]:
+            raise InputError(f"explain: probes need the models of {name}: leave discard_weights out")
+        if wanted.get("probes") and len(settings["seeds"]) < 2:
+            raise InputError(f"explain: probes need two seeds at least, {name} has {len(settings['seeds'])}")
 
 
 def _settings(
@@ -186,8 +198,8 @@ def _run_parts(run: RunFolder, study: Study, progress: Progress) -> StudyRuns:
         name, folder = f"{dataset}, {architecture}", _cell_folder(run.path, architecture, dataset)
 
         def cell(images=images, settings=settings, folder=folder, name=name) -> None:
-            audit_classifier(images, out=folder, progress=_named(progress, name), **settings)
-            _explain(folder, study.explain, _named(progress, name))
+            audit_classifier(images, out=folder, progress=named_progress(progress, name), **settings)
+            _explain(folder, study.explain, named_progress(progress, name))
 
         if _attempt(run, name, cell, failed) or (folder / VERDICT).is_file():
             cells[architecture, dataset] = folder
@@ -195,7 +207,7 @@ def _run_parts(run: RunFolder, study: Study, progress: Progress) -> StudyRuns:
         name, folder = f"{dataset}, defences", run.path / DEFENCES / _slug(dataset)
 
         def defence(images=images, settings=settings, folder=folder, name=name) -> None:
-            audit_defences(images, out=folder, progress=_named(progress, name), **settings)
+            audit_defences(images, out=folder, progress=named_progress(progress, name), **settings)
 
         if _attempt(run, name, defence, failed):
             defences[dataset] = folder
@@ -242,7 +254,7 @@ def _explain(folder: Path, asked: Mapping[str, Any], progress: Progress) -> None
     if marker.is_file() and read_json(marker) == wanted:
         return
     given = dict(asked)
-    given["features"] = tuple(given.get("features") or ())
+    given["features"] = (BEFORE,) if asked.get("features") is None else asked["features"]
     explain(folder, progress=progress, **given)
     write_json(marker, wanted)
 
@@ -257,7 +269,13 @@ def write_tables(folder: Path, runs: StudyRuns, tables: list[StudyTable]) -> Non
     write_text(folder / REPORT, render_page(study_page(runs, tables)))
 
 
-def _named(progress: Progress, name: str) -> Progress:
+def named_progress(progress: Progress, name: str) -> Progress:
+    """The same, with the name of a part before each stage.
+
+    Args:
+        progress: Called with (stage, done, total).
+        name: Of the part.
+    """
     return lambda stage, done, total: progress(f"{name}: {stage}", done, total)
 
 

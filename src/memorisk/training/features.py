@@ -15,7 +15,7 @@ from torch import nn
 
 from memorisk.models.parts import trunk_output
 from memorisk.models.specs import ModelSpec, model_spec
-from memorisk.models.zoo import create_model
+from memorisk.models.zoo import create_model, is_download
 from memorisk.runs.errors import InputError, one_line
 from memorisk.training.devices import check_device, exact_products, place
 from memorisk.training.pixels import Images, Normalisation, PixelSource, check_images, model_normalisation
@@ -41,17 +41,33 @@ def feature_network(
     Raises:
         InputError: No weights are named, or as ``create_model``.
     """
+    spec = check_feature_network(name, weights)
+    side = size or (stored_size if spec.source == "memorisk" else spec.image_size)
+    if side < 1:
+        raise InputError(f"--feature-size is {size}; it must be at least 1")
+    model = create_model(name, num_classes=2, in_chans=3, image_size=side, weights=weights, seed=0)
+    return model, spec, side
+
+
+def check_feature_network(name: str, weights: str | Path | None) -> ModelSpec:
+    """Refuse a network for features that does not exist or whose weights nobody named; nothing is built.
+
+    Args:
+        name: As for `feature_network`.
+        weights: Likewise.
+
+    Raises:
+        InputError: There is no such network or weights file, or no weights are named.
+    """
     spec = model_spec(name)
     if weights is None:
         raise InputError(
             f"features of {one_line(name, 60)} need its pre-trained weights: name their file with --feature-weights, "
             "'default' to download them, or 'none' for random ones"
         )
-    side = size or (stored_size if spec.source == "memorisk" else spec.image_size)
-    if side < 1:
-        raise InputError(f"--feature-size is {size}; it must be at least 1")
-    model = create_model(name, num_classes=2, in_chans=3, image_size=side, weights=weights, seed=0)
-    return model, spec, side
+    if weights != "none" and not is_download(weights, spec) and not Path(weights).is_file():
+        raise InputError(f"there is no weights file {one_line(weights)} for {one_line(name, 60)}")
+    return spec
 
 
 def extract_features(
