@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json as json_module
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -25,15 +26,16 @@ if TYPE_CHECKING:  # each command imports its own room; the others stay unloaded
     from memorisk.report.result import Result
 
 Reporter = Callable[[str, int, int], None]
+LOG_SECONDS = 30.0
 STATUS = {"pass": "PASSED", "fail": "NOT READY FOR RELEASE", "undecided": "COULD NOT BE DECIDED"}
 
 
 @contextmanager
 def progress_bar() -> Iterator[Reporter]:
-    """A progress bar on standard error; nothing where that is not a terminal."""
+    """A progress bar on standard error; where that is no terminal but a log, a line every ``LOG_SECONDS``."""
     console = Console(stderr=True)
     if not console.is_terminal:
-        yield lambda stage, done, total: None
+        yield _log_lines()
         return
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True) as bar:
@@ -45,6 +47,21 @@ def progress_bar() -> Iterator[Reporter]:
             bar.update(tasks[stage], completed=done, total=total or None)
 
         yield report
+
+
+def _log_lines() -> Reporter:
+    """A line with the time of day at most every ``LOG_SECONDS``: a short command stays silent."""
+    last = [time.monotonic()]
+
+    def report(stage: str, done: int, total: int) -> None:
+        if time.monotonic() - last[0] < LOG_SECONDS:
+            return
+        last[0] = time.monotonic()
+        counted = f" {done:,}/{total:,}" if total else ""
+        sys.stderr.write(f"{time.strftime('%H:%M:%S')} {one_line(stage, 200)}{counted}\n")
+        sys.stderr.flush()
+
+    return report
 
 
 def show_result(result: Result, out: Path, *, as_json: bool) -> None:
@@ -60,6 +77,8 @@ def show_result(result: Result, out: Path, *, as_json: bool) -> None:
         console.print(_rarest(rarest), soft_wrap=True)
     for sentence in (result.summary.get("intervention") or {}).get("sentences", ()):
         console.print(Text(sentence), soft_wrap=True)
+    if target := result.summary.get("target"):
+        console.print(_target(target), soft_wrap=True)
     console.print()
     console.print(Text(STATUS[result.status], style="bold"))
     for reason in result.verdict.get("why") or ["no reason given"]:
@@ -98,6 +117,19 @@ def _class_table(result: Result) -> Table:
 def _cell(label: str) -> Text:
     """A label that stays on its line and gives way to the numbers where the terminal is narrow."""
     return Text(one_line(label, 40), no_wrap=True, overflow="ellipsis")
+
+
+def _target(found: dict[str, Any]) -> Text:
+    """What each attack finds in the very model that is to be released."""
+    aucs = ", ".join(
+        f"{name.replace('_', ' ')} {a['auc']:.2f} ({_unsigned(a['low'])} to {_unsigned(a['high'])})"
+        for name, a in found["attacks"].items()
+    )
+    return Text(f"Attacks on the very model, AUC (95 % interval), 0.5 is a coin: {aucs}")
+
+
+def _unsigned(value: float | None) -> str:
+    return "unknown" if value is None else f"{value:.2f}"
 
 
 def _rarest(found: dict[str, Any]) -> Text:

@@ -223,6 +223,11 @@ def _status(
 ) -> dict[str, Any]:
     """Status and reasons. What was not scored, not learned, or not of this model cannot pass."""
     status, why, deciding = decision.status, list(decision.why), list(decision.what_would_decide)
+    if not context.random_split:
+        deciding.append(
+            "a split drawn at random by patient; if the given one was, say so (--splits given-random; for losses leave "
+            "out --no-random-split)"
+        )
     doubts = []
     if unscored["without_partner"]:
         found = unpaired(unscored, units)

@@ -1,0 +1,53 @@
+"""What the terminal shows, and what a log gets instead of a progress bar."""
+
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from memorisk import console
+from memorisk.report.result import Result
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    now = [1000.0]
+    monkeypatch.setattr(console.time, "monotonic", lambda: now[0])
+    return now
+
+
+def test_a_log_gets_a_line_now_and_then_and_a_short_command_none(
+    clock: list[float], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with console.progress_bar() as progress:
+        progress("training", 0, 8)
+        clock[0] += console.LOG_SECONDS / 2
+        progress("training", 1, 8)
+        assert capsys.readouterr().err == ""
+        clock[0] += console.LOG_SECONDS
+        progress("training\nup", 1200, 8000)
+        progress("training", 1201, 8000)
+        clock[0] += console.LOG_SECONDS
+        progress("scoring", 0, 0)
+    first, second = capsys.readouterr().err.splitlines()
+    assert first.endswith(r"training\nup 1,200/8,000")
+    assert second.endswith("scoring")
+
+
+def test_the_very_models_attacks_are_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    classes = pd.DataFrame(
+        {"label": ["a"], "n": [10], "frequency": [1.0], "n_scored": [9], "mean": [0.1], "low": [0.0], "high": [0.2]}
+        | {"flagged": [0], "testable": [True], "tier": ["low"]}
+    )
+    attacks = {
+        "loss_threshold": {"auc": 0.613, "low": 0.55, "high": 0.671},
+        "lira_offline": {"auc": 0.7, "low": float("nan"), "high": None},
+    }
+    result = Result(
+        verdict={"status": "undecided", "why": ["x"]},
+        summary={"target": {"attacks": attacks}},
+        per_class=classes,
+    )
+    console.show_result(result, Path("runs"), as_json=False)
+    shown = capsys.readouterr().out
+    assert "loss threshold 0.61 (0.55 to 0.67), lira offline 0.70 (unknown to unknown)" in shown
