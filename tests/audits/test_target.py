@@ -19,6 +19,7 @@ from memorisk.models.zoo import create_model
 from memorisk.report.result import Result
 from memorisk.runs.errors import InputError
 from memorisk.scores.rmia import split_population
+from memorisk.training.augment import AUGMENTATIONS
 from tests.audits.synthetic import twin_evidence
 
 A_CLASS = 20
@@ -51,8 +52,8 @@ def audited(cifar, published, tmp_path_factory) -> Result:
     return found
 
 
-def naive_losses(cifar: Path, published: Path, part: str) -> tuple[np.ndarray, np.ndarray]:
-    """Loss and correctness of the network on one part, image by image from its files."""
+def naive_losses(cifar: Path, published: Path, part: str, *, mirror: bool = False) -> tuple[np.ndarray, np.ndarray]:
+    """Loss and correctness of the network on one part, image by image from its files, mirrored or not."""
     model = create_model("resnet20_cifar", num_classes=10, image_size=32, weights=published, seed=0).eval()
     classes = sorted(p.name for p in (cifar / part).iterdir())
     losses, correct = [], []
@@ -61,7 +62,7 @@ def naive_losses(cifar: Path, published: Path, part: str) -> tuple[np.ndarray, n
         pixels = np.stack([read_image(f) for f in files]).astype(np.float32) / 255
         x = torch.from_numpy((pixels - np.float32(IMAGENET_MEAN)) / np.float32(IMAGENET_STD)).permute(0, 3, 1, 2)
         with torch.inference_mode():
-            logp = model(x).double().log_softmax(1).numpy()
+            logp = model(x.flip(3) if mirror else x).double().log_softmax(1).numpy()
         losses += (-logp[:, number]).tolist()
         correct += (logp.argmax(1) == number).tolist()
     return np.array(losses), np.array(correct)
@@ -82,6 +83,18 @@ def test_a_published_network_is_scored_as_by_hand(audited, cifar, published):
     assert abs(right.mean() - 0.875) < 0.025 + four_sd
     assert abs(guessed.mean() - 0.825) < 0.015 + four_sd
     assert abs(by_hand - 0.525) < 0.005 + 4 * np.sqrt((1 + 20 * A_CLASS) / (12 * (10 * A_CLASS) ** 2))
+
+
+def test_the_network_is_scored_on_augmented_images_as_its_twins_are(cifar, published, tmp_path, monkeypatch):
+    monkeypatch.setitem(AUGMENTATIONS, "hflip", lambda x, generator: x.flip(3))
+    given = {**SETTINGS, "models": 2, "augment": "hflip", "score_augmentations": 2}
+    found = audit_classifier(cifar, out=tmp_path / "run", target=published, **given)
+    (loss, _), (_, right) = (
+        naive_losses(cifar, published, "train", mirror=True),
+        naive_losses(cifar, published, "train"),
+    )
+    assert found.summary["target"]["loss_members"] == pytest.approx(loss.mean(), rel=1e-5)
+    assert found.summary["target"]["accuracy_members"] == right.mean()
 
 
 def test_twins_of_one_epoch_do_not_speak_for_it(audited):

@@ -201,6 +201,11 @@ def _context(
             "No patient ids were given, so every image stands for itself: patients with several images may be on both "
             "sides of the split, and every number is then too small. Name them with --group-from or --group-column."
         )
+    if options.score_augmentations:
+        notes.append(
+            f"Losses are means over {options.score_augmentations} augmentations of each image (paper 000's earlier "
+            "protocol): M is on another scale than that of one plain pass."
+        )
     if options.train:
         notes.append(
             "The models were made by your own training function: partners cannot share batch slots, so the null is "

@@ -138,6 +138,7 @@ def make_jobs(
             val_rows=val,
             keep_weights=not options.discard_weights,
             checkpoint_seconds=options.checkpoint_seconds,
+            score_augmentations=options.score_augmentations,
         )
 
     return [(job(d.rows_a, d.seed), job(d.rows_b, d.seed)) for d in plan.designs]
@@ -203,28 +204,45 @@ def collect(
     def columns(job: TrainJob) -> dict[str, np.ndarray]:
         member = np.zeros(size, dtype=bool)
         member[job.rows] = True
-        logits = _logits(job)
-        return score_logits(logits, plan, recipe.targets) | {"member": member[plan.item_row]}
+        passes = _read(job, job.augmented_file, job.score_augmentations) if job.score_augmentations else None
+        found = score_passes(_read(job, job.logits_file), passes, plan, recipe.targets)
+        return found | {"member": member[plan.item_row]}
 
     halves = ((columns(a), columns(b)) for a, b in pairs)
     return stack_evidence(plan.items, plan.design, [d.seed for d in plan.designs], halves, assigned)
 
 
-def _logits(job: TrainJob) -> np.ndarray:
-    """Logits of all images that a training left.
+def _read(job: TrainJob, file: Path, *passes: int) -> np.ndarray:
+    """Logits of all images that a training left, of one pass or several.
 
     Raises:
         MemoriskError: The file is damaged.
     """
     try:
-        logits = read_array(job.logits_file, mmap=True)
-        if logits.shape == (len(job.targets), job.n_outputs):
+        logits = read_array(file, mmap=True)
+        if logits.shape == (*passes, len(job.targets), job.n_outputs):
             return logits
     except (ValueError, EOFError):
         pass
-    raise MemoriskError(
-        f"{one_line(job.logits_file)} is damaged: remove it, and the same command trains that model again"
-    )
+    raise MemoriskError(f"{one_line(file)} is damaged: remove it, and the same command trains that model again")
+
+
+def score_passes(
+    logits: np.ndarray, augmented: np.ndarray | None, plan: Plan, targets: Targets
+) -> dict[str, np.ndarray]:
+    """As `score_logits`; loss and margin are means over augmented passes where there are some.
+
+    Args:
+        logits: [N, k] of the plain pass, which says what is correct.
+        augmented: [passes, N, k] of the augmented ones (paper 000, "Single-pass versus five-augmentation scoring").
+        plan: Says which image and class each item is.
+        targets: The head.
+    """
+    plain = score_logits(logits, plan, targets)
+    if augmented is None:
+        return plain
+    each = [score_logits(one, plan, targets) for one in augmented]
+    return plain | {name: np.mean([scored[name] for scored in each], axis=0) for name in ("loss", "margin")}
 
 
 def score_logits(logits: np.ndarray, plan: Plan, targets: Targets) -> dict[str, np.ndarray]:

@@ -60,7 +60,9 @@ def describe_plan(plan: Plan, recipe: Recipe, store: ImageStore, options: Classi
     images += len(plan.designs[0].rows_a) * epochs if options.canary_pairs else 0
     if options.intervene:
         cost |= {"bytes_of_changed_images_until_the_end": store.images.nbytes}
-    predicted = cost["trainings"] * store.manifest.n / 3  # a forward pass is a third of a step
+    predicted = (
+        cost["trainings"] * store.manifest.n * (1 + options.score_augmentations) / 3
+    )  # a forward pass is a third of a step
     evidence = _empty_evidence(plan)
     unscored = not_scored(evidence, 0, plan.parts.too_small)
     each = _seconds_per_image(plan, recipe, store, options)

@@ -115,6 +115,9 @@ class ClassifierOptions(ImageOptions, TrainOptions, AnalysisOptions, ReportOptio
     placebo: int = 0
     """Repeat the audit this many times with canaries that no model saw, to show the level it really has."""
 
+    score_augmentations: int = 0
+    """Score the mean loss over this many augmentations (of --augment) of each image; 5 in paper 000's older tables."""
+
     intervene: str | None = None
     """Train once more with some classes changed: grayscale, blur, edges-only or colour-only; and once unchanged."""
 
@@ -164,8 +167,8 @@ class ClassifierOptions(ImageOptions, TrainOptions, AnalysisOptions, ReportOptio
             raise InputError("a seed is given twice: each twin pair needs its own")
         if self.models is not None and self.seeds is not None and self.models != 2 * len(self.seeds):
             raise InputError(f"{len(self.seeds)} seeds make {2 * len(self.seeds)} models, not {self.models}")
-        for name in ("threads", "placebo", "canary_pairs") + (("processes",) if self.processes is not None else ()):
-            least = 0 if name in ("placebo", "canary_pairs") else 1
+        counts = {"threads": 1, "placebo": 0, "canary_pairs": 0, "score_augmentations": 0}
+        for name, least in (counts | ({"processes": 1} if self.processes is not None else {})).items():
             if getattr(self, name) < least:
                 raise InputError(f"{name} is {getattr(self, name)}; it must be a whole number of at least {least}")
         for seed in (self.split_seed, *(self.seeds or ())):
@@ -185,6 +188,11 @@ class ClassifierOptions(ImageOptions, TrainOptions, AnalysisOptions, ReportOptio
             raise InputError("classes names at least one class that an intervention changes: name that with intervene")
         if self.train and (self.canary_pairs or self.regime != ("full",)):
             raise InputError("regimes and canary_pairs are of the built-in training: your own --train makes its models")
+        if self.score_augmentations and (self.train or not self.augment):
+            raise InputError(
+                "score_augmentations scores on the training's own augmentations: name them with augment"
+                + (" and leave out --train" if self.train else "")
+            )
         if self.train_settings and not self.train:
             raise InputError("train_settings are for your own training function: name it with --train module:function")
 

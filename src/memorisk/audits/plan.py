@@ -237,4 +237,5 @@ def identity(options: ClassifierOptions, data_hash: str, training: dict[str, Any
         "threads": options.threads,
         "pseudonymise": options.pseudonymise,
         "training": training,
+        **({"score_augmentations": options.score_augmentations} if options.score_augmentations else {}),
     }

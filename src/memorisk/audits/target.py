@@ -10,7 +10,7 @@ import numpy as np
 from scipy import stats
 from torch import nn
 
-from memorisk.audits.classifier_jobs import Recipe, score_logits
+from memorisk.audits.classifier_jobs import Recipe, score_passes
 from memorisk.audits.evidence import Evidence
 from memorisk.audits.options import ClassifierOptions
 from memorisk.audits.plan import Plan
@@ -21,7 +21,7 @@ from memorisk.scores.lira import lira_scores
 from memorisk.scores.rmia import rmia_scores, split_population
 from memorisk.statistics.jackknife import JackknifeInterval
 from memorisk.statistics.roc import auc_jackknife
-from memorisk.training.predict import predict_logits
+from memorisk.training.predict import predict_augmented, predict_logits
 
 MIN_REFERENCES = 3
 HEAD_KEPT = "comes from the file"  # what load_weights says of a head that it took as it was
@@ -42,7 +42,18 @@ def audit_target(
     """
     model = check_target(store, plan, recipe, options)
     logits = predict_logits(model, store.images, None, recipe.train, recipe.device, normalisation=recipe.normalisation)
-    own = score_logits(reorder(logits, _class_order(plan, options)), plan, recipe.targets)
+    order, passes = _class_order(plan, options), None
+    if options.score_augmentations:
+        augmented = predict_augmented(
+            model,
+            store.images,
+            recipe.train,
+            recipe.device,
+            passes=options.score_augmentations,
+            normalisation=recipe.normalisation,
+        )
+        passes = np.stack([reorder(one, order) for one in augmented])
+    own = score_passes(reorder(logits, order), passes, plan, recipe.targets)
     items = plan.items
     member, test = items.split != "test", items.split == "test"
     scores = target_scores(own, evidence, member, test)

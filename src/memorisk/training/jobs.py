@@ -34,7 +34,7 @@ from memorisk.training.own import (
     takes_classes,
 )
 from memorisk.training.pixels import Normalisation
-from memorisk.training.predict import predict_logits
+from memorisk.training.predict import predict_augmented, predict_logits
 from memorisk.training.private import fit_private, privacy_of, refuse_private
 from memorisk.training.regimes import Note, merge_adapters, prepare_regime
 
@@ -66,6 +66,7 @@ class TrainJob:
         keep_weights: Keep the trained weights in the run folder.
         checkpoint_seconds: Least time between two writes of a training's state.
         secret_noise: Seed of a private training's noise, where nobody may be able to draw it again.
+        score_augmentations: Passes over augmented images whose logits are kept beside those of the plain pass.
     """
 
     out: Path
@@ -88,6 +89,7 @@ class TrainJob:
     keep_weights: bool = True
     checkpoint_seconds: float = 30.0
     secret_noise: int | None = None
+    score_augmentations: int = 0
 
     def __post_init__(self) -> None:
         """Read the user's function once, where the job is made; its text is part of what names the job."""
@@ -122,9 +124,14 @@ class TrainJob:
         return self.out / LOGITS / f"{self.key}.npy"
 
     @property
+    def augmented_file(self) -> Path:
+        """Where the logits of the augmented passes end up, float32 [score_augmentations, N, n_outputs]."""
+        return self.out / LOGITS / f"{self.key}-augmented-{self.score_augmentations}.npy"
+
+    @property
     def done(self) -> bool:
         """Whether the job has run."""
-        return self.logits_file.is_file()
+        return self.logits_file.is_file() and (not self.score_augmentations or self.augmented_file.is_file())
 
 
 @dataclass(frozen=True)
@@ -209,6 +216,8 @@ def _training(job: TrainJob) -> JobLog:
     log = train_network(job, model, images, noise_seed=job.noise_seed, checkpoint=checkpoint)
     merge_adapters(model)
     logits = predict_logits(model, images, None, job.options, job.device, normalisation=job.normalisation)
+    if job.score_augmentations:
+        write_array(job.augmented_file, augmented_logits(job, model, images))
     keep_result(job, model, logits)
     checkpoint.unlink(missing_ok=True)
     privacy = asdict(privacy_of(len(job.rows), job.options)) if job.options.private else None
@@ -272,6 +281,19 @@ def _own_training(job: TrainJob) -> JobLog:
         raise MemoriskError(f"{job.own} failed with {type(error).__name__}: {one_line(error)}") from error
     keep_result(job, model, logits)
     return JobLog(job.key, None, time.perf_counter() - begun, 0)
+
+
+def augmented_logits(job: TrainJob, model: nn.Module, images: np.ndarray) -> np.ndarray:
+    """Logits of the job's augmented passes, float32 [score_augmentations, N, n_outputs].
+
+    Args:
+        job: Says how many passes, and what was trained how.
+        model: The trained network.
+        images: The store's array.
+    """
+    return predict_augmented(
+        model, images, job.options, job.device, passes=job.score_augmentations, normalisation=job.normalisation
+    )
 
 
 def build_network(job: TrainJob, images: np.ndarray, on_note: Note | None = None) -> nn.Module:

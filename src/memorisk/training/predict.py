@@ -1,4 +1,4 @@
-"""Logits of a trained network: one pass, evaluation mode, no augmentation, float32 throughout."""
+"""Logits of a trained network in evaluation mode and float32: one plain pass, or several augmented ones."""
 
 from collections.abc import Callable, Iterator
 
@@ -6,8 +6,11 @@ import numpy as np
 import torch
 from torch import nn
 
+from memorisk.runs.errors import InputError
+from memorisk.training.augment import build_augmentation
 from memorisk.training.devices import check_device, exact_products, place
 from memorisk.training.options import TrainOptions
+from memorisk.training.order import step_seeds
 from memorisk.training.pixels import Images, Normalisation, PixelSource, check_images, choose_normalisation
 
 MAX_BATCH = 256
@@ -53,6 +56,53 @@ def predict_logits(
     """
     chosen = np.arange(len(images)) if rows is None else np.asarray(rows, dtype=np.int64)
     return map_images(model, model, images, chosen, options, device, normalisation)
+
+
+def predict_augmented(
+    model: nn.Module,
+    images: Images,
+    options: TrainOptions,
+    device: str | torch.device = "cpu",
+    *,
+    passes: int,
+    normalisation: Normalisation | None = None,
+) -> np.ndarray:
+    """Logits of every image under several augmentations of it, those of the network's training.
+
+    Paper 000, appendix, "Single-pass versus five-augmentation scoring": the earlier protocol of some of its tables.
+    What is drawn depends on the pass and the image's place alone, so that every model sees the same augmented images.
+
+    Args:
+        model: As for `predict_logits`.
+        images: Likewise.
+        options: Likewise; ``augment`` is used, too.
+        device: Likewise.
+        passes: Augmentations of each image.
+        normalisation: Likewise.
+
+    Returns:
+        [passes, N, k] float32.
+
+    Raises:
+        InputError: As `predict_logits`, or no augmentation is named or one changes no pixel.
+    """
+    everything = np.arange(len(images))
+    normalisation = normalisation or choose_normalisation(images, options.normalise)
+    source = PixelSource(
+        images, everything, device=check_device(device), dtype=torch.float32, normalisation=normalisation
+    )
+    augment = build_augmentation(options.augmentations, source)
+    if augment is None:
+        raise InputError("scoring on augmented images needs the training's augmentation: name it with augment")
+    batches = -(-len(images) // predict_batch_size(images))
+
+    def one_pass(number: int) -> np.ndarray:
+        seeds = iter(step_seeds(0, number, batches))
+        return map_images(
+            model, lambda x: model(augment(x, next(seeds))), images, everything, options, device, normalisation
+        )
+
+    return np.stack([one_pass(number) for number in range(passes)])
 
 
 def map_images(
