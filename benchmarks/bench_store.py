@@ -32,9 +32,9 @@ import numpy as np
 import pandas as pd
 import torch
 import torchvision
-from scipy.stats import binom
 from torch.utils.data import DataLoader
 
+from intervals import median_interval
 from memorisk.images.manifest import Manifest
 from memorisk.images.options import ImageOptions
 from memorisk.images.store import build_store
@@ -171,23 +171,9 @@ def alternate(
                 sys.exit(f"{name} saw another number of images than {n}")
             times[name].append(clock() if clock else time.perf_counter() - start)
     slow, fast = (np.array(of) for of in times.values())
-    ratios = np.sort(slow / fast)
-    low, high = median_interval(ratios)
+    ratio, low, high = (round(value, 3) for value in median_interval(slow / fast))
     seconds = {name: round(float(np.median(of)), 4) for name, of in times.items()}
-    return {"pairs": pairs, "seconds": seconds, "ratio": round(float(np.median(ratios)), 3), "low": low, "high": high}
-
-
-def median_interval(ordered: np.ndarray, level: float = 0.95) -> tuple[float | None, float | None]:
-    """The interval between order statistics k and n + 1 - k that covers the median with at least ``level``.
-
-    P(Bin(n, 1/2) < k) <= (1 - level) / 2; below 6 values there is none.
-    """
-    n = len(ordered)
-    k = int(binom.ppf((1 - level) / 2, n, 0.5))
-    k += int(binom.cdf(k, n, 0.5) <= (1 - level) / 2)
-    if k < 1:
-        return None, None
-    return round(float(ordered[k - 1]), 3), round(float(ordered[n - k]), 3)
+    return {"pairs": pairs, "seconds": seconds, "ratio": ratio, "low": low, "high": high}
 
 
 def main() -> None:

@@ -6,7 +6,7 @@ import numpy as np
 from scipy.stats import binom
 
 
-def median_interval(values: Sequence[float], level: float = 0.95) -> tuple[float, float, float]:
+def median_interval(values: Sequence[float] | np.ndarray, level: float = 0.95) -> tuple[float, float, float]:
     """Median with its order-statistic interval of at least the level where the rounds allow one, else the range."""
     ordered, n = np.sort(values), len(values)
     k = max((k for k in range(n // 2) if 1 - 2 * binom.cdf(k, n, 0.5) >= level), default=0)

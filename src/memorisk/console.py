@@ -5,7 +5,7 @@ from __future__ import annotations
 import json as json_module
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,6 +17,7 @@ from rich.text import Text
 
 from memorisk.runs.errors import one_line
 from memorisk.runs.files import plain
+from memorisk.runs.progress import Progress as Reporter
 
 if TYPE_CHECKING:  # each command imports its own room; the others stay unloaded
     from memorisk.audits.compare import Comparison
@@ -25,7 +26,6 @@ if TYPE_CHECKING:  # each command imports its own room; the others stay unloaded
     from memorisk.images.checks import ImageCheck
     from memorisk.report.result import Result
 
-Reporter = Callable[[str, int, int], None]
 LOG_SECONDS = 30.0
 STATUS = {"pass": "PASSED", "fail": "NOT READY FOR RELEASE", "undecided": "COULD NOT BE DECIDED"}
 

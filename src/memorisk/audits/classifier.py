@@ -4,7 +4,6 @@ Reads like the method: images, parts, twins, trainings, losses, verdict. Everyth
 folder, so the same command goes on where a killed one stopped, and one with more seeds trains only the new ones.
 """
 
-from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -41,13 +40,8 @@ from memorisk.runs.errors import InputError, one_line
 from memorisk.runs.executors import prepare_workers, worker_pool
 from memorisk.runs.files import read_json, write_table
 from memorisk.runs.folder import RunFolder, check_out, open_run
+from memorisk.runs.progress import Progress, quiet
 from memorisk.training.jobs import warm_up
-
-Progress = Callable[[str, int, int], None]
-
-
-def quiet(stage: str, done: int, total: int) -> None:
-    """Report nothing."""
 
 
 def audit_classifier(

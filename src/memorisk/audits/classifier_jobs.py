@@ -1,6 +1,6 @@
 """The trainings of an audit: one job a model, and the losses that come back."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from memorisk.runs.errors import MemoriskError, one_line
 from memorisk.runs.executors import Outcome, run_jobs
 from memorisk.runs.files import read_array
 from memorisk.runs.folder import RunFolder
+from memorisk.runs.progress import Counted
 from memorisk.scores.differential import binary_cross_entropy, cross_entropy, logit_margin
 from memorisk.training.devices import check_device
 from memorisk.training.jobs import CHECKPOINTS, LOGITS, WEIGHTS, TrainJob, check_job, run_training
@@ -27,8 +28,6 @@ from memorisk.training.options import TrainOptions, resolve_options
 from memorisk.training.own import load_function
 from memorisk.training.pixels import Normalisation, choose_normalisation
 from memorisk.training.targets import Targets, build_targets
-
-Counted = Callable[[int, int], None]
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from memorisk.audits.classifier import Progress, audit_classifier, quiet
+from memorisk.audits.classifier import audit_classifier
 from memorisk.audits.dry_run import DryRun
 from memorisk.audits.evidence import Evidence, evidence_from_table
 from memorisk.audits.losses import read_scores
@@ -23,6 +23,7 @@ from memorisk.report.result import Result
 from memorisk.runs.errors import InputError, one_line
 from memorisk.runs.files import read_json, write_json, write_table, write_text
 from memorisk.runs.folder import check_out, open_run
+from memorisk.runs.progress import Progress, quiet
 from memorisk.scores.differential import group_table
 from memorisk.statistics.effect_sizes import percent_change
 from memorisk.statistics.intervals import Interval, difference_interval, two_way_interval

@@ -4,7 +4,7 @@
 and "Where is it stored?". Works on the run's own images and score table, whatever its design; the run is not changed.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -21,14 +21,13 @@ from memorisk.runs.environment import versions
 from memorisk.runs.errors import InputError, one_line
 from memorisk.runs.files import UNFINISHED, write_json, write_table, write_text
 from memorisk.runs.folder import check_out
+from memorisk.runs.progress import Progress, quiet
 from memorisk.scores.atypicality import centroid_atypicality, normalised_features, pairwise_atypicality
 from memorisk.scores.differential import memorization
 from memorisk.statistics.association import associate
 from memorisk.training.devices import check_device
 from memorisk.training.features import check_feature_network, extract_features, feature_network
 from memorisk.training.jobs import TrainJob
-
-Progress = Callable[[str, int, int], None]
 
 BEFORE = "before"
 FOLDER, SUMMARY, PAGE = "explain", "explain.json", "explain.html"
@@ -119,7 +118,7 @@ def explain(
     probe_seed: int | None = None,
     device: str = "auto",
     permutations: int = 9999,
-    progress: Progress = lambda stage, done, total: None,
+    progress: Progress = quiet,
 ) -> Explanation:
     """Look into a finished classifier audit: atypicality of its images against M, and probes of its layers.
 

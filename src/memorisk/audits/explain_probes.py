@@ -5,7 +5,6 @@ those it was trained on and its twin was not; what is predicted is M from the *o
 """
 
 import tempfile
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,14 +15,13 @@ import pandas as pd
 from memorisk.audits.evidence import Evidence
 from memorisk.audits.finished_run import FinishedRun
 from memorisk.runs.errors import InputError, one_line
+from memorisk.runs.progress import Progress
 from memorisk.statistics.jackknife import JackknifeInterval
 from memorisk.statistics.layer_distances import band_distances, paired_cosine_distance
 from memorisk.statistics.probes import KINDS, above_class_median, permuted_within_class, probe, probe_folds
 from memorisk.statistics.reliability import Reliability, split_half
 from memorisk.training.activations import Activations, extract_activations
 from memorisk.training.jobs import TrainJob
-
-Counted = Callable[[str, int, int], None]
 
 
 @dataclass(frozen=True)
@@ -114,7 +112,7 @@ def check_probes(run: FinishedRun, seed: int | None) -> tuple[Probed, tuple[Trai
 
 
 def probe_layers(
-    run: FinishedRun, probed: Probed, pair: tuple[TrainJob, TrainJob], *, device: str, scratch: Path, progress: Counted
+    run: FinishedRun, probed: Probed, pair: tuple[TrainJob, TrainJob], *, device: str, scratch: Path, progress: Progress
 ) -> LayerFindings:
     """Probe every layer of model A and compare it with its twin.
 
@@ -159,7 +157,7 @@ def probe_layers(
 
 
 def _activations(
-    run: FinishedRun, job: TrainJob, rows: np.ndarray, folder: Path, device: str, role: str, progress: Counted
+    run: FinishedRun, job: TrainJob, rows: np.ndarray, folder: Path, device: str, role: str, progress: Progress
 ) -> Activations:
     return extract_activations(
         run.trained(job),
@@ -173,7 +171,7 @@ def _activations(
 
 
 def _probes(
-    found: Activations, place: np.ndarray, m: np.ndarray, label: np.ndarray, group: np.ndarray, progress: Counted
+    found: Activations, place: np.ndarray, m: np.ndarray, label: np.ndarray, group: np.ndarray, progress: Progress
 ) -> pd.DataFrame:
     high = above_class_median(m, label)
     fold = probe_folds(high, label, group)

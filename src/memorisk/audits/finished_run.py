@@ -5,7 +5,6 @@ its ``config.yaml`` and checked against what the run left: the hash of its data,
 of its models.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
@@ -27,6 +26,7 @@ from memorisk.images.sources import load_manifest
 from memorisk.images.store import ImageStore, build_store
 from memorisk.runs.errors import InputError, one_line
 from memorisk.runs.folder import read_config
+from memorisk.runs.progress import Progress, quiet
 from memorisk.training.jobs import WEIGHTS, TrainJob, build_network
 from memorisk.training.regimes import merge_adapters
 
@@ -118,7 +118,7 @@ def open_finished(
     *,
     images: str | Path | None = None,
     device: str = "auto",
-    progress: Callable[[str, int, int], None] = lambda stage, done, total: None,
+    progress: Progress = quiet,
 ) -> FinishedRun:
     """Open a finished classifier audit.
 

@@ -30,6 +30,7 @@ from memorisk.images.interventions import write_intervened
 from memorisk.images.store import ImageStore
 from memorisk.runs.files import UNFINISHED, read_array
 from memorisk.runs.folder import RunFolder
+from memorisk.runs.progress import Counted
 from memorisk.training.jobs import TrainJob
 
 FOLDER, RERUN, IMAGES = "intervention", "rerun", "images.npy"
@@ -48,7 +49,7 @@ def run_intervention(
     intended: Intended | None,
     before: Evidence,
     names: Pseudonyms,
-    progress: Callable[[int, int], None],
+    progress: Counted,
 ) -> Found | None:
     """Train what the intervention needs and say what it did; None where none was asked for.
 
@@ -92,7 +93,7 @@ def train_intervention(
     recipe: Recipe,
     options: ClassifierOptions,
     intended: Intended,
-    progress: Callable[[int, int], None],
+    progress: Counted,
 ) -> tuple[Evidence, Evidence]:
     """Train every model on the changed images, and once more on the old ones; what is trained already is kept.
 

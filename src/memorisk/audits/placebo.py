@@ -4,7 +4,6 @@ The level of the lists rests on this, not on a theorem. Each repeat draws a fres
 slots.
 """
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -16,6 +15,7 @@ from memorisk.audits.plan import Plan, make_placebo
 from memorisk.images.store import ImageStore
 from memorisk.runs.errors import InputError
 from memorisk.runs.folder import RunFolder
+from memorisk.runs.progress import Counted
 
 RARE = 0.05  # classes below this share are reported apart (paper 000, A.11)
 
@@ -26,7 +26,7 @@ def run_placebo(
     plan: Plan,
     recipe: Recipe,
     options: ClassifierOptions,
-    progress: Callable[[int, int], None],
+    progress: Counted,
 ) -> dict[str, Any] | None:
     """Repeat the audit on canaries that no model saw; None when no repeats were asked for.
 

@@ -6,7 +6,6 @@ member of each of n pairs of mislabelled images, and an auditor guesses which. A
 promise; one below it shows nothing more than what this number of pairs can.
 """
 
-from collections.abc import Callable
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -19,6 +18,7 @@ from memorisk.images.store import ImageStore
 from memorisk.runs.errors import InputError
 from memorisk.runs.files import read_array
 from memorisk.runs.folder import RunFolder
+from memorisk.runs.progress import Counted
 from memorisk.scores.differential import binary_cross_entropy, cross_entropy
 from memorisk.statistics.empirical_epsilon import epsilon_bound, pair_guesses
 from memorisk.statistics.group_accounting import replace_one_epsilon
@@ -76,7 +76,7 @@ def measure_bound(
     plan: Plan,
     recipe: Recipe,
     options: ClassifierOptions,
-    progress: Callable[[int, int], None],
+    progress: Counted,
 ) -> dict[str, Any] | None:
     """Train one target on label-noise canaries and bound its replace-one epsilon from below.
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from memorisk.audits.classifier import Progress, audit_classifier, quiet
+from memorisk.audits.classifier import audit_classifier
 from memorisk.audits.defence import TABLE, audit_defences
 from memorisk.audits.explain import BEFORE, check_features, explain
 from memorisk.audits.finished_run import saved_options
@@ -25,6 +25,7 @@ from memorisk.runs.errors import InputError, MemoriskError, one_line, unknown_na
 from memorisk.runs.files import read_json, write_json, write_table, write_text
 from memorisk.runs.fingerprint import file_fingerprint, fingerprint
 from memorisk.runs.folder import RunFolder, check_out, open_run
+from memorisk.runs.progress import Progress, quiet
 
 STUDY_KEYS = ("protocol", "seeds", "settings", "architectures", "datasets", "defences", "explain")
 DATASET_KEYS = ("images", "bases", "skip", "seeds")

@@ -4,12 +4,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from memorisk.audits.classifier import Progress, audit_classifier, quiet
+from memorisk.audits.classifier import audit_classifier
 from memorisk.audits.defence import plan_defences
 from memorisk.audits.dry_run import DryRun
 from memorisk.audits.study import Study, named_progress
 from memorisk.audits.study_parts import DEFENCES, part_name
 from memorisk.runs.errors import InputError, one_line
+from memorisk.runs.progress import Progress, quiet
 
 
 @dataclass(frozen=True)

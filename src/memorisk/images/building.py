@@ -12,7 +12,7 @@ import json
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
@@ -28,6 +28,7 @@ from memorisk.images.rows import row_blocks, unreadable_error
 from memorisk.runs.errors import InputError, MemoriskError, one_line
 from memorisk.runs.executors import run_jobs
 from memorisk.runs.files import fsync_folder, read_json, write_json, write_table
+from memorisk.runs.progress import Counted
 
 IMAGES, ROWS, META = "images.npy", "rows.parquet", "meta.json"
 _JOURNAL = "journal.jsonl"
@@ -98,7 +99,7 @@ def is_complete(folder: Path) -> bool:
         return False
 
 
-def build(plan: StorePlan, *, processes: int, progress: Callable[[int, int], None] | None) -> None:
+def build(plan: StorePlan, *, processes: int, progress: Counted | None) -> None:
     """Build a store; the caller holds its lock.
 
     Raises:
@@ -227,7 +228,7 @@ def _decode(
     done: dict[int, BlockDone],
     *,
     processes: int,
-    progress: Callable[[int, int], None] | None,
+    progress: Counted | None,
 ) -> list[BlockDone]:
     """Decode blocks, noting each that stands in the file in ``done`` and in the journal."""
     n = len(plan.sources)

@@ -6,7 +6,7 @@ or stop it; *remarks* are only said.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,7 @@ from memorisk.images.sources import load_manifest
 from memorisk.images.splits import small_classes
 from memorisk.runs.executors import prepare_workers, run_jobs
 from memorisk.runs.files import plain
+from memorisk.runs.progress import Counted
 
 _WHAT = ("label", "group", "split")
 
@@ -118,7 +119,7 @@ def check_images(
     turned: bool = False,
     fractions: tuple[float, float, float] = (0.7, 0.15, 0.15),
     processes: int | None = None,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Counted | None = None,
 ) -> ImageCheck:
     """Look at every image once and compare all pairs.
 
@@ -175,7 +176,7 @@ def check_images(
 
 
 def _scan(
-    manifest: Manifest, options: ImageOptions, processes: int | None, progress: Callable[[int, int], None] | None
+    manifest: Manifest, options: ImageOptions, processes: int | None, progress: Counted | None
 ) -> tuple[Scan, list[tuple]]:
     """What each image is, and what its bytes are: (fingerprint of the file, member, frame)."""
     sources = manifest_sources(manifest)

@@ -16,12 +16,14 @@ flips are, on request. Below about 30 pixels a side simple shapes come close wit
 million pairs of 3,000 Fashion-MNIST images).
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
 from PIL import Image
+
+from memorisk.runs.progress import Counted
 
 NEAR = 0.95
 SIDE = 32
@@ -96,7 +98,7 @@ def near_pairs(
     turned: bool = False,
     block: int = 1024,
     limit: int = 1_000_000,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Counted | None = None,
 ) -> NearPairs:
     """All pairs whose details correlate at least ``threshold``.
 

@@ -12,7 +12,6 @@ done are kept and, on the next try, checked against their hashes); and it is ato
 all is written. One process builds, others wait for it.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -29,6 +28,7 @@ from memorisk.images.rows import manifest_sources, unreadable_error, usable_proc
 from memorisk.runs.files import read_table
 from memorisk.runs.fingerprint import fingerprint
 from memorisk.runs.lock import folder_lock
+from memorisk.runs.progress import Counted
 
 _FORMAT = 1  # part of the key: a change of what pixels are stored makes new stores
 
@@ -68,7 +68,7 @@ def build_store(
     options: ImageOptions,
     *,
     processes: int | None = None,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Counted | None = None,
 ) -> ImageStore:
     """Decode the images of a manifest once, or find the store where that was done.
 

@@ -5,7 +5,7 @@ tokens of transformers and, as a layer of its own, their CLS token. What is kept
 memory does not grow with the images beyond them (and not even with them where they go to the disk).
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,14 +17,13 @@ from torch import nn
 
 from memorisk.models.parts import head_names
 from memorisk.runs.errors import InputError
+from memorisk.runs.progress import Counted
 from memorisk.training.devices import check_device, exact_products, place
 from memorisk.training.pixels import Images, Normalisation, PixelSource, check_images
 from memorisk.training.predict import predict_batch_size
 
 CLS = " (CLS)"
 _BATCH = 32  # hidden tokens of a ViT-B at 224 px take 20 MB an image
-
-Counted = Callable[[int, int], None]
 
 
 @dataclass(frozen=True)

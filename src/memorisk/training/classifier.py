@@ -11,7 +11,6 @@ privacy to overcome.
 """
 
 import secrets
-from collections.abc import Callable
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -29,6 +28,7 @@ from memorisk.runs.environment import machine, versions
 from memorisk.runs.errors import InputError, one_line, unknown_name
 from memorisk.runs.files import plain, read_array, read_json, write_json, write_table, write_text
 from memorisk.runs.folder import RunFolder, check_out, open_run
+from memorisk.runs.progress import Progress, quiet
 from memorisk.statistics.group_accounting import replace_one_epsilon
 from memorisk.statistics.utility import against_majority
 from memorisk.training.command_options import TrainClassifierOptions
@@ -43,11 +43,6 @@ SUMMARY = "training.json"
 WEIGHTS_FILE = "weights.safetensors"
 MANIFEST = "manifest.parquet"
 NOISE = "noise"
-Progress = Callable[[str, int, int], None]
-
-
-def quiet(stage: str, done: int, total: int) -> None:
-    """Report nothing."""
 
 
 @dataclass(frozen=True)

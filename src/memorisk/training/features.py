@@ -17,14 +17,13 @@ from memorisk.models.parts import trunk_output
 from memorisk.models.specs import ModelSpec, model_spec
 from memorisk.models.zoo import create_model, is_download
 from memorisk.runs.errors import InputError, one_line
+from memorisk.runs.progress import Counted
 from memorisk.training.devices import check_device, exact_products, place
 from memorisk.training.pixels import Images, Normalisation, PixelSource, check_images, model_normalisation
 
 MAX_BATCH = 256
 _PIXELS_PER_BATCH = 1 << 22
 _AS_STORED = Normalisation((0.0,), (1.0,))
-
-Counted = Callable[[int, int], None]
 
 
 def feature_network(
