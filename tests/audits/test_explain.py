@@ -128,14 +128,14 @@ def test_probes_ceiling_distances_and_page(run, tmp_path):
     assert layers.probes["auroc"].between(0, 1).all()
     assert layers.distances[["high", "low"]].gt(0).all().all()
     assert layers.summary["n_probed"] * 2 == layers.summary["n_compared"]
-    assert layers.ceiling.n_seeds == 2
+    assert layers.reliability.n_seeds == 2
     assert layers.summary["seed"] not in layers.summary["other_seeds"]
     page = (tmp_path / "out" / PAGE).read_text()
     top = found.atypicality.sort_values("ratio")["image"].iloc[-1]
     for text in ("Where is it stored?", "Probes by layer", "hidden_layer", "random weights", f"{top}<"):
         assert text in page
     saved = json.loads((tmp_path / "out" / SUMMARY).read_text())
-    assert saved["probes"]["ceiling"]["n_seeds"] == 2
+    assert saved["probes"]["reliability"]["n_seeds"] == 2
     assert "probes.parquet" in entries(tmp_path / "out")
     assert not [e for e in entries(tmp_path / "out") if e.startswith(".")]  # activations are personal data, too
     explain(run, out=tmp_path / "out", **QUICK)  # what is no longer asked for goes

@@ -179,7 +179,7 @@ def test_tables_2_and_7_are_those_of_the_explanations(tables: dict[str, StudyTab
     assert seven.extra["layers"]["layer"].tolist() == layers["layer"].tolist()
     np.testing.assert_array_equal(seven.extra["layers"]["high"], layers["high"])
     assert seven.extra["layers"]["number"].tolist() == list(range(1, len(layers) + 1))
-    ceiling = read_json(root / "patients" / "explain" / "explain.json")["probes"]["ceiling"]["auroc"]["estimate"]
+    ceiling = read_json(root / "patients" / "explain" / "explain.json")["probes"]["reliability"]["ceiling"]["estimate"]
     assert set(seven.extra["probes"]["ceiling"]) == {ceiling}
 
 

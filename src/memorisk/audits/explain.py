@@ -83,7 +83,7 @@ class Explanation:
             found |= {
                 "probes": self.layers.summary
                 | {
-                    "ceiling": asdict(self.layers.ceiling),
+                    "reliability": asdict(self.layers.reliability),
                     "layers_probed": self.layers.probes.to_dict("records"),
                     "distances": self.layers.distances.to_dict("records"),
                 }

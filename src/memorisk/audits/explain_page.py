@@ -93,16 +93,19 @@ def _lead(found: Explanation) -> Callout:
 
 def probe_sentence(layers: LayerFindings) -> str:
     """What the probes reached and what they could have reached, in two sentences."""
-    probes, ceiling = layers.probes, layers.ceiling
+    probes, ceiling = layers.probes, layers.reliability.ceiling
     above = np.sum(numbers(probes, "low") > 0.5)
     lowest, highest = decimal(probes["auroc"].min()), decimal(probes["auroc"].max())
     text = (
         f"Probes of {count(probes['layer'].nunique())} layers reach AUROCs of {lowest} to {highest}; "
         f"{count(above)} of {count(len(probes))} intervals lie above 0.5."
     )
-    if np.isnan(ceiling.auroc.estimate):
+    if np.isnan(ceiling.estimate):
         return text + " What they could reach at most is not known: that needs two other seeds."
-    return text + f" M predicts itself with {decimal(ceiling.auroc.estimate)} from one half of the seeds to the other."
+    return text + (
+        f" So far as M repeats over the other seeds, a probe could reach {decimal(ceiling.estimate)} at most "
+        f"({decimal(ceiling.low)} to {decimal(ceiling.high)})."
+    )
 
 
 def _facts(found: Explanation) -> Facts:
@@ -192,7 +195,7 @@ def _images(found: Explanation) -> list[Block]:
 
 
 def _layers(layers: LayerFindings) -> list[Block]:
-    s, ceiling = layers.summary, layers.ceiling
+    s, found = layers.summary, layers.reliability
     names = list(layers.distances["layer"])
     return [
         Paragraph(
@@ -206,8 +209,9 @@ def _layers(layers: LayerFindings) -> list[Block]:
         ),
         Definitions(
             [
-                ("Reliability of M over the other seeds", _shown(ceiling.reliability)),
-                ("AUROC of half of these seeds for the other half", _shown(ceiling.auroc)),
+                ("Reliability of M over the other seeds", _shown(found.reliability)),
+                ("AUROC of half of these seeds for the other half", _shown(found.half_auroc)),
+                ("Ceiling: AUROC of a probe that knew the true M", _shown(found.ceiling)),
             ]
         ),
         _probe_figure(layers, names),
@@ -239,9 +243,10 @@ def _probe_figure(layers: LayerFindings, names: list[str]) -> Figure:
     )
     table = Table(frame=frame, columns=columns, caption="Every layer and probe.", elsewhere="probes.parquet")
     return Figure(
-        svg=layer_plot(series, y_title="AUROC for high M", reference=0.5),
+        svg=layer_plot(series, y_title="AUROC for high M", reference=0.5, ceiling=layers.reliability.ceiling.estimate),
         title="Probes by layer",
-        caption="The line at 0.5 is guessing. Bands are 95 % intervals over patients, each by itself.",
+        caption="The line at 0.5 is guessing, the dashed one the most that any probe could reach: M is measured with "
+        "noise. Bands are 95 % intervals over patients, each by itself.",
         alternative=probe_sentence(layers),
         table=table,
     )
@@ -308,7 +313,7 @@ def _reading(found: Explanation) -> list[Block]:
                 [
                     Strong("Probes. "),
                     "An AUROC near 0.5 says that this probe found nothing at this layer. How much it could have found "
-                    "is bounded by how well M repeats: compare with the AUROC of half of the seeds. With shuffled "
+                    "is bounded by how well M repeats: compare with the ceiling. With shuffled "
                     "labels it must be near 0.5.",
                 ]
             )

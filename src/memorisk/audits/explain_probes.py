@@ -33,13 +33,13 @@ class LayerFindings:
             n_groups, width``.
         distances: A row a layer: ``layer, high, high_low, high_high, low, low_low, low_high, difference,
             difference_low, difference_high, n_high, n_low, n_groups``.
-        ceiling: How well M of the other seeds repeats.
+        reliability: How well M of the other seeds repeats, and what a probe could reach at most.
         summary: The probed seed, what was probed, how the layers were chosen.
     """
 
     probes: pd.DataFrame
     distances: pd.DataFrame
-    ceiling: Reliability
+    reliability: Reliability
     summary: dict[str, Any]
 
 
@@ -143,7 +143,7 @@ def probe_layers(
         chosen = layers[0].chosen
         del layers
     rows = np.flatnonzero(probed.members)
-    ceiling = split_half(probed.signed[:, rows], items.label[rows].astype(str), items.group[rows].astype(str))
+    reliability = split_half(probed.signed[:, rows], items.label[rows].astype(str), items.group[rows].astype(str))
     summary = {
         "seed": int(run.evidence.seeds[probed.seed]),
         "other_seeds": [int(s) for i, s in enumerate(run.evidence.seeds) if i != probed.seed],
@@ -153,7 +153,7 @@ def probe_layers(
         "layers": chosen,
         "model": pair[0].model,
     }
-    return LayerFindings(probes, distances, ceiling, summary)
+    return LayerFindings(probes, distances, reliability, summary)
 
 
 def _activations(

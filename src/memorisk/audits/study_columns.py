@@ -153,7 +153,7 @@ _LAYERS = (
 _PROBES = (
     *(_DATASET, _MODEL, _number("number", "No.", "count"), _row("layer", "Layer"), _text("kind", "Probe")),
     *(_limits("auroc", "AUROC [95 %]", "low", "high"), _number("fold_mean", "Mean over folds (paper)")),
-    *(_number("shuffled", "Labels shuffled"), _limits("ceiling", "M for itself, half of the seeds [95 %]")),
+    *(_number("shuffled", "Labels shuffled"), _limits("ceiling", "Ceiling, AUROC of the true M [95 %]")),
     *(_number("n", "Images", "count"), _number("n_groups", "Patients", "count")),
 )
 _BY_REGIME = (

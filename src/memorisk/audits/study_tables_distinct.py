@@ -116,11 +116,11 @@ def _layers(cells: Sequence[StudyCell]) -> pd.DataFrame:
 
 
 def _probes(cells: Sequence[StudyCell]) -> pd.DataFrame:
-    """What the probes reach, a row a layer and kind, and what M reaches for itself."""
+    """What the probes reach, a row a layer and kind, and what they could reach at most."""
     found = _numbered(cells, "probes")
     ceilings = {}
     for cell in cells:
-        ceiling = ((cell.explanation.get("probes") or {}).get("ceiling") or {}).get("auroc") or {}
+        ceiling = ((cell.explanation.get("probes") or {}).get("reliability") or {}).get("ceiling") or {}
         ceilings[cell.dataset, cell.architecture] = [ceiling.get(k) for k in ("estimate", "low", "high")]
     keys = list(zip(texts(found, "dataset"), texts(found, "architecture"), strict=True))
     for at, name in enumerate(("ceiling", "ceiling_low", "ceiling_high")):

@@ -13,7 +13,9 @@ Limits = tuple[ArrayLike, ArrayLike, ArrayLike]
 """Estimates, lower limits, upper limits."""
 
 
-def layer_plot(series: Mapping[str, Limits], *, y_title: str, reference: float | None = None) -> str:
+def layer_plot(
+    series: Mapping[str, Limits], *, y_title: str, reference: float | None = None, ceiling: float | None = None
+) -> str:
     """Draw each series over the layers, first to last, its interval as a band.
 
     Layers are numbered from 1; the table beside the figure names them.
@@ -22,6 +24,7 @@ def layer_plot(series: Mapping[str, Limits], *, y_title: str, reference: float |
         series: [L] estimates, lower and upper limits by name; NaN where there is none.
         y_title: Name of the values.
         reference: A value to compare with, drawn across (0.5 for an AUROC).
+        ceiling: The most that can be reached, drawn across and dashed; NaN is not drawn.
     """
     sheet = Sheet(300 + 16 * ((len(series) + 1) // 2), left=52, top=32, bottom=52 + 16 * ((len(series) + 1) // 2))
     axes = sheet.axes
@@ -36,6 +39,8 @@ def layer_plot(series: Mapping[str, Limits], *, y_title: str, reference: float |
         entries.append((ink, dash, name))
     if reference is not None:
         axes.axhline(reference, color=colour("muted"), linewidth=1)
+    if ceiling is not None and np.isfinite(ceiling):
+        axes.axhline(ceiling, color=colour("muted"), linewidth=1.2, linestyle=(0, (4, 3)))
     axes.set_xlim(0.5, most + 0.5)
     axes.xaxis.set_major_locator(MaxNLocator(12, integer=True))
     axes.yaxis.set_major_locator(MaxNLocator(6))
