@@ -58,14 +58,14 @@ def _lead(found: DefenceResult) -> Callout:
 def _facts(found: DefenceResult) -> Facts:
     summary, row = found.results[found.reference].summary, found.table.iloc[0]
     deltas = sorted({f"{d:g}" for d in found.table["delta"].dropna()})
-    ids = "given" if summary.get("groups_given", True) else "not given: each image counts as its own patient"
+    ids = ("given", "") if summary.get("groups_given", True) else ("not given", "each image counts as its own patient")
     return Facts(
         [
             Fact("Data set", str(summary.get("dataset") or "unnamed")),
             Fact("Network", str(summary.get("model"))),
             Fact("Models a regime", count(row["n_models"])),
             Fact("Unseen patients", count(row["n_test_groups"])),
-            Fact("Patient ids", ids),
+            Fact("Patient ids", *ids),
             *([Fact("Delta", ", ".join(deltas))] if deltas else []),
         ]
     )

@@ -49,6 +49,7 @@ PALETTE: Mapping[str, tuple[str, str]] = MappingProxyType(
 """Colours by role: on a light page, on a dark page."""
 
 SERIES = ("blue", "red", "teal", "purple", "brown", "ink")
+MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 DASHES: tuple[Any, ...] = (
     "solid",
     (0, (6, 2)),
@@ -173,17 +174,19 @@ class Sheet:
         for i, (ink, dash, text) in enumerate(entries):
             self._key_entry(x, y - i * 16 / self.plot_height, ink, dash, text, letters=_KEY_LETTERS)
 
-    def key_below(self, entries: Sequence[tuple[str, Any, str]], *, below: float) -> None:
+    def key_below(self, entries: Sequence[tuple[str, Any, str]], *, below: float, markers: bool = False) -> None:
         """The same in two columns, beginning some points below the axes; the sheet's margin must leave the room."""
         for i, (ink, dash, text) in enumerate(entries):
             x = ((i % 2) * WIDTH / 2 + 10 - self.left) / self.plot_width
-            self._key_entry(x, -(below + 16 * (i // 2)) / self.plot_height, ink, dash, text, letters=27)
+            marker = MARKERS[i % len(MARKERS)] if markers else ""
+            self._key_entry(x, -(below + 16 * (i // 2)) / self.plot_height, ink, dash, text, letters=27, marker=marker)
 
-    def _key_entry(self, x: float, y: float, ink: str, dash: Any, text: str, *, letters: int) -> None:
+    def _key_entry(self, x: float, y: float, ink: str, dash: Any, text: str, *, letters: int, marker: str = "") -> None:
         ends = (x, x + 22 / self.plot_width)
-        line = Line2D(ends, (y, y), transform=self.axes.transAxes, color=colour(ink), linestyle=dash, linewidth=2)
-        line.set(zorder=3, clip_on=False)
-        self.axes.add_artist(line)
+        look = {"transform": self.axes.transAxes, "color": colour(ink), "zorder": 3, "clip_on": False}
+        self.axes.add_artist(Line2D(ends, (y, y), linestyle=dash, linewidth=2, **look))
+        if marker:
+            self.axes.add_artist(Line2D([sum(ends) / 2], [y], marker=marker, markersize=5.5, linestyle="none", **look))
         self.label(ends[1], y, text, space="axes", offset=(6, 0), limit=letters)
 
     def svg(self) -> str:

@@ -6,13 +6,12 @@ import numpy as np
 from matplotlib.ticker import FuncFormatter, MaxNLocator, NullLocator
 from numpy.typing import ArrayLike
 
-from memorisk.report.drawing import DASHES, SERIES, Sheet, colour, label_margin
+from memorisk.report.drawing import DASHES, MARKERS, SERIES, Sheet, colour, label_margin
 from memorisk.report.formats import MINUS
 
 MOST_ROWS = 40
 _LABEL_LETTERS = 22
 _SERIES_POINTS, _GAP_POINTS = 11, 14  # height of one series of a row, and of the gap between two rows
-_MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 
 Limits = tuple[ArrayLike, ArrayLike, ArrayLike]
 """Estimates, lower limits, upper limits."""
@@ -54,7 +53,7 @@ def series_plot(
         sheet.label(8, row, label, ha="right", space="row", limit=_LABEL_LETTERS)
     entries, room = [], _SERIES_POINTS / (_GAP_POINTS + _SERIES_POINTS * k)
     for i, (name, limits) in enumerate(drawn.items()):
-        look = (SERIES[i % len(SERIES)], DASHES[i % len(DASHES)], _MARKERS[i % len(_MARKERS)])
+        look = (SERIES[i % len(SERIES)], DASHES[i % len(DASHES)], MARKERS[i % len(MARKERS)])
         shift = (i - (k - 1) / 2) * room
         for row in range(len(labels)):
             values = (float(limits[0][row]), float(limits[1][row]), float(limits[2][row]))
@@ -66,7 +65,7 @@ def series_plot(
     axes.xaxis.set_major_locator(MaxNLocator(6, steps=[1, 2, 5, 10]))
     axes.xaxis.set_major_formatter(FuncFormatter(lambda v, _: f"{v:.6g}".replace("-", MINUS)))
     if entries:
-        sheet.key_below(entries, below=52)
+        sheet.key_below(entries, below=52, markers=True)
     sheet.titles(x_title)
     return sheet.svg()
 

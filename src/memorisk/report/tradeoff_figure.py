@@ -6,11 +6,8 @@ import numpy as np
 from matplotlib.ticker import FuncFormatter
 from numpy.typing import ArrayLike
 
-from memorisk.report.drawing import Sheet, colour
+from memorisk.report.drawing import DASHES, MARKERS, SERIES, Sheet, colour
 from memorisk.report.formats import MINUS
-from memorisk.report.labels import place_labels
-
-_LABEL_LETTERS = 18
 
 Limits = tuple[ArrayLike, ArrayLike, ArrayLike]
 
@@ -29,15 +26,18 @@ def tradeoff_plot(names: Sequence[str], accuracy: Limits, memorized: Limits, maj
     """
     x, left, right = (np.asarray(v, dtype=float) for v in accuracy)
     y, low, high = (np.asarray(v, dtype=float) for v in memorized)
-    sheet = Sheet(320, left=48, top=32, right=24)
-    axes = sheet.axes
+    key = 16 * ((len(names) + 1) // 2)
+    sheet = Sheet(320 + key, left=48, top=32, right=24, bottom=52 + key)
+    axes, entries = sheet.axes, []
     axes.axvline(majority, color=colour("muted"), linewidth=1.2, linestyle=(0, (4, 3)))
     axes.axhline(0, color=colour("muted"), linewidth=0.8)
-    known = np.isfinite(left) & np.isfinite(right)
-    axes.hlines(y[known], left[known], right[known], color=colour("grey"), linewidth=1.4)
-    known = np.isfinite(low) & np.isfinite(high)
-    axes.vlines(x[known], low[known], high[known], color=colour("grey"), linewidth=1.4)
-    axes.plot(x, y, "o", markersize=7, color=colour("blue"), zorder=3)
+    for i, name in enumerate(names):
+        ink, dash = SERIES[i % len(SERIES)], DASHES[i % len(DASHES)]
+        line = {"color": colour(ink), "linestyle": dash, "linewidth": 1.6}
+        axes.plot([left[i], right[i]], [y[i], y[i]], **line)
+        axes.plot([x[i], x[i]], [low[i], high[i]], **line)
+        axes.plot(x[i], y[i], MARKERS[i % len(MARKERS)], markersize=7, color=colour(ink), zorder=3)
+        entries.append((ink, dash, name))
     for set_limits, values in ((axes.set_xlim, (x, left, right, [majority])), (axes.set_ylim, (y, low, high, [0.0]))):
         ends = np.concatenate([np.asarray(v, dtype=float) for v in values])
         ends = ends[np.isfinite(ends)]
@@ -45,8 +45,6 @@ def tradeoff_plot(names: Sequence[str], accuracy: Limits, memorized: Limits, maj
         set_limits(float(ends.min()) - room, float(ends.max()) + room)
     axes.xaxis.set_major_formatter(FuncFormatter(lambda v, _: f"{100 * v:.3g} %".replace("-", MINUS)))
     axes.yaxis.set_major_formatter(FuncFormatter(lambda v, _: f"{v:.6g}".replace("-", MINUS)))
-    points, limits = np.column_stack([x, y]), np.column_stack([low, high])
-    for i, ha, offset in place_labels(sheet, points, limits, list(names), _LABEL_LETTERS):
-        sheet.label(points[i, 0], points[i, 1], names[i], ha=ha, offset=offset, limit=_LABEL_LETTERS)
+    sheet.key_below(entries, below=52, markers=True)
     sheet.titles("Accuracy on unseen images (dashed: the majority class)", "Mean memorization M, with 95 % intervals")
     return sheet.svg()
