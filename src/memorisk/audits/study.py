@@ -52,6 +52,11 @@ class Study:
     explain: dict[str, Any] = field(default_factory=dict)
     bases: dict[tuple[str, str], str] = field(default_factory=dict)
 
+    @property
+    def pictured(self) -> frozenset[str]:
+        """Data sets of which figure 7 shows images: those whose settings ask for a gallery and leave nothing out."""
+        return frozenset(d for (_, d), (_, s) in self.cells.items() if s["gallery"] and not s["redact"])
+
 
 @dataclass(frozen=True)
 class StudyResult:
@@ -212,7 +217,7 @@ def _run_parts(run: RunFolder, study: Study, progress: Progress) -> StudyRuns:
 
         if _attempt(run, name, defence, failed):
             defences[dataset] = folder
-    return StudyRuns(cells=cells, defences=defences, protocol=study.protocol, bases=study.bases, failed=failed)
+    return StudyRuns(cells, defences, study.protocol, study.bases, failed, study.pictured)
 
 
 def _finished(folder: Path, study: Study) -> StudyRuns:
@@ -225,6 +230,7 @@ def _finished(folder: Path, study: Study) -> StudyRuns:
         protocol=study.protocol,
         bases=study.bases,
         failed={f"{d}, {a}": "not run yet" for (a, d), path in cells.items() if not (path / VERDICT).is_file()},
+        pictured=study.pictured,
     )
 
 

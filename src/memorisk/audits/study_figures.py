@@ -1,4 +1,4 @@
-"""Figures 1 to 6 and 8 of paper 000, drawn from the numbers of a study's tables; figure 7 shows images and is left out.
+"""Figures 1 to 6 and 8 of paper 000, drawn from the numbers of a study's tables; figure 7 is in `study_images`.
 
 Each function takes the tables by name and returns blocks; nothing where its table has nothing to draw.
 """

@@ -16,6 +16,7 @@ from memorisk.audits.study_figures import (
     figure_6,
     figure_8,
 )
+from memorisk.audits.study_images import figure_7
 from memorisk.audits.study_parts import StudyRuns, StudyTable
 from memorisk.audits.study_tables import table_heading
 from memorisk.report.blocks import (
@@ -45,10 +46,6 @@ _PROTOCOLS = {
     "comparable patients they saw. The tables in the paper's layout are its statistics of these models, not a "
     "repetition of its trainings; for that there is the protocol “paper”.",
 }
-_FIGURE_7 = (
-    "Figure 7 of the paper shows images of patients. Images appear in reports only as the user chose (--gallery, in "
-    "each cell's own report), so it is left out here."
-)
 _SECTIONS: tuple[tuple[str, str, tuple[str, ...], tuple[Callable[[Tables], list[Block]], ...]], ...] = (
     ("Are rare classes memorized more?", "rarity", ("table_1", "table_5"), (figure_1, figure_4b, figure_8)),
     ("Distinctiveness, intervened on", "intervention", ("table_3", "table_6"), (figure_5, figure_6)),
@@ -72,15 +69,19 @@ def study_page(runs: StudyRuns, tables: Sequence[StudyTable]) -> Page:
         blocks = [block for name in chosen for block in _table(named[name])]
         blocks += [block for figure in figures for block in figure(named)]
         sections.append(Section(title, blocks, key))
-    sections.append(Section("Example images", [Paragraph(_FIGURE_7)], "images"))
+    sections.append(Section("What the classes look like", figure_7(runs), "images"))
     sections.append(Section("How to read this", _reading(), "reading"))
     return Page(
         title="Rare, distinctive, memorized",
         subtitle="A study of several architectures and data sets",
         lead=_lead(runs, tables),
         sections=sections,
-        footer=[Paragraph("Each cell's own report lies in its folder. This page holds no image and no id.")],
+        footer=[Paragraph(f"Each cell's own report lies in its folder. This page holds {_shown(runs)}.")],
     )
+
+
+def _shown(runs: StudyRuns) -> str:
+    return "images, as was asked for, and no id" if runs.pictured else "no image and no id"
 
 
 def _lead(runs: StudyRuns, tables: Sequence[StudyTable]) -> list[Block]:

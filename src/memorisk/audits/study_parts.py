@@ -48,6 +48,8 @@ class StudyRuns:
     """Data set and class to what makes the class distinctive in the user's reading; only printed (tables 3, 6)."""
     failed: dict[str, str] = field(default_factory=dict)
     """Why parts are not there, by their name."""
+    pictured: frozenset[str] = frozenset()
+    """Data sets of which the user chose to see images."""
 
 
 @dataclass(frozen=True)
