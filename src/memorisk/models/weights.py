@@ -92,6 +92,28 @@ def load_weights(model: nn.Module, path: str | Path, *, on_note: Note | None = N
     model.load_state_dict(found)
 
 
+def head_and_stem(model: nn.Module, path: str | Path) -> tuple[int | None, int | None]:
+    """What a file's own head and stem are made for, before it is loaded.
+
+    Args:
+        model: A network of the architecture, with any number of classes.
+        path: The file, as for `read_state_dict`.
+
+    Returns:
+        Outputs of the file's head and channels of its stem; None where the file or the architecture has none by name.
+
+    Raises:
+        InputError: as `read_state_dict`.
+    """
+    found = _strip_prefixes(read_state_dict(path), model.state_dict())
+    given = [found[key] for key in _head_keys(model, found) if key.endswith(("weight", "bias"))]
+    stems = [found[f"{name}.weight"] for name in stem_names(model) if f"{name}.weight" in found]
+    return (
+        max((value.shape[0] for value in given if value.ndim), default=None),
+        next((value.shape[1] for value in stems if value.ndim == 4), None),
+    )
+
+
 def save_weights(path: str | Path, model: nn.Module, metadata: Mapping[str, str] | None = None) -> None:
     """Write a network's parameters and buffers as safetensors, atomically."""
     tensors = {name: value.detach().cpu().contiguous().clone() for name, value in model.state_dict().items()}

@@ -19,6 +19,7 @@ from memorisk.models.zoo import create_model, model_spec, seeded
 from memorisk.runs.errors import MemoriskError, one_line
 from memorisk.runs.files import atomic_path, read_array, write_array
 from memorisk.runs.fingerprint import fingerprint
+from memorisk.runs.functions import source_fingerprint
 from memorisk.training.fit import FitLog, fit, rehearse
 from memorisk.training.frozen import new_head, refuse_augmentation
 from memorisk.training.loop import OnEpoch
@@ -30,7 +31,6 @@ from memorisk.training.own import (
     check_call,
     load_function,
     own_logits,
-    source_fingerprint,
     takes_classes,
 )
 from memorisk.training.pixels import Normalisation

@@ -4,11 +4,8 @@
 docs/own-training.md.
 """
 
-import importlib
 import inspect
-import sys
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,7 +13,7 @@ import torch
 from torch import nn
 
 from memorisk.runs.errors import InputError, MemoriskError, one_line, unknown_name
-from memorisk.runs.fingerprint import file_fingerprint
+from memorisk.runs.functions import load_named
 from memorisk.training.predict import predict_batch_size
 
 CLASSES = "num_classes"
@@ -32,36 +29,7 @@ def load_function(name: str, folder: str | None = None) -> Callable[..., Any]:
     Raises:
         InputError: There is no such module or function, or the module fails to import.
     """
-    module_name, _, function_name = name.partition(":")
-    if not function_name or not module_name:
-        raise InputError(f"--train {one_line(name, 80)} is not of the form module:function")
-    here = folder or str(Path.cwd())
-    if here not in sys.path:
-        sys.path.append(here)  # last: a file of the user's must not stand in for an installed library
-    try:
-        module = importlib.import_module(module_name)
-    except (Exception, SystemExit) as error:  # the module is the user's: anything may go wrong in it
-        what = one_line(error) if isinstance(error, ImportError) else f"{type(error).__name__}: {one_line(error)}"
-        raise InputError(
-            f"--train {one_line(name, 80)}: importing {one_line(module_name, 80)} failed ({what}); the module must lie "
-            "in the folder where memorisk is started, be installed, or be on PYTHONPATH"
-        ) from None
-    function = getattr(module, function_name, None)
-    if not callable(function):
-        # What the module defines itself comes first: unknown_name shows a dozen.
-        public = [n for n, v in vars(module).items() if callable(v) and not n.startswith("_")]
-        public.sort(key=lambda n: getattr(getattr(module, n), "__module__", "") != module_name)
-        raise unknown_name(f"function in {module_name}", function_name, public)
-    return function
-
-
-def source_fingerprint(function: Callable[..., Any]) -> str:
-    """Fingerprint of the file in which a function stands; "unknown" where there is none."""
-    try:
-        source = inspect.getsourcefile(inspect.unwrap(function))
-        return file_fingerprint(source) if source else "unknown"
-    except (TypeError, ValueError, OSError):
-        return "unknown"
+    return load_named(name, "--train", folder)
 
 
 def arguments(
