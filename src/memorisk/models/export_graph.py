@@ -8,6 +8,7 @@ import operator
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import torch
@@ -16,8 +17,8 @@ from memorisk.models.export_archive import DTYPES, ExportArchive
 from memorisk.runs.errors import InputError, one_line
 
 _ATEN = re.compile(r"torch\.ops\.aten\.(\w+)\.(\w+)")
-_REFUSED = frozenset({"from_file"})
-"""ATen's operators that touch files."""
+_REFUSED = frozenset({"from_file", "_print"})
+"""ATen's operators that touch files or the terminal."""
 
 _SIZES: dict[str, Callable[..., Any]] = {
     **{f"_operator.{name}": getattr(operator, name) for name in (
@@ -189,10 +190,18 @@ def _step(node: dict[str, Any], said: str) -> Step:
 
 
 def _aten(name: str, overload: str) -> Callable[..., Any] | None:
-    """An operator of ATen; None for another attribute of that name, or one that touches files."""
-    found = getattr(getattr(torch.ops.aten, name, None), overload, None)
-    fit = isinstance(found, torch._ops.OpOverload) and name not in _REFUSED
-    return found if fit and found._schema.name == f"aten::{name}" else None
+    """An operator on tensors; None for other attributes, TorchScript's own (``aten::save``), and those refused."""
+    known = f"aten::{name}" + (f".{overload}" if overload != "default" else "")
+    if name in _REFUSED or known not in _operators():
+        return None
+    found = getattr(getattr(torch.ops.aten, name), overload)
+    return found if isinstance(found, torch._ops.OpOverload) else None
+
+
+@cache
+def _operators() -> frozenset[str]:
+    """Names in the table from which PyTorch calls kernels on tensors."""
+    return frozenset(torch._C._dispatch_get_all_op_names())
 
 
 def _outputs(outputs: list[dict[str, Any]]) -> tuple[list[Any], bool]:
