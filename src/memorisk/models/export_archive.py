@@ -86,14 +86,8 @@ def _damaged(said: str, error: object) -> InputError:
 
 def _names(archive: zipfile.ZipFile, said: str, size: int) -> dict[str, str]:
     """Entries by their name below the one folder that holds all; what does not belong there is refused."""
-    names: dict[str, str] = {}
-    total = 0
-    for entry in archive.infolist():
-        total += entry.file_size
-        inner = entry.filename.partition("/")[2]
-        if inner in names or entry.compress_type != zipfile.ZIP_STORED or total > size:
-            raise InputError(f"{said} is not as torch.export.save writes it (doubled or packed entries): export again")
-        names[inner] = entry.filename
+    entries = archive.infolist()
+    names = {entry.filename.partition("/")[2]: entry.filename for entry in entries}
     if len({full.partition("/")[0] for full in names.values()}) > 1 or _GRAPH not in names:
         models = [name for name in names if name.startswith("models/")]
         held = "several networks" if len(models) > 1 else "no exported program named model"
@@ -107,6 +101,9 @@ def _names(archive: zipfile.ZipFile, said: str, size: int) -> dict[str, str]:
             f"{said} is refused: beside the network it holds {listed}, which is pickled, compiled or custom and would "
             "run code; export it again with PyTorch 2.9 or later, plain tensors only"
         )
+    packed = any(entry.compress_type != zipfile.ZIP_STORED for entry in entries)
+    if packed or len(names) < len(entries) or sum(entry.file_size for entry in entries) > size:
+        raise InputError(f"{said} is not as torch.export.save writes it (doubled or packed entries): export it again")
     if "byteorder" in names and archive.read(names["byteorder"]) != b"little":
         raise InputError(f"{said} was written on a machine of another byte order: export it on this kind of machine")
     return names

@@ -93,8 +93,9 @@ def _session(file: Path, said: str, device: str, threads: int | None, notes: lis
     try:
         return onnxruntime.InferenceSession(str(file), options, providers=providers)
     except Exception as error:  # onnxruntime has a dozen kinds of its own
+        why = str(error).replace(str(file), file.name)  # no absolute paths in reports
         raise InputError(
-            f"{said} cannot be loaded by onnxruntime {onnxruntime.__version__}: {one_line(error, 200)}"
+            f"{said} cannot be loaded by onnxruntime {onnxruntime.__version__}: {one_line(why, 240)}; export it again"
         ) from error
 
 

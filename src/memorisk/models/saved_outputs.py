@@ -35,6 +35,8 @@ _WORDS = {"n": "images", "K": "classes", "C": "controls", "R": "reference models
 _BLOCK = 1 << 22
 """Numbers that are read at a time."""
 
+_UNREADABLE = (zipfile.BadZipFile, zlib.error, OSError, EOFError, ValueError, NotImplementedError, RuntimeError)
+
 
 @dataclass(frozen=True)
 class SavedOutputs:
@@ -225,9 +227,11 @@ def write_saved_outputs(
     for name in sorted(arrays, key=list(FORMS).index):
         reader.name = f"{one_line(target.name, 80)}: {name}"
         reader.read(arrays[name].reshape(-1, arrays[name].shape[-1]))
-    with atomic_path(target) as temporary, temporary.open("wb") as stream:
-        save = np.savez_compressed if compress else np.savez
-        save(stream, **arrays)
+    packed = zipfile.ZIP_DEFLATED if compress else zipfile.ZIP_STORED
+    with atomic_path(target) as temporary, zipfile.ZipFile(temporary, "w", packed) as archive:
+        for name, value in arrays.items():
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
+                np.lib.format.write_array(member, value, allow_pickle=False)
 
 
 def _shapes(file: Path) -> dict[str, tuple[int, ...]]:
@@ -245,7 +249,7 @@ def _shapes(file: Path) -> dict[str, tuple[int, ...]]:
                     )
                 with archive.open(member) as stream:
                     found[name] = _header(stream)[:2]
-    except (zipfile.BadZipFile, OSError, EOFError, ValueError, NotImplementedError, RuntimeError) as error:
+    except _UNREADABLE as error:
         raise InputError(
             f"{said} cannot be read as an .npz of arrays: {one_line(error, 120)}; save it again"
         ) from error
@@ -301,7 +305,7 @@ def _blocks(file: Path, name: str) -> Iterator[np.ndarray]:
             for start in range(0, rows, step):
                 count = min(step, rows - start)
                 yield np.frombuffer(_exactly(stream, count * columns * dtype.itemsize), dtype).reshape(count, columns)
-    except (zipfile.BadZipFile, OSError, EOFError, ValueError, NotImplementedError, zlib.error) as error:
+    except _UNREADABLE as error:
         raise InputError(f"{said}: {name} is damaged: {one_line(error, 120)}; save it again") from error
 
 
