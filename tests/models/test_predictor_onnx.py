@@ -199,12 +199,14 @@ def test_what_is_declared_otherwise_than_the_file_has_it(tmp_path: Path) -> None
     refused(free, r"failed on images \[2, 3, 40, 40\]", preprocessing=preprocessing_from("half", 40, 3))
 
 
-def test_damaged_files_give_one_line(tmp_path: Path) -> None:
+def test_damaged_files_give_one_line(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     file = write_onnx(tmp_path / "m.onnx", small())
     whole = file.read_bytes()
-    for content in (b"", b"nonsense\n", whole[: len(whole) // 2], whole[:-20], whole[20:], b"\x08\x09"):
+    no_text = whole.replace(b"image", b"im\x9cge")
+    for content in (b"", b"nonsense\n", whole[: len(whole) // 2], whole[:-20], whole[20:], b"\x08\x09", no_text):
         file.write_bytes(content)
         refused(file, r"m\.onnx")
+    assert capfd.readouterr() == ("", "")
 
 
 def test_a_card_that_is_not_there_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -33,7 +33,7 @@ def open_export(file: Path, preprocessing: Preprocessing, device: str, threads: 
     archive = read_archive(file)
     try:
         graph = ExportGraph(archive, said, where)
-    except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError, RecursionError) as error:
         raise InputError(
             f"{said} is damaged or not as torch.export.save writes it ({type(error).__name__} "
             f"{one_line(error, 120)}): export it again"
@@ -46,8 +46,7 @@ def open_export(file: Path, preprocessing: Preprocessing, device: str, threads: 
 
     def once(x: np.ndarray) -> np.ndarray:
         with torch.no_grad(), torch_threads(threads):
-            images = torch.from_numpy(x).to(where, graph.dtype, copy=True)  # some graphs change their input
-            return as_array(graph.run(images)[position], said)
+            return as_array(graph.run(torch.from_numpy(x).to(where, graph.dtype))[position], said)
 
     facts: dict[str, Any] = {
         "kind": "export",
