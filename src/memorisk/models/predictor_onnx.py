@@ -45,6 +45,13 @@ def open_onnx(file: Path, preprocessing: Preprocessing, device: str, threads: in
             output [n, classes].
     """
     said = one_line(file.name, 80)
+    try:
+        return _open(file, said, preprocessing, device, threads)
+    except UnicodeDecodeError as error:  # names are read where they are needed, by two libraries
+        raise InputError(f"{said} is damaged: it holds names that are no text; export it again") from error
+
+
+def _open(file: Path, said: str, preprocessing: Preprocessing, device: str, threads: int | None) -> Answerer:
     proto = check_onnx(file)
     notes: list[str] = []
     session = _session(file, said, device, threads, notes)
