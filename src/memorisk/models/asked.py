@@ -125,7 +125,7 @@ class AskedNetwork:
 
     def _answers(self, x: np.ndarray) -> np.ndarray:
         try:
-            raw = self._source.ask(x)
+            raw = self._source.ask(np.array(x))  # a copy: a network may change its input in place
         except (InputError, *self._source.passes):
             raise
         except Exception as error:  # the network is the user's: anything may go wrong in it

@@ -45,6 +45,13 @@ def open_onnx(file: Path, preprocessing: Preprocessing, device: str, threads: in
             output [n, classes].
     """
     said = one_line(file.name, 80)
+    try:
+        return _open(file, said, preprocessing, device, threads)
+    except UnicodeDecodeError as error:  # names are read where they are needed, by two libraries
+        raise InputError(f"{said} is damaged: it holds names that are no text; export it again") from error
+
+
+def _open(file: Path, said: str, preprocessing: Preprocessing, device: str, threads: int | None) -> Answerer:
     proto = check_onnx(file)
     notes: list[str] = []
     session = _session(file, said, device, threads, notes)
@@ -88,14 +95,16 @@ def _session(file: Path, said: str, device: str, threads: int | None, notes: lis
         raise InputError(f"device is {one_line(device, 40)!r}; it must be cpu, cuda or cuda:1")
     if kind == "cuda" and "CUDAExecutionProvider" in onnxruntime.get_available_providers():
         providers.insert(0, ("CUDAExecutionProvider", {"device_id": int(index or 0)}))
-    elif kind != "cpu":
-        notes.append(f"{one_line(device, 40)} was asked for; the installed onnxruntime has none: on the processor")
-    try:
-        return onnxruntime.InferenceSession(str(file), options, providers=providers)
+    try:  # without its fallback, which prints
+        session = onnxruntime.InferenceSession(str(file), options, providers=providers, enable_fallback=0)
     except Exception as error:  # onnxruntime has a dozen kinds of its own
+        why = str(error).replace(str(file), file.name)  # no absolute paths in reports
         raise InputError(
-            f"{said} cannot be loaded by onnxruntime {onnxruntime.__version__}: {one_line(error, 200)}"
+            f"{said} cannot be loaded by onnxruntime {onnxruntime.__version__}: {one_line(why, 240)}; export it again"
         ) from error
+    if kind != "cpu" and "CUDAExecutionProvider" not in session.get_providers():
+        notes.append(f"{one_line(device, 40)} was asked for; the installed onnxruntime has none: on the processor")
+    return session
 
 
 def _image_input(session: Any, said: str, preprocessing: Preprocessing) -> ImageInput:

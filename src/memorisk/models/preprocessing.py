@@ -120,7 +120,7 @@ def preprocessing_from(text: str, size: int | tuple[int, int], channels: int) ->
     Raises:
         InputError: An unknown name, no numbers, or values that `Preprocessing` refuses.
     """
-    sides = (size, size) if isinstance(size, int) else tuple(size)
+    sides = (size, size) if isinstance(size, int) else size
     if text in PRESETS:
         mean, std = PRESETS[text]
         if text == "imagenet" and channels == 1:
