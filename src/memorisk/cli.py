@@ -17,8 +17,10 @@ from cyclopts import App, ArgumentCollection, CycloptsError, Group, Parameter
 from cyclopts.config import Dict
 
 from memorisk import __version__
+from memorisk.audits.feature_options import FeatureOptions
 from memorisk.audits.options import WORKER_MODULES, ClassifierOptions, LossesOptions
 from memorisk.cli_explain import explain
+from memorisk.cli_feature import feature, mark
 from memorisk.cli_settings import AS_JSON, FLAT, print_settings, read_yaml
 from memorisk.cli_training import study_app, train_app
 from memorisk.images.options import ImageOptions
@@ -43,6 +45,8 @@ app.command(train_app)
 app.command(study_app)
 app.command(images_app)
 app.command(explain)
+audit_app.command(feature)
+images_app.command(mark)
 app.meta.group_parameters = Group("Everywhere", sort_key=0)
 app.meta.suppress_keyboard_interrupt = False
 
@@ -315,7 +319,7 @@ def _usage(error: CycloptsError) -> str:
 
 def _as_flags(message: str) -> str:
     """Settings by the names that they have here: ``group_column`` of a message for Python is ``--group-column``."""
-    every = {f.name for kind in (ClassifierOptions, TrainClassifierOptions) for f in fields(kind)}
+    every = {f.name for kind in (ClassifierOptions, TrainClassifierOptions, FeatureOptions) for f in fields(kind)}
     names = "|".join(sorted(name for name in every if "_" in name))
     return re.sub(rf"(?<![\w./-])({names})(?![\w./-])", lambda m: "--" + m[1].replace("_", "-"), message)
 

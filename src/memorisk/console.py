@@ -166,7 +166,7 @@ def show_dry_run(found: DryRun, *, as_json: bool) -> None:
         console.print(Text(f"about {duration(found.seconds)} of training on this machine"), soft_wrap=True)
     table = Table(box=None, pad_edge=False)
     table.add_column("class")
-    for name in ("images", "groups scored", "groups in the test part", "shortest list"):
+    for name in ("images", "groups scored", "groups in the test part", "shortest list, if it alone has one"):
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("could anybody be flagged?")
     for row in found.classes:

@@ -94,18 +94,20 @@ def show_study_plan(plan: "StudyPlan") -> None:
         console.print(Text(f"would fail: {name}: {why}"), soft_wrap=True)
     more = ", and what is unknown" if plan.untimed else ""
     console.print(
-        Text(f"{plan.trainings} trainings, about {duration(plan.seconds)} on this machine{more}"), soft_wrap=True
+        Text(f"{plan.trainings} trainings, about {duration(plan.seconds)} on this machine{more} (training alone)"),
+        soft_wrap=True,
     )
 
 
 def show_study(result: "StudyResult", out: Path) -> None:
     """Print every table as the paper lays it out, what failed, and where the rest lies."""
+    from memorisk.audits.study import NOT_RUN
     from memorisk.audits.study_tables import tables_markdown
 
     sys.stdout.write(tables_markdown(result.tables) + "\n")
     console = Console()
     for name, why in result.runs.failed.items():
-        console.print(Text(f"failed: {name}: {why}"), soft_wrap=True)
+        console.print(Text(f"{why}: {name}" if why == NOT_RUN else f"failed: {name}: {why}"), soft_wrap=True)
     console.print(Text(f"report: {out / 'report.html'}"), soft_wrap=True)
 
 

@@ -252,7 +252,18 @@ def test_the_verdict_file_says_all_that_a_pipeline_needs(result):
     verdict = result.verdict
     assert set(verdict) == {
         *("schema", "audit", "gate", "status", "why", "what_would_decide", "tiers", "flagged_groups", "level"),
-        *("not_scored", "aucs", "design", "protocol", "n_models", "seeds", "data_hash", "target", "versions"),
+        *(
+            "not_scored",
+            "aucs",
+            "design",
+            "protocol",
+            "n_models",
+            "seeds",
+            "data_hash",
+            "target",
+            "versions",
+            "left_out",
+        ),
     }
     assert verdict["schema"] == 1
     assert verdict["n_models"] == 16
@@ -304,4 +315,6 @@ def test_patients_without_a_partner_leave_it_undecided():
     found = analyse(both, OPTIONS, CONTEXT)
     assert found.status == "undecided"
     assert found.verdict["not_scored"]["without_partner"] == 1
-    assert "1 image had no partner" in found.verdict["why"][0]
+    assert "1 patient (1 image) had no partner" in found.verdict["why"][0]
+    alone = analyse(both, OPTIONS, replace(CONTEXT, groups_given=False))
+    assert "1 image had no partner" in alone.verdict["why"][0]

@@ -170,3 +170,11 @@ def test_the_placebo_adds_its_trainings_and_says_what_it_saw(tmp_path):
     assert placebo["all"]["low"] < 0.05 < placebo["all"]["high"]
     with pytest.raises(InputError, match="balanced or matched"):
         audit_classifier("digits", out=tmp_path / "p", **SMALL | {"models": 4, "placebo": 1, "protocol": "paper"})
+
+
+def test_what_was_left_out_is_told(tmp_path, monkeypatch):
+    monkeypatch.setenv("MEMORISK_CACHE", str(tmp_path / "cache"))
+    found = audit_classifier("digits", out=tmp_path / "run", sample=600, models=2, epochs=1, processes=1)
+    assert found.verdict["left_out"] == {"n_skipped": 0, "n_missing": 0, "n_not_sampled": 632}
+    page = (tmp_path / "run" / "report.html").read_text()
+    assert "632 images were left out by the sample that was asked for." in page

@@ -189,6 +189,11 @@ def test_a_plan_counts_the_trainings_and_tells_what_would_fail(tmp_path: Path) -
         ({"defences": {"digits": {"architecture": "CN"}}}, "Did you mean 'CNN'"),
         ({"defences": {"digits": {"architecture": "CNN", "regime": ["dp-full"]}}}, "needs a privacy budget"),
         ({"seeds": 1}, "seeds is 1; it must be a list of whole numbers"),
+        ({"settings": 5}, "settings needs settings by name, not 5"),
+        ({"settings": {"gallery": "no"}}, "gallery is 'no'; give true or false, without quotes"),
+        ({"settings": {"epochs": "many"}}, "epochs is 'many'; it must be a whole number"),
+        ({"datasets": {"x": {"images": "digits", "skip": "CNN"}}}, "skip is a list"),
+        ({"datasets": {"x": {"images": "digits", "skip": ["CNN", "ResNet"]}}}, "nothing is left of the study"),
         ({"explain": {"feature": ["before"]}}, "Did you mean 'features'"),
         ({"explain": {"features": ["resnet5"], "feature_weights": "none"}}, "Did you mean 'resnet50'"),
         ({"explain": {"features": ["resnet50"]}}, "features of resnet50 need its pre-trained weights"),
@@ -231,3 +236,31 @@ def test_a_dry_run_shows_each_part_and_what_would_fail(tmp_path: Path, capsys: p
     assert code == 3
     assert "would fail: gone, CNN: " in out
     assert not (tmp_path / "s").exists()
+
+
+def test_other_settings_are_refused_before_anything_is_written(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = config(architectures={"CNN": {"model": "small_cnn"}})
+    study_rare_distinctive(asked, out=tmp_path / "s")
+    before = {p: (p.read_bytes(), p.stat().st_mtime_ns) for p in (tmp_path / "s").rglob("*") if p.is_file()}
+    for changes, message in (
+        ({"settings": {**QUICK, "epochs": 2}}, "digits, CNN was run with epochs = 1, now asked: 2"),
+        ({"seeds": [123]}, "of which 1 would be left out: seeds may be added, not taken away"),
+    ):
+        with pytest.raises(InputError, match=message):
+            study_rare_distinctive(asked | changes, out=tmp_path / "s")
+        plan = plan_study(read_study(asked | changes), out=tmp_path / "s")
+        assert message in plan.refused["digits, CNN"]
+    assert {p: (p.read_bytes(), p.stat().st_mtime_ns) for p in (tmp_path / "s").rglob("*") if p.is_file()} == before
+    (tmp_path / "study.yaml").write_text(yaml.safe_dump(asked))
+    given = ("study", "rare-distinctive", "--config", tmp_path / "study.yaml", "--tables-only")
+    assert "is not there" in refusal(capsys, *given, "--out", tmp_path / "none")
+    assert not (tmp_path / "none").exists()
+
+
+def test_classes_may_be_numbers_in_yaml() -> None:
+    sets = {"digits": {"images": "digits", "intervene": "edges-only", "classes": [0, 8]}}
+    assert read_study(config(datasets=sets)).cells["CNN", "digits"][1]["classes"] == ("0", "8")
+    one = {"digits": {"images": "digits", "intervene": "edges-only", "classes": 0}}
+    assert read_study(config(datasets=one)).cells["CNN", "digits"][1]["classes"] == ("0",)

@@ -162,3 +162,19 @@ def test_misfits_are_refused():
         decide(pd.DataFrame([row()]), "hgh")
     with pytest.raises(InputError, match="lacks low, tier"):
         decide(pd.DataFrame([row()]).drop(columns=["low", "tier"]))
+
+
+@pytest.mark.parametrize("n_seeds", [1, 2])
+def test_with_few_seeds_no_limit_of_a_class_counts(n_seeds):
+    """Two trainings differ whatever they saw: the drift moves every M of a class, so its limits decide nothing."""
+    above, below = row("a", 0.36, 0.5, "HIGH"), row("b", -0.2, -0.1, "LOW")
+    for rows in ([above], [below], [above, below]):
+        found = decide(pd.DataFrame(rows), n_seeds=n_seeds)
+        assert found.status == "undecided"
+        assert "two trainings differ" in found.why[0]
+        assert "at least 3 seeds" in found.what_would_decide[0]
+    assert decide(pd.DataFrame([above]), n_seeds=3).status == "fail"
+    assert decide(pd.DataFrame([row()]), n_seeds=3).status == "pass"
+    flagged = decide(pd.DataFrame([above | {"flagged": 2}]), n_seeds=n_seeds)
+    assert flagged.status == "fail"
+    assert flagged.why == ["class a: 2 groups are flagged"]

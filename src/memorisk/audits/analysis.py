@@ -45,6 +45,8 @@ class Context:
         n_validation: Images set aside for the user's own training.
         n_images: Images of the data set; None where only scores are known.
         n_skipped: Images that could not be read and were left out.
+        n_missing: Rows and files of the source that are no images or have no file, and were left out.
+        n_not_sampled: Images that a sample left out.
         model: The network.
         training: How it was trained.
         data_hash: Of ids, labels, groups and pixels.
@@ -67,6 +69,8 @@ class Context:
     n_validation: int = 0
     n_images: int | None = None
     n_skipped: int = 0
+    n_missing: int = 0
+    n_not_sampled: int = 0
     model: str = "trained elsewhere"
     training: dict[str, Any] = field(default_factory=dict)
     data_hash: str = ""
@@ -130,6 +134,7 @@ def analyse(evidence: Evidence, options: AnalysisOptions, context: Context) -> R
         "flagged_groups": {f.row["label"]: f.row["flagged"] for f in findings},
         "level": options.level,
         "not_scored": unscored,
+        "left_out": {k: summary[k] for k in ("n_skipped", "n_missing", "n_not_sampled")},
         "aucs": _headline_aucs(attacks),
         "design": context.design,
         "protocol": context.protocol,
@@ -316,6 +321,8 @@ def _counts(evidence: Evidence, context: Context) -> dict[str, Any]:
         "n_test": count["test"],
         "n_validation": context.n_validation,
         "n_skipped": context.n_skipped,
+        "n_missing": context.n_missing,
+        "n_not_sampled": context.n_not_sampled,
         "n_models": 2 * len(evidence.seeds),
         "n_trained_on": round(float(np.mean(members)), 1),
         "seeds": evidence.seeds.tolist(),

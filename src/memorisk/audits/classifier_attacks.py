@@ -178,7 +178,8 @@ def _agreement(agreement: Any) -> list[Block]:
         sentences.append(
             f"Rank correlation of M with the success of the loss attack: {value} (95 % interval {low} to {high}); M is "
             "taken from other models than the attacked one. At 1 the images with the largest M would be the very ones "
-            "that the attack finds; at 0 M says nothing about whom an attacker without twins can find."
+            "that the attack finds; at 0 M says nothing about whom an attacker without twins can find; below 0 the "
+            "attack accuses easy images, whether they were in the training or not, so that whom it misses is not safe."
         )
         shares = [number(found.get(k)) for k in ("success_high", "success_low")]
         if None not in shares:

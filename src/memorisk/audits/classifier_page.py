@@ -152,7 +152,7 @@ def _asked(reading: Reading) -> list[Block]:
         gaps.append(less)
     blocks: list[Block] = [Paragraph(question)]
     if number(summary.get("not_scored_images")) == 0:
-        blocks.append(Paragraph("All images outside the test part were scored."))
+        blocks.append(Paragraph("All images outside the test part were scored, of those that were not left out."))
     return [*blocks, Heading("Not covered"), Steps(gaps)] if gaps else blocks
 
 
@@ -169,6 +169,8 @@ def _left_out(reading: Reading) -> list[Text]:
         ("n_validation", "were set aside for choosing models, and are not scored."),
         ("without_partner_images", "found no comparable partner in any seed, and are not scored."),
         ("n_skipped", "could not be read and were left out."),
+        ("n_missing", "or rows of the source have no file or are no images, and were left out."),
+        ("n_not_sampled", "were left out by the sample that was asked for."),
     ):
         if known := number(summary.get(key)):
             told.append(f"{count(known)} images {what}")

@@ -14,6 +14,7 @@ from memorisk.report.formats import count
 from memorisk.report.frames import largest_first, numbers, rows, texts, truths
 from memorisk.report.redaction import redact as redact_result
 from memorisk.report.result import Result
+from memorisk.statistics.intervals import MIN_SEEDS
 from memorisk.statistics.tiers import HIGH_ABOVE, MODERATE_FROM
 
 GATE_LIMITS = {"high": HIGH_ABOVE, "moderate": MODERATE_FROM, "never": HIGH_ABOVE}
@@ -103,7 +104,8 @@ class Reading:
     def classes_above_gate(self) -> int:
         """Classes whose lower limit lies above the gate."""
         limit = GATE_LIMITS.get(str(self.verdict.get("gate")))
-        return 0 if limit is None else int((numbers(self.result.per_class, "low") > limit).sum())
+        few = len(self.verdict.get("seeds") or ()) < MIN_SEEDS
+        return 0 if limit is None or few else int((numbers(self.result.per_class, "low") > limit).sum())
 
     def untestable(self) -> pd.DataFrame:
         """Classes in which no single group could have been flagged."""

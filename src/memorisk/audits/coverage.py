@@ -36,6 +36,6 @@ def units_of(summary: Mapping[str, Any]) -> Units:
     Args:
         summary: ``n_images``, ``n_groups`` and ``groups_given``, as far as they are known.
     """
-    n_images, n_groups = summary.get("n_images"), summary.get("n_groups")
-    alone = summary.get("groups_given") is False or (n_groups is not None and n_images == n_groups)
+    n_images, n_groups, given = summary.get("n_images"), summary.get("n_groups"), summary.get("groups_given")
+    alone = not given if given is not None else (n_groups is not None and n_images == n_groups)
     return Units("image", "images") if alone else Units("patient", "patients")

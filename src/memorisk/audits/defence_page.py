@@ -7,8 +7,25 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from memorisk.report.blocks import Block, Callout, Column, Fact, Facts, Figure, Page, Paragraph, Section, Steps, Table
+from memorisk.report.blocks import (
+    Block,
+    Callout,
+    Column,
+    Details,
+    Fact,
+    Facts,
+    Figure,
+    Name,
+    Page,
+    Paragraph,
+    Section,
+    Steps,
+    Strong,
+    Table,
+    Text,
+)
 from memorisk.report.formats import count
+from memorisk.report.result import Result
 from memorisk.report.tradeoff_figure import tradeoff_plot
 
 if TYPE_CHECKING:  # defence.py writes this page
@@ -27,7 +44,7 @@ def defence_page(found: DefenceResult) -> Page:
         subtitle="The same audit under each way of training",
         lead=[_lead(found), _facts(found)],
         sections=[
-            Section("What is remembered, and at what price", _tradeoff(table), "tradeoff"),
+            Section("What is remembered, and at what price", _tradeoff(table, found.results), "tradeoff"),
             Section("What is promised, and what is proved", _privacy(found), "privacy"),
             Section("How to read this", _reading(found), "reading"),
         ],
@@ -71,12 +88,22 @@ def _facts(found: DefenceResult) -> Facts:
     )
 
 
-def _tradeoff(table: pd.DataFrame) -> list[Block]:
+def _reasons(results: dict[str, Result]) -> list[Block]:
+    """Why each regime's verdict is what it is, its first reason."""
+    told: list[Text] = [
+        [Strong(name), f", {result.status}: ", Name(str((result.verdict.get("why") or ["no reason given"])[0]))]
+        for name, result in results.items()
+    ]
+    return [Details("Why each verdict", [Steps(told)])]
+
+
+def _tradeoff(table: pd.DataFrame, results: dict[str, Result]) -> list[Block]:
     columns = [
         Column(source="regime", heading="Regime", row_heading=True),
         Column(source="status", heading="Verdict"),
         _measured("accuracy", "Accuracy, unseen"),
         Column(source="majority", heading="Majority class", format="decimal"),
+        _measured("gain", "Gain over it"),
         _measured("balanced", "Balanced accuracy"),
         _measured("mean_m", "Mean M"),
         Column(source="worst_class", heading="Worst class"),
@@ -103,6 +130,7 @@ def _tradeoff(table: pd.DataFrame) -> list[Block]:
             alternative="Each regime's accuracy on unseen images against what it remembers; the table has the numbers.",
         ),
         Table(frame=table, columns=columns, caption="Intervals are 95 %.", elsewhere="defence.parquet"),
+        *_reasons(results),
         Paragraph(
             "The worst class is the largest of several means and differs from regime to regime, so that comparing "
             "worst with worst flatters the defence. Below, one class is followed: the worst of the first regime."

@@ -88,6 +88,8 @@ def _lead(found: Explanation) -> Callout:
     items: list[Text] = [ratio_sentence(r) for r in main.to_dict("records")]
     if found.layers is not None:
         items.append(probe_sentence(found.layers))
+    if notes := found.summary.get("notes"):
+        items += [str(note) for note in notes]
     return Callout("note", "What M goes with", [Steps(items)])
 
 
@@ -220,6 +222,24 @@ def _layers(layers: LayerFindings) -> list[Block]:
     ]
 
 
+def _shuffled(layers: LayerFindings) -> str:
+    """What the shuffled labels may do by chance, and whether they did.
+
+    Half-width: 1.96 sqrt(2 (n + 1) / (12 n1 n0)), the variance of an AUROC without signal, doubled as for the probes'
+    own intervals, n1 and n0 half of the images each.
+    """
+    n, found = int(layers.summary["n_probed"]), numbers(layers.probes, "shuffled")
+    found = found[np.isfinite(found)]
+    half = 1.96 * np.sqrt(2 * (n + 1) / (12 * (n / 2) ** 2))
+    inside = bool(len(found)) and abs(float(np.mean(found)) - 0.5) <= half
+    verdict = "it does" if inside else "IT DOES NOT: distrust these probes"
+    return (
+        f"With shuffled labels the AUROC must lie near 0.5; one shuffle serves all layers, so that they err together, "
+        f"and in 95 % of repeats their mean lies within 0.5 ± {half:.2f}. Here it is {decimal(float(np.mean(found)))}: "
+        f"{verdict}."
+    )
+
+
 def _probe_figure(layers: LayerFindings, names: list[str]) -> Figure:
     probes = layers.probes
     series = {}
@@ -313,8 +333,8 @@ def _reading(found: Explanation) -> list[Block]:
                 [
                     Strong("Probes. "),
                     "An AUROC near 0.5 says that this probe found nothing at this layer. How much it could have found "
-                    "is bounded by how well M repeats: compare with the ceiling. With shuffled "
-                    "labels it must be near 0.5.",
+                    "is bounded by how well M repeats: compare with the ceiling. ",
+                    _shuffled(found.layers),
                 ]
             )
         )

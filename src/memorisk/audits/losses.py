@@ -59,6 +59,7 @@ def audit_losses(file: str | Path, *, out: str | Path, **settings: Any) -> Resul
         data_hash=file_fingerprint(path),
         versions=versions(),
         pseudonymised=options.pseudonymise,
+        groups_given=bool((evidence.items.group.astype(str) != evidence.items.image.astype(str)).any()),
         notes=_notes(evidence),
     )
     found = analyse(evidence, options, context)  # before anything is written: it refuses what the table hides

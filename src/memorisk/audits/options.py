@@ -8,6 +8,7 @@ from cyclopts import Parameter
 
 from memorisk.images.options import ImageOptions
 from memorisk.runs.errors import InputError, unknown_name
+from memorisk.runs.settings import check_types
 from memorisk.training.options import TrainOptions
 
 WORKER_MODULES = ("memorisk.training.jobs", "memorisk.images.decoding")
@@ -222,8 +223,11 @@ def options_from(settings: dict[str, Any]) -> ClassifierOptions:
             raise unknown_name("setting", name, names)
     for name in ("seeds", "classes"):
         if settings.get(name) is not None:
-            one = isinstance(settings[name], str)
-            settings = settings | {name: (settings[name],) if one else tuple(settings[name])}
+            several = isinstance(settings[name], list | tuple)
+            settings = settings | {name: tuple(settings[name]) if several else (settings[name],)}
+    if settings.get("classes") is not None:  # YAML makes numbers of classes that are called 0, 1, 2
+        settings = settings | {"classes": tuple(str(c) for c in settings["classes"])}
     options = ClassifierOptions(**settings)
+    check_types(options)
     options.validate()
     return options

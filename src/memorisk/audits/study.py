@@ -8,7 +8,7 @@ reported while the others finish. Tables and figures come from whatever is finis
 
 import re
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,9 @@ from memorisk.audits.defence import TABLE, audit_defences
 from memorisk.audits.explain import BEFORE, check_features, explain
 from memorisk.audits.finished_run import saved_options
 from memorisk.audits.options import PAPER_SEEDS, ClassifierOptions
+from memorisk.audits.study_identity import check_part
 from memorisk.audits.study_page import study_page
+from memorisk.audits.study_parts import part_name
 from memorisk.audits.study_tables import StudyRuns, StudyTable, study_tables, tables_markdown
 from memorisk.report.page import render_page
 from memorisk.runs.errors import InputError, MemoriskError, one_line, unknown_name
@@ -31,6 +33,7 @@ STUDY_KEYS = ("protocol", "seeds", "settings", "architectures", "datasets", "def
 DATASET_KEYS = ("images", "bases", "skip", "seeds")
 DEFENCE_KEYS = ("architecture",)
 EXPLAIN_KEYS = ("features", "feature_weights", "feature_size", "probes")
+NOT_RUN = "not run yet"
 CELLS, DEFENCES, TABLES, REPORT, VERDICT = "cells", "defences", "tables", "report.html", "verdict.json"
 
 
@@ -94,7 +97,11 @@ def study_rare_distinctive(
     """
     study, folder = read_study(config), Path(out)
     identity = {"study": "rare-distinctive", "protocol": study.protocol}
+    if tables_only and not folder.is_dir():
+        raise InputError(f"--out {one_line(folder)} is not there: a study that was never run has no tables")
     check_out(folder, {"run": identity}, identity=["run"])
+    for name, part, settings in study_parts_in(folder, study):
+        check_part(name, part, settings)
     with open_run(folder, {**config, "run": identity}, identity=["run"]) as run:
         runs = _finished(run.path, study) if tables_only else _run_parts(run, study, progress)
         progress("laying out the tables", 0, 0)
@@ -117,10 +124,14 @@ def read_study(config: Mapping[str, Any]) -> Study:
     architectures, datasets = (_section(config, name) for name in ("architectures", "datasets"))
     for what in (architectures, datasets):
         _distinct_folders(what)
+    if not isinstance(config.get("settings") or {}, Mapping):
+        raise InputError(f"settings needs settings by name, not {one_line(config['settings'], 60)}")
     cells, bases = {}, {}
     for dataset, given in datasets.items():
         if "images" not in given:
             raise InputError(f"data set {one_line(dataset, 60)} names no images: a folder, a table, ham10000:FOLDER")
+        if not isinstance(given.get("skip") or (), list | tuple) or not isinstance(given.get("bases") or {}, Mapping):
+            raise InputError(f"{one_line(dataset, 60)}: skip is a list, as in [CNN], and bases are texts by class")
         for name in given.get("skip") or ():
             if name not in architectures:
                 raise unknown_name(f"architecture to skip on {dataset}", name, list(architectures))
@@ -129,6 +140,8 @@ def read_study(config: Mapping[str, Any]) -> Study:
             if architecture not in (given.get("skip") or ()):
                 settings = _settings(config, protocol, dataset, given, of_architecture)
                 cells[architecture, dataset] = (str(given["images"]), settings)
+    if not cells:
+        raise InputError("every architecture is skipped on every data set: nothing is left of the study")
     defences = {}
     for dataset, asked in _section(config, "defences", needed=False).items():
         if dataset not in datasets:
@@ -196,6 +209,19 @@ def _settings(
     return {f.name: getattr(options, f.name) for f in fields(ClassifierOptions)}
 
 
+def study_parts_in(folder: Path, study: Study) -> Iterator[tuple[str, Path, dict[str, Any]]]:
+    """Name, folder and settings of every part.
+
+    Args:
+        folder: Of the study.
+        study: From `read_study`.
+    """
+    for (architecture, dataset), (_, settings) in study.cells.items():
+        yield part_name(dataset, architecture), _cell_folder(folder, architecture, dataset), settings
+    for dataset, (_, settings) in study.defences.items():
+        yield part_name(dataset, DEFENCES), folder / DEFENCES / _slug(dataset), settings
+
+
 def _run_parts(run: RunFolder, study: Study, progress: Progress) -> StudyRuns:
     """Run every cell, then every defence, each by itself."""
     failed: dict[str, str] = {}
@@ -229,7 +255,7 @@ def _finished(folder: Path, study: Study) -> StudyRuns:
         defences={key: path for key, path in defences.items() if (path / TABLE).is_file()},
         protocol=study.protocol,
         bases=study.bases,
-        failed={f"{d}, {a}": "not run yet" for (a, d), path in cells.items() if not (path / VERDICT).is_file()},
+        failed={f"{d}, {a}": NOT_RUN for (a, d), path in cells.items() if not (path / VERDICT).is_file()},
         pictured=study.pictured,
     )
 

@@ -7,7 +7,8 @@ from pathlib import Path
 from memorisk.audits.classifier import audit_classifier
 from memorisk.audits.defence import plan_defences
 from memorisk.audits.dry_run import DryRun
-from memorisk.audits.study import Study, named_progress
+from memorisk.audits.study import Study, named_progress, study_parts_in
+from memorisk.audits.study_identity import check_part
 from memorisk.audits.study_parts import DEFENCES, part_name
 from memorisk.runs.errors import InputError, one_line
 from memorisk.runs.progress import Progress, quiet
@@ -52,11 +53,13 @@ def plan_study(study: Study, *, out: str | Path, progress: Progress = quiet) -> 
     Returns:
         The plans, and why other parts would be refused.
     """
+    begun = {name: (folder, settings) for name, folder, settings in study_parts_in(Path(out), study)}
     parts: dict[str, list[DryRun]] = {}
     refused: dict[str, str] = {}
 
     def attempt(name: str, plan: Callable[[], list[DryRun]]) -> None:
         try:
+            check_part(name, *begun[name])
             parts[name] = plan()
         except InputError as error:
             refused[name] = one_line(error, 300)

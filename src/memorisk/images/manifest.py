@@ -44,6 +44,8 @@ class Manifest:
     """What was assumed or left out when the source was read, one sentence each."""
     skipped: pd.DataFrame = field(default_factory=_no_skipped)
     """Files and rows left out: columns ``path``, ``reason``."""
+    n_not_sampled: int = 0
+    """Images that a sample left out."""
 
     @property
     def n(self) -> int:

@@ -83,7 +83,7 @@ def sample_manifest(manifest: Manifest, n: int, seed: int = 0) -> Manifest:
         f"{_torn(manifest.groups, rows):,} groups lost some of their images, none is on both sides of a split.{gone}"
     )
     sampled = manifest.subset(rows)
-    return replace(sampled, notes=(*manifest.notes, note))
+    return replace(sampled, notes=(*manifest.notes, note), n_not_sampled=manifest.n - n)
 
 
 def _torn(groups: np.ndarray, rows: np.ndarray) -> int:

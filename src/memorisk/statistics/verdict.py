@@ -14,12 +14,14 @@ import numpy as np
 import pandas as pd
 
 from memorisk.runs.errors import InputError, one_line, unknown_name
+from memorisk.statistics.intervals import MIN_SEEDS
 from memorisk.statistics.multiple import DEFAULT_Q
 from memorisk.statistics.tiers import GATES, INSUFFICIENT, MIN_GROUPS, reaches
 
 PASS = "pass"
 FAIL = "fail"
 UNDECIDED = "undecided"
+
 
 COLUMNS = ("label", "low", "high", "tier", "flagged", "testable")
 """What the table must have; `n_groups_scored`, `n_test_groups`, `why_not` make the reasons more exact when
@@ -79,7 +81,8 @@ def decide(
         gate: `"high"` (0.3) or `"moderate"` (0.1).
         q: Level of the lists, for saying how many seeds would make a class testable.
         units: What a group is called.
-        n_seeds: Seeds that this audit had: more than these are advised.
+        n_seeds: Seeds that this audit had; 0 for unknown. With fewer than three no class's limits count, so that only
+            flagged groups fail and nothing passes.
 
     Returns:
         Status with reasons, one a class: those above the gate first, the furthest above at the head, then those with
@@ -98,22 +101,31 @@ def decide(
         raise InputError(f"the class table lacks {', '.join(missing)}; a verdict needs {', '.join(COLUMNS)}")
     rows: list[dict[str, Any]] = table.to_dict("records")  # pyright: ignore[reportAssignmentType]
     tiers = {str(row["label"]): str(row["tier"]) for row in rows}
-    failures = sorted((found for row in rows if (found := _failure(row, gate, units))), key=lambda f: f[0])
+    few = 0 < n_seeds < MIN_SEEDS
+    failures = sorted((found for row in rows if (found := _failure(row, gate, units, few))), key=lambda f: f[0])
     if failures:
         return Decision(FAIL, gate, [reason for _, reason in failures], [], tiers)
     if not rows:
         return Decision(UNDECIDED, gate, ["no class was audited"], ["a class with enough images to be split"], tiers)
     doubts = [doubt for row in rows for doubt in _doubts(row, gate, q, units, n_seeds)]
+    if few:
+        seeds = f"{n_seeds} seed{'' if n_seeds == 1 else 's'}"
+        reason = f"{seeds}: what two trainings differ by, whatever they saw, cannot be told from what one remembers"
+        doubts.insert(0, (reason, f"at least {MIN_SEEDS} seeds (--models {2 * MIN_SEEDS})"))
     if doubts:
         return Decision(UNDECIDED, gate, [why for why, _ in doubts], [what for _, what in doubts], tiers)
     passed = f"the upper limit of every class ({len(rows)}) is below {GATES[gate]} and no {units.one} is flagged"
     return Decision(PASS, gate, [passed], [], tiers)
 
 
-def _failure(row: dict[str, Any], gate: str, units: Units) -> tuple[tuple[float, int], str] | None:
-    """Why this class fails the gate, with its place in the order of severity; None where it does not."""
+def _failure(row: dict[str, Any], gate: str, units: Units, few: bool) -> tuple[tuple[float, int], str] | None:
+    """Why this class fails the gate, with its place in the order of severity; None where it does not.
+
+    With few seeds its limits do not count: they are conditional on these trainings, and a candidate that came out
+    better than its partner fits everything better, seen or not.
+    """
     name, low, flagged = one_line(row["label"], 80), float(row["low"]), int(row["flagged"])
-    reasons, above = [], reaches(low, gate)
+    reasons, above = [], reaches(low, gate) and not few
     if above:
         where = f"above {GATES[gate]}" if gate == "high" else f"at or above {GATES[gate]}"
         reasons.append(f"the lower limit of its mean M, {low:.3g}, is {where}")

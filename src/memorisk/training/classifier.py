@@ -29,6 +29,7 @@ from memorisk.runs.errors import InputError, one_line, unknown_name
 from memorisk.runs.files import plain, read_array, read_json, write_json, write_table, write_text
 from memorisk.runs.folder import RunFolder, check_out, open_run
 from memorisk.runs.progress import Progress, quiet
+from memorisk.runs.settings import check_types
 from memorisk.statistics.group_accounting import replace_one_epsilon
 from memorisk.statistics.utility import against_majority
 from memorisk.training.command_options import TrainClassifierOptions
@@ -115,6 +116,7 @@ def _options(settings: dict[str, Any]) -> TrainClassifierOptions:
         if name not in names:
             raise unknown_name("setting", name, names)
     options = TrainClassifierOptions(**settings)
+    check_types(options)
     options.validate()
     return options
 

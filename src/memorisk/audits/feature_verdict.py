@@ -1,0 +1,105 @@
+"""What may be said of a mark: remembered, not found, or not decided; and what must be said beside it."""
+
+from math import exp, isfinite, log
+from typing import Any
+
+from memorisk.audits.feature_options import FeatureOptions
+
+UNMATCHED = ("letters", "random")
+METHODS = {
+    "references": "rank among reference models trained without the mark",
+    "centred": "rank among the controls, less what the reference models make of each",
+    "controls": "rank among the controls",
+}
+EDGE = 0.025
+"""Nearer to an end of the controls than this in ink, the mark is not among its like."""
+
+
+def feature_verdict(numbers: dict[str, Any], options: FeatureOptions, described: dict[str, Any]) -> dict[str, Any]:
+    """Status, reasons and what would decide it.
+
+    ``fail`` where p is at most the level; ``pass`` only where p is above it and the test could have caught a model
+    that is ``gate`` times as sensitive to the mark as to a control; ``undecided`` otherwise.
+
+    Args:
+        numbers: Of `audits.feature.analyse_feature`.
+        options: The level and the gate.
+        described: Models and preprocessing.
+    """
+    rank = numbers["rank"]
+    status, why, deciding = _decide(rank, numbers, options)
+    return {
+        "schema": 1,
+        "audit": "feature",
+        "status": status,
+        "gate": "never" if options.fail_on == "never" else options.gate,
+        "why": why,
+        "what_would_decide": deciding,
+        "M": rank["m"],
+        "M_low": rank["low"],
+        "M_high": rank["high"],
+        "p_value": rank["p"],
+        "smallest_p": rank["smallest_p"],
+        "method": METHODS[rank["method"]],
+        "level": options.level,
+        "p_controls": rank["p_controls"],
+        "p_references": rank["p_references"],
+        "detectable": rank["detectable"],
+        "n_controls": rank["n_controls"],
+        "n_models": rank["n_models"],
+        "n_references": rank["n_references"],
+        "n_probes": numbers["n_probes"],
+        "place_in_ink": numbers["place_in_ink"],
+        "place_in_reference_kl": numbers["place_in_reference_kl"],
+        "opacity_zero": numbers["opacity_zero"],
+        "M_paper": numbers["paper"] and numbers["paper"]["M_paper"],
+        "p_welch_paper": numbers["paper"] and numbers["paper"]["p_welch"],
+        "M_w": None if numbers["white_box"] is None else numbers["white_box"]["m"],
+        "models": described,
+    }
+
+
+def _decide(rank: dict[str, Any], numbers: dict[str, Any], options: FeatureOptions) -> tuple[str, list[str], list[str]]:
+    p, level = rank["p"], options.level
+    method = METHODS[rank["method"]]
+    doubts, deciding = _doubts(rank, numbers, options)
+    times = f"{exp(rank['m']):.2g} times as sensitive to the mark as to a control"
+    told = f"p {p:.3g} ({method}; the smallest possible was {rank['smallest_p']:.2g})"
+    if rank["smallest_p"] > level:
+        more = f"at least {int(1 / level + 0.999999) - 1} controls or references"
+        return "undecided", [f"no p as small as {level:g} was possible: {told}", *doubts], [more, *deciding]
+    if p <= level:
+        if doubts:
+            return "undecided", [f"the model is {times}, {told}", *doubts], deciding
+        return "fail", [f"the model is {times}, {told}: it answers to the mark as to something that it knows"], []
+    limit = rank["detectable"]
+    if isfinite(limit) and limit <= log(options.gate) and not doubts:
+        caught = f"{exp(limit):.2g} times the sensitivity would have been called remembered"
+        return "pass", [f"the model is {times}, {told}; {caught}"], []
+    if not limit <= log(options.gate):
+        doubts = [
+            f"only {exp(limit):.2g} times the sensitivity to a control would have been called remembered, and the gate "
+            f"is {options.gate:g}" if isfinite(limit) else "nothing could have been called remembered",
+            *doubts,
+        ]  # fmt: skip
+        deciding = ["more references, more models that share the mark, or more probes", *deciding]
+    return "undecided", [f"the model is {times}, {told}", *doubts], deciding
+
+
+def _doubts(rank: dict[str, Any], numbers: dict[str, Any], options: FeatureOptions) -> tuple[list[str], list[str]]:
+    """Why the rank may not say what it seems to."""
+    doubts, deciding = [], []
+    if rank["method"] != "references" and options.controls in UNMATCHED:
+        doubts.append(f"controls of kind {options.controls} do not match the mark: a model answers to ink alone")
+        deciding.append("--controls matched")
+    place = numbers["place_in_ink"]
+    if rank["method"] != "references" and place is None:
+        doubts.append("whether the controls match the mark cannot be seen from outputs alone")
+        deciding.append("outputs of 19 references, in the same file")
+    elif rank["method"] != "references" and not EDGE <= place <= 1 - EDGE:
+        doubts.append("the mark has more or less ink than nearly all of its controls")
+        deciding.append("controls with as much ink as the mark")
+    if (numbers["opacity_zero"]["largest_kl"] or 0.0) > 1e-6:  # None: not among the outputs
+        doubts.append("the model answers differently to the same images: its answers are not repeatable")
+        deciding.append("a model without randomness in its answers")
+    return doubts, deciding

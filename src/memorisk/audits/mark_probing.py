@@ -1,0 +1,201 @@
+"""What a model says to probes with and without marks: one pass a mark, nothing kept but divergences.
+
+The probes are normalised once a batch; a mark changes only its own rectangle of the input, which is put back after, so
+that a mark costs a forward pass and little else (``benchmarks/bench_marks.py``).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from memorisk.images.marks import Mark, burn, burn_into
+from memorisk.models.asked import Predictor
+from memorisk.models.preprocessing import Preprocessing
+from memorisk.runs.errors import MemoriskError
+from memorisk.runs.progress import Counted
+from memorisk.scores.marks import kl_divergence, mean_log_kl
+from memorisk.training.predict import predict_batch_size
+
+FloatArray = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class MarkAnswers:
+    """What one model answers.
+
+    Attributes:
+        mark: [n] KL(clean || marked) of each probe.
+        controls: [C] mean over probes of log KL, of each control.
+        controls_mean: [C] mean KL, of each control.
+        random: [draws, n] KL of a fresh random patch a probe.
+        transparent: Largest |KL| of the mark at opacity 0; NaN where it was not asked.
+        transparent_log: Mean over probes of its log KL.
+        shift: [K] mean change of each class's probability by the mark.
+        clean: [K] mean probability of each class without it.
+    """
+
+    mark: FloatArray
+    controls: FloatArray
+    controls_mean: FloatArray
+    random: FloatArray
+    transparent: float
+    transparent_log: float
+    shift: FloatArray
+    clean: FloatArray
+
+    @property
+    def statistic(self) -> float:
+        """Mean over probes of the mark's log KL."""
+        return float(mean_log_kl(self.mark))
+
+
+def ask_about_marks(
+    predictor: Predictor,
+    preprocessing: Preprocessing,
+    images: np.ndarray,
+    mark: Mark,
+    controls: Sequence[Mark],
+    *,
+    draws: int = 3,
+    seed: int = 0,
+    progress: Counted = lambda done, total: None,
+) -> MarkAnswers:
+    """Ask a model about clean, marked and control probes.
+
+    Args:
+        predictor: The model.
+        preprocessing: Of its input; asserted on the marked pixels of the first batch.
+        images: uint8 or uint16 [n, H, W, C], read batch by batch.
+        mark: The mark.
+        controls: Its controls.
+        draws: Redraws of the paper's random patches z_r ~ U[0, 1], a fresh one a probe; 0 for none.
+        seed: Of them.
+        progress: Called with probes done and their number.
+
+    Raises:
+        InputError: A mark does not fit, or as the predictor.
+        MemoriskError: The patched input is not what the declared preprocessing gives.
+    """
+    n = len(images)
+    mark_kl, random_kl = np.empty(n), np.empty((draws, n))
+    log_kl, kl = np.zeros(len(controls)), np.zeros(len(controls))
+    transparent, transparent_log, shift, clean_sum = 0.0, 0.0, 0.0, 0.0
+    rng = np.random.default_rng([seed, 2])
+    size = predict_batch_size(images)
+    for start in range(0, n, size):
+        pixels = _unit(images[start : start + size])
+        own = slice(start, start + len(pixels))
+        patched = _Patched(preprocessing, pixels)
+        clean = predictor.probabilities(patched.x)
+        if start == 0:
+            patched.check(mark)
+        with patched.burnt(mark):
+            marked = predictor.probabilities(patched.x)
+        mark_kl[own] = kl_divergence(clean, marked)
+        shift, clean_sum = shift + (marked - clean).sum(axis=0), clean_sum + clean.sum(axis=0)
+        with patched.burnt(mark.at(0.0)):
+            gone = kl_divergence(clean, predictor.probabilities(patched.x))
+        transparent = max(transparent, float(np.abs(gone).max()))
+        transparent_log += float(mean_log_kl(gone)) * len(pixels)
+        for c, control in enumerate(controls):
+            with patched.burnt(control):
+                found = kl_divergence(clean, predictor.probabilities(patched.x))
+            log_kl[c] += float(mean_log_kl(found)) * len(pixels)
+            kl[c] += float(found.sum())
+        for draw in range(draws):
+            with patched.random(mark, rng):
+                random_kl[draw, own] = kl_divergence(clean, predictor.probabilities(patched.x))
+        progress(own.stop, n)
+    return MarkAnswers(
+        mark_kl, log_kl / n, kl / n, random_kl, transparent, transparent_log / n, np.asarray(shift) / n,
+        np.asarray(clean_sum) / n,
+    )  # fmt: skip
+
+
+def label_probabilities(
+    predictor: Predictor,
+    preprocessing: Preprocessing,
+    images: np.ndarray,
+    mark: Mark,
+    label: int,
+    *,
+    seed: int = 0,
+) -> tuple[FloatArray, FloatArray]:
+    """p(label | x_u) and p(label | x_r) of each image: what the white-box score M_w is made of.
+
+    Args:
+        predictor: The model.
+        preprocessing: Of its input.
+        images: uint8 or uint16 [n, H, W, C] of the label.
+        mark: The mark.
+        label: Number of the class.
+        seed: Of the random patches, a fresh one an image.
+    """
+    rng = np.random.default_rng([seed, 3])
+    marked, random = np.empty(len(images)), np.empty(len(images))
+    size = predict_batch_size(images)
+    for start in range(0, len(images), size):
+        pixels = _unit(images[start : start + size])
+        own = slice(start, start + len(pixels))
+        patched = _Patched(preprocessing, pixels)
+        with patched.burnt(mark):
+            marked[own] = predictor.probabilities(patched.x)[:, label]
+        with patched.random(mark, rng):
+            random[own] = predictor.probabilities(patched.x)[:, label]
+    return marked, random
+
+
+def _unit(stored: np.ndarray) -> NDArray[np.float32]:
+    """Stored pixels as float32 in [0, 1]."""
+    return stored.astype(np.float32) / np.float32(np.iinfo(stored.dtype).max)
+
+
+class _Patched:
+    """A batch of inputs of which one rectangle is exchanged and put back."""
+
+    def __init__(self, preprocessing: Preprocessing, pixels: NDArray[np.float32]) -> None:
+        self.preprocessing, self.pixels = preprocessing, pixels
+        self.x = preprocessing.apply(pixels)
+
+    def burnt(self, mark: Mark) -> "_Exchange":
+        """The batch with a mark, for as long as the block lasts."""
+        rows, columns = _rectangle(mark, self.pixels)
+        part = burn_into(self.pixels[:, rows, columns].copy(), replace(mark, place=(0, 0)))
+        return _Exchange(self.x, rows, columns, self._normalised(part))
+
+    def random(self, mark: Mark, rng: np.random.Generator) -> "_Exchange":
+        """The batch with a fresh uniform patch an image, as large as the mark and where it stands."""
+        rows, columns = _rectangle(mark, self.pixels)
+        part = rng.random((len(self.pixels), *mark.shape, 1), dtype=np.float32)
+        part = np.ascontiguousarray(np.broadcast_to(part, (*part.shape[:3], self.pixels.shape[3])))
+        return _Exchange(self.x, rows, columns, self._normalised(part))
+
+    def check(self, mark: Mark) -> None:
+        """Assert that the exchanged rectangle is what preprocessing the whole marked image gives."""
+        with self.burnt(mark):
+            if not np.array_equal(self.x, self.preprocessing.apply(burn(self.pixels, mark))):
+                raise MemoriskError("the marked probes are not what the declared preprocessing gives: please report it")
+
+    def _normalised(self, part: NDArray[np.float32]) -> NDArray[np.float32]:
+        return replace(self.preprocessing, size=(part.shape[1], part.shape[2])).apply(part)
+
+
+class _Exchange:
+    """Puts a rectangle into the inputs, and the old one back."""
+
+    def __init__(self, x: np.ndarray, rows: slice, columns: slice, part: np.ndarray) -> None:
+        self.view, self.part = x[:, :, rows, columns], part
+
+    def __enter__(self) -> None:
+        self.kept = self.view.copy()
+        self.view[:] = self.part
+
+    def __exit__(self, *error: object) -> None:
+        self.view[:] = self.kept
+
+
+def _rectangle(mark: Mark, pixels: np.ndarray) -> tuple[slice, slice]:
+    top, left = mark.corner(pixels.shape[1], pixels.shape[2])
+    return slice(top, top + mark.shape[0]), slice(left, left + mark.shape[1])

@@ -1,0 +1,52 @@
+"""What the terminal shows of a mark."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.text import Text
+
+from memorisk.report.result import Result
+from memorisk.runs.files import plain
+
+STATUS = {"pass": "NOT FOUND", "fail": "THE MODEL REMEMBERS THE MARK", "undecided": "COULD NOT BE DECIDED"}
+_COUNTED = ("controls", "models", "references", "probes")
+
+
+def show_feature(result: Result, out: Path, *, as_json: bool) -> None:
+    """The verdict in a sentence, its numbers, and where the report lies."""
+    v = result.verdict
+    if as_json:
+        sys.stdout.write(json.dumps(plain(v), indent=2, ensure_ascii=False) + "\n")
+        return
+    console = Console()
+    lines = [
+        ("M, log sensitivity over a control's", _with_limits(v)),
+        ("p", f"{v['p_value']:.3g}, {v['method']}; smallest possible {v['smallest_p']:.2g}"),
+        (", ".join(_COUNTED), ", ".join(str(v[f"n_{k}"]) for k in _COUNTED)),
+        *(
+            [("M as published, its Welch p", f"{v['M_paper']:.3g}, {v['p_welch_paper']:.3g} (not used)")]
+            if v["M_paper"] is not None
+            else []
+        ),
+        *([("M_w, white box", f"{v['M_w']:.3g}")] if v["M_w"] is not None else []),
+    ]
+    for name, value in lines:
+        console.print(Text(f"{name}: {value}"), soft_wrap=True)
+    console.print()
+    console.print(Text(STATUS[result.status], style="bold"))
+    for reason in v["why"]:
+        console.print(Text(f"  {reason}"), soft_wrap=True)
+    if v["what_would_decide"]:
+        console.print(Text("What would decide it"))
+        for way in v["what_would_decide"]:
+            console.print(Text(f"  {way}"), soft_wrap=True)
+    console.print(Text(f"Report: {out / 'report.html'}"), soft_wrap=True)
+
+
+def _with_limits(v: dict[str, Any]) -> str:
+    if v["M_low"] is None:
+        return f"{v['M']:+.2f}"
+    return f"{v['M']:+.2f} ({v['M_low']:+.2f} to {v['M_high']:+.2f})"

@@ -1,0 +1,46 @@
+"""Settings of the right type: what Python and YAML hand in unchecked, before a word is taken for the truth."""
+
+from dataclasses import fields
+from typing import Any, get_args, get_type_hints
+
+from memorisk.runs.errors import InputError, one_line
+
+
+def check_types(options: Any) -> None:
+    """Refuse text where true or false belongs, fractions where whole numbers do, and the like.
+
+    "no" is true to Python, so that a setting that shows images of patients would fail open.
+
+    Args:
+        options: A dataclass of settings; its annotations say what each may be.
+
+    Raises:
+        InputError: A value is of another type.
+    """
+    hints = get_type_hints(type(options))
+    for field in fields(options):
+        value, kinds = getattr(options, field.name), _kinds(hints[field.name])
+        if value is None or not kinds & {bool, int, float}:
+            continue
+        if bool in kinds:
+            good, wanted = isinstance(value, bool), "true or false, without quotes"
+        elif float in kinds:
+            good, wanted = isinstance(value, int | float) and not isinstance(value, bool), "a number"
+        else:
+            good, wanted = isinstance(value, int) and not isinstance(value, bool), "a whole number"
+        if str in kinds and isinstance(value, str):
+            continue
+        if not good:
+            raise InputError(f"{field.name} is {one_line(repr(value), 40)}; give {wanted}")
+
+
+def _kinds(hint: Any) -> set[Any]:
+    """Plain types that a hint allows; none of what stands inside a tuple or a choice, but a choice of words is text."""
+    if isinstance(hint, type):
+        return {hint}
+    name = getattr(hint, "__name__", "") or str(hint)
+    if "Literal" in str(name) or "Literal" in str(hint).split("[", 1)[0]:
+        return {type(value) for value in get_args(hint)}
+    if str(hint).startswith(("tuple", "dict", "list")):
+        return {tuple}
+    return set().union(*(_kinds(part) for part in get_args(hint))) - {type(None)} if get_args(hint) else set()
