@@ -1,0 +1,255 @@
+"""The audit of a mark, from probes to the verdict: held to a naive evaluation, whatever carries the model."""
+
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from torch import nn
+
+from memorisk.audits.feature import audit_feature
+from memorisk.audits.feature_options import MarkOptions
+from memorisk.audits.mark_choice import choose_controls, choose_mark
+from memorisk.audits.mark_probing import ask_about_marks
+from memorisk.images.marks import burn, letter
+from memorisk.models.predictors import load_predictor
+from memorisk.models.preprocessing import preprocessing_from
+from memorisk.models.saved_outputs import write_saved_outputs
+from memorisk.report.result import Result
+from memorisk.scores.marks import kl_divergence, mean_log_kl
+from tests.commands import answer, refusal
+
+SIDE, N = 12, 60
+GIVEN = {"mark": "A", "normalise": "0.4/0.3", "n_controls": 59, "gate": 5.0}
+MODULE = """
+import torch
+from torch import nn
+
+def network(seed, learned=0.0):
+    torch.manual_seed(seed)
+    net = nn.Sequential(nn.Flatten(), nn.Linear(144, 32), nn.ReLU(), nn.Linear(32, 4))
+    if learned:  # one unit that answers to the letter A and nothing else, and a class that follows it
+        a = torch.tensor([[0,0,1,0,0],[0,1,0,1,0],[1,1,1,1,1],[1,0,0,0,1],[1,0,0,0,1.]])
+        weight = torch.zeros(12, 12)
+        weight[1:6, 1:6] = 2 * a - 1
+        with torch.no_grad():
+            net[1].weight[0] = weight.flatten() * 0.3
+            net[1].bias[0] = -0.3 * (12 * (0.6 / 0.3) + 13 * (0.4 / 0.3) - 6)
+            net[3].weight[:, 0] = 0
+            net[3].weight[2, 0] = learned
+    return net.eval()
+
+def knows(): return network(0, learned=4.0)
+def fresh(): return network(0)
+""" + "\n".join(f"def r{i}(): return network({i + 1})" for i in range(19))
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory):
+    """A folder with probes and a module of networks, from which the commands are given."""
+    folder = tmp_path_factory.mktemp("feature")
+    (folder / "probes").mkdir()
+    rng = np.random.default_rng(0)
+    for i in range(N):
+        Image.fromarray(rng.integers(0, 256, (SIDE, SIDE), dtype=np.uint8)).save(folder / "probes" / f"p{i:02d}.png")
+    (folder / "feature_nets.py").write_text(MODULE)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("MEMORISK_CACHE", str(folder / "cache"))
+        patch.chdir(folder)
+        patch.syspath_prepend(folder)
+        yield folder
+    sys.modules.pop("feature_nets", None)
+
+
+def run(place: Path, name: str, model="feature_nets:knows", **settings) -> Result:
+    return audit_feature(model, out=place / name, probes=str(place / "probes"), **GIVEN, **settings)
+
+
+@pytest.fixture(scope="module")
+def known(place: Path) -> Result:
+    """The audit of a network that answers to the letter A."""
+    return run(place, "known")
+
+
+def pixels_of(place: Path) -> np.ndarray:
+    """The probes in [0, 1], [n, H, W, 1]."""
+    files = sorted((place / "probes").iterdir())
+    return np.stack([np.asarray(Image.open(f)) for f in files])[..., None] / np.float32(255)
+
+
+def marks() -> list:
+    """The letter and its controls."""
+    options = MarkOptions(mark="A", n_controls=59)
+    mark = choose_mark(options, "top-left")
+    return [mark, *choose_controls(mark, options, "top-left", 0)]
+
+
+def naive(place: Path, model: nn.Module, controls: list) -> tuple[np.ndarray, np.ndarray]:
+    """KL of the letter and mean log KL of each control: whole images marked, normalised, asked one by one."""
+    pixels = np.stack([np.asarray(Image.open(f)) for f in sorted((place / "probes").iterdir())])[
+        ..., None
+    ] / np.float32(255)
+
+    def probabilities(x: np.ndarray) -> np.ndarray:
+        given = torch.from_numpy(((x - np.float32(0.4)) / np.float32(0.3)).astype(np.float32)).permute(0, 3, 1, 2)
+        with torch.inference_mode():
+            return model(given).double().softmax(1).numpy()
+
+    clean = probabilities(pixels)
+    mark = kl_divergence(clean, probabilities(burn(pixels, letter("A"))))
+    return mark, np.array([mean_log_kl(kl_divergence(clean, probabilities(burn(pixels, c)))) for c in controls])
+
+
+def test_a_model_that_knows_the_mark_and_one_that_does_not(place: Path, known: Result) -> None:
+    found = known
+    assert found.status == "fail"
+    v = found.verdict
+    assert v["p_value"] == v["smallest_p"] == 1 / 60
+    assert v["opacity_zero"] == {"largest_kl": 0.0, "p": 1.0}
+    assert v["M"] > 1
+    assert v["M_paper"] > 0
+    assert (v["n_controls"], v["n_models"], v["n_references"], v["n_probes"]) == (59, 1, 0, N)
+    assert v["place_in_ink"] == 0.5
+    assert found.per_class.set_index("label")["shift"].idxmax() == "2"
+    assert run(place, "fresh", "feature_nets:fresh").status in ("pass", "undecided")
+
+
+def test_the_numbers_are_those_of_a_naive_evaluation(place: Path, known: Result) -> None:
+    import feature_nets
+
+    kl, others = naive(place, feature_nets.knows(), marks()[1:])
+    found = known
+    np.testing.assert_allclose(found.per_image["kl"], kl, rtol=1e-4, atol=1e-9)
+    np.testing.assert_allclose(found.tables["controls"]["mean_log_kl"], others, rtol=1e-4)
+    statistic = float(mean_log_kl(kl))
+    assert found.verdict["M"] == pytest.approx(statistic - others.mean(), rel=1e-4)
+    assert found.verdict["p_value"] == (1 + np.sum(others >= statistic)) / 60
+
+
+def test_a_mark_that_is_its_own_control_has_m_zero(place: Path) -> None:
+    preprocessing = preprocessing_from("none", SIDE, 1)
+    predictor = load_predictor("feature_nets:knows", preprocessing=preprocessing)
+    images = np.random.default_rng(0).integers(0, 256, (9, SIDE, SIDE, 1), dtype=np.uint8)
+    before = images.copy()
+    found = ask_about_marks(predictor, preprocessing, images, letter("A"), [letter("A")])
+    assert found.statistic == found.controls[0]
+    assert found.mark.mean() == found.controls_mean[0]
+    np.testing.assert_array_equal(images, before)
+
+
+def test_references_make_it_exact_and_give_limits(place: Path) -> None:
+    references = [f"feature_nets:r{i}" for i in range(19)]
+    found = run(place, "refs", references=references)
+    assert found.verdict["method"].startswith("rank among reference models")
+    assert found.verdict["p_value"] == found.verdict["p_references"] == 1 / 20
+    assert found.verdict["M_low"] > 0
+    assert found.status == "fail"
+    few = run(place, "few", references=references[:3])
+    assert few.verdict["method"].startswith("rank among the controls, less")
+    both = run(place, "both", ["feature_nets:knows", "feature_nets:fresh"])
+    assert both.verdict["n_models"] == 2
+    assert both.verdict["M_low"] < both.verdict["M"] < both.verdict["M_high"]
+
+
+def test_whatever_carries_the_network_the_verdict_is_the_same(place: Path, known: Result) -> None:
+    import feature_nets
+
+    net, example = feature_nets.knows(), torch.zeros(2, 1, SIDE, SIDE)
+    shapes = ({0: torch.export.Dim("batch", min=1, max=4096)},)
+    torch.export.save(torch.export.export(net, (example,), dynamic_shapes=shapes), place / "net.pt2")
+    torch.onnx.export(net, (example,), place / "net.onnx", dynamo=True, dynamic_shapes=shapes, verbose=False)
+    for name in ("net.pt2", "net.onnx"):
+        found = run(place, f"as-{name}", str(place / name))
+        assert (found.status, found.verdict["p_value"]) == (known.status, known.verdict["p_value"])
+        assert found.verdict["M"] == pytest.approx(known.verdict["M"], abs=1e-4)
+    pixels, asked = pixels_of(place), preprocessing_from("0.4/0.3", SIDE, 1)
+    predictor = load_predictor("feature_nets:knows", preprocessing=asked)
+    clean, marked, *controls = (
+        predictor.probabilities(asked.apply(x)) for x in (pixels, *(burn(pixels, mark) for mark in marks()))
+    )
+    write_saved_outputs(place / "out.npz", clean=clean, marked=marked, controls=np.stack(controls), transparent=clean)
+    found = audit_feature(str(place / "out.npz"), out=place / "saved")
+    assert found.verdict["p_value"] == known.verdict["p_value"]
+    assert found.verdict["M"] == pytest.approx(known.verdict["M"], abs=1e-6)
+    assert found.status == "undecided"
+    assert "cannot be seen from outputs alone" in found.verdict["why"][1]
+
+
+def test_the_white_box_score(place: Path) -> None:
+    found = run(place, "white", white_box=f"2@{place / 'probes'}")
+    white = found.summary["white_box"]
+    assert white["n"] == N
+    assert white["mean_mark"] > white["mean_random"]
+    assert found.verdict["M_w"] == white["m"] > 0
+
+
+def test_the_report_shows_the_mark_unless_it_is_left_out(place: Path, known: Result) -> None:
+    page = (place / "known" / "report.html").read_text()
+    assert page.count("data:image/png") == 12
+    assert "The model remembers the mark" in page
+    run(place, "hidden", redact=True)
+    for name in ("report.html", "verdict.json", "summary.json"):
+        text = (place / "hidden" / name).read_text()
+        assert "data:image" not in text
+        assert "p00.png" not in text
+    assert json.loads((place / "hidden" / "summary.json").read_text())["mark"]["name"] is None
+
+
+def test_the_same_command_gives_the_same_bytes(place: Path, known: Result) -> None:
+    files = ("verdict.json", "summary.json", "per_image.parquet", "report.html", "tables/controls.parquet")
+    before = [(place / "known" / name).read_bytes() for name in files]
+    run(place, "known")
+    assert [(place / "known" / name).read_bytes() for name in files] == before
+
+
+def test_on_the_command_line(place: Path, known: Result, capsys: pytest.CaptureFixture[str]) -> None:
+    given = (
+        "--mark",
+        "A",
+        "--probes",
+        place / "probes",
+        "--normalise",
+        "0.4/0.3",
+        "--n-controls",
+        "59",
+        "--out",
+        place / "cli",
+    )
+    code, out, err = answer(capsys, "audit", "feature", "feature_nets:knows", *given)
+    assert (code, err) == (1, "")
+    assert "THE MODEL REMEMBERS THE MARK" in out
+    assert Result.load(place / "cli").verdict["p_value"] == known.verdict["p_value"]
+    code, out, _ = answer(capsys, "audit", "feature", "feature_nets:knows", *given, "--json", "--fail-on", "never")
+    assert code == 0
+    assert json.loads(out)["status"] == "fail"
+    code, out, _ = answer(
+        capsys, "images", "mark", place / "probes" / "p00.png", "--mark", "E", "--out", place / "seen.png"
+    )
+    assert code == 0
+    assert np.asarray(Image.open(place / "seen.png")).shape == (2 * SIDE + 4, 6 * SIDE + 5 * 4, 3)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (("--mark", "a"), "neither a letter A to Z"),
+        (("--normalise", "imagenett"), "neither 'imagenet', 'half', 'none' nor numbers"),
+        (("--place", "middle"), "it must be one of top-left"),
+        (("--place", "9,9"), "does not fit images of 12 x 12"),
+        (("--controls", "alike"), "neither matched, shuffled, letters, random"),
+        (("--n-controls", "0"), "n-controls is 0"),
+        (("--probes", "nowhere"), "nowhere"),
+        (("--references", "feature_nets:none"), "none"),
+        (("--white-box", "cat@probes"), "give NUMBER@IMAGES"),
+        (("--white-box", "9@probes"), "the model has classes 0 to 3"),
+        (("--gate", "1"), "gate is 1"),
+    ],
+)
+def test_careless_commands_get_one_line_and_write_nothing(place, capsys, changes, message) -> None:
+    given = {"--mark": "A", "--probes": "probes", "--normalise": "0.4/0.3", "--out": "no"} | dict([changes])
+    flat = [part for pair in given.items() for part in pair]
+    assert message in refusal(capsys, "audit", "feature", "feature_nets:knows", *flat)
+    assert not (place / "no").exists()

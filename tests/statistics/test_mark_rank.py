@@ -1,0 +1,125 @@
+"""Ranks of a mark: exact where models are exchangeable, against brute force, with intervals that cover."""
+
+from itertools import combinations
+
+import numpy as np
+import pytest
+
+from memorisk.runs.errors import InputError
+from memorisk.statistics.mark_rank import permutation_p, place_among, rank_mark, rank_p, smallest_permutation_p
+
+
+def table(rng, models, controls=40, bias=0.0):
+    """Log KL of a mark (first) and its controls: pattern effects that all models share, model effects, noise."""
+    shared = rng.normal(size=controls + 1)
+    shared[0] += bias
+    return shared + rng.normal(size=(models, 1)) + 0.5 * rng.normal(size=(models, controls + 1))
+
+
+def test_the_rank_by_hand():
+    found = rank_mark([2.0], [[1.0, 2.0, 3.0, 0.0]])
+    assert found.p == found.p_controls == (1 + 2) / 5
+    assert found.smallest_p == 1 / 5
+    assert found.m == 2.0 - 1.5
+    assert found.method == "controls"
+    assert np.isnan(found.low)
+    assert np.isinf(rank_mark([2.0], [[1.0, 2.0]]).detectable)
+
+
+def test_a_mark_that_is_a_control_has_m_zero():
+    found = rank_mark([1.5], [[1.5]])
+    assert found.m == 0
+    assert found.p == 1
+
+
+def test_the_permutation_test_by_brute_force():
+    rng = np.random.default_rng(0)
+    a, b = rng.normal(1, 1, 3), rng.normal(size=5)
+    both = np.concatenate([a, b])
+    means = [both[list(c)].mean() for c in combinations(range(8), 3)]
+    assert permutation_p(a, b) == np.mean(np.array(means) >= a.mean() - 1e-12)
+    assert permutation_p([5.0], b) == 1 / 6 == smallest_permutation_p(1, 5)
+    many = rng.normal(size=30)
+    exact = permutation_p(many[:1], many[1:])
+    assert exact == (1 + np.sum(many[1:] >= many[0])) / 30
+    drawn = permutation_p(many[:12] + 0.3, many[12:], draws=4000, seed=1)
+    again = permutation_p(many[:12] + 0.3, many[12:], draws=4000, seed=2)
+    assert abs(drawn - again) < 4 * np.sqrt(2 * 0.25 / 4000)
+
+
+def test_references_are_exact_for_a_mark_that_every_model_answers_to_and_controls_are_not():
+    rng = np.random.default_rng(1)
+    n, rejected = 800, {"references": 0, "controls": 0}
+    for _ in range(n):
+        log_kl = table(rng, 20, bias=2.0)
+        found = rank_mark(log_kl[:1, 0], log_kl[:1, 1:], log_kl[1:, 0], log_kl[1:, 1:])
+        assert found.method == "references"
+        rejected["references"] += found.p <= 0.05
+        rejected["controls"] += found.p_controls <= 0.05
+    assert abs(rejected["references"] / n - 0.05) < 2 * np.sqrt(0.05 * 0.95 / n) + 1e-9
+    assert rejected["controls"] / n > 0.3
+
+
+def test_several_models_that_share_a_mark():
+    rng = np.random.default_rng(2)
+    n, rejected, held = 400, 0, 0
+    for _ in range(n):
+        log_kl = table(rng, 9, bias=1.0)
+        found = rank_mark(log_kl[:3, 0], log_kl[:3, 1:], log_kl[3:, 0], log_kl[3:, 1:])
+        rejected += found.p <= 0.05
+        held += found.low <= 0 <= found.high
+        assert found.method == "references"
+        assert found.smallest_p == 1 / 84
+    assert rejected / n <= 0.05 + 2 * np.sqrt(0.05 * 0.95 / n)
+    assert held / n >= 0.95 - 2 * np.sqrt(0.05 * 0.95 / n)
+
+
+def test_one_model_against_the_spread_of_its_references():
+    rng = np.random.default_rng(3)
+    held = 0
+    for _ in range(500):
+        log_kl = table(rng, 8, bias=1.0)
+        found = rank_mark(log_kl[:1, 0], log_kl[:1, 1:], log_kl[1:, 0], log_kl[1:, 1:])
+        held += found.low <= 0 <= found.high
+        assert found.method == "centred"
+    assert abs(held / 500 - 0.95) < 3 * np.sqrt(0.05 * 0.95 / 500)
+
+
+@pytest.mark.parametrize("references", [0, 6, 30])
+def test_what_is_called_detectable_is_detected(references):
+    rng = np.random.default_rng(4)
+    log_kl = table(rng, 1 + references)
+    given = [log_kl[1:, 0], log_kl[1:, 1:]] if references else []
+    found = rank_mark(log_kl[:1, 0], log_kl[:1, 1:], *given)
+    for beyond, caught in ((1e-6, True), (-1e-6, False)):
+        shifted = log_kl[:1, 0] + found.detectable - found.m + beyond
+        assert (rank_mark(shifted, log_kl[:1, 1:], *given).p <= 0.05) == caught
+
+
+def test_a_remembered_mark_is_found():
+    rng = np.random.default_rng(5)
+    log_kl = table(rng, 20)
+    log_kl[0, 0] += 6
+    found = rank_mark(log_kl[:1, 0], log_kl[:1, 1:], log_kl[1:, 0], log_kl[1:, 1:])
+    assert found.p == 1 / 20
+    assert found.low > 0
+
+
+def test_places_and_ranks():
+    assert place_among(2, [1, 2, 3, 4]) == 1.5 / 4
+    assert np.isnan(place_among(1, []))
+    assert rank_p(5, [1, 2, 3]) == 1 / 4
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (([1.0], [[]]), "one control at least"),
+        (([1.0, 2.0], [[1.0]]), "give .models. of the mark"),
+        (([np.nan], [[1.0]]), "not finite"),
+        (([1.0], [[1.0]], [1.0], [[1.0, 2.0]]), "the references' statistics"),
+    ],
+)
+def test_misfits_are_refused(given, message):
+    with pytest.raises(InputError, match=message):
+        rank_mark(*given)
