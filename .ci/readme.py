@@ -83,6 +83,8 @@ EXPECTED: dict[str, list[Expected]] = {
     "memorisk audit classifier DATA --regime": [Expected((1,), "dp-lora-8", BRIEF)],
     "memorisk train classifier DATA": [Expected((0,), "dp-lora-8", " --epochs 1")],
     "memorisk study rare-distinctive": [Expected((0,), "report: ")],
+    "memorisk images mark xray.png": [Expected((0,), "seen.png")],
+    "memorisk audit feature net.onnx": [Expected((0, 1), "Report: ", " --n-controls 30")],
     "memorisk report RUN --redact": [Expected((0,), "report-redacted.html", replaced=("RUN", "runs/skin"))],
     "memorisk compare runs/before runs/after": [Expected((0,), "difference")],
     'memorisk.audit_classifier("digits"': [Expected((0,), "Result(fail", in_checkout=True)],
@@ -130,6 +132,16 @@ def inputs(folder: Path) -> None:
         rows.append({"SOPInstanceUID": str(data.SOPInstanceUID), "label": ("clear", "nodule")[k % 2]})
     pd.DataFrame(rows).to_csv(folder / "labels.csv", index=False)
     (folder / "study.yaml").write_text(STUDY)
+    Image.fromarray(picture(1, 64)).save(folder / "xray.png")
+    (folder / "PROBES").mkdir()
+    for k in range(40):
+        Image.fromarray(picture(k % 2, 64)).save(folder / "PROBES" / f"{k}.png")
+    export = (
+        "import torch; from torch import nn; net = nn.Sequential(nn.Flatten(), nn.Linear(4096, 8), nn.ReLU(), "
+        "nn.Linear(8, 3)); torch.onnx.export(net.eval(), (torch.zeros(2, 1, 64, 64),), 'net.onnx', dynamo=True, "
+        "dynamic_shapes=({0: torch.export.Dim('n', min=1, max=4096)},), verbose=False)"
+    )
+    subprocess.run(["python", "-c", export], cwd=folder, check=True, capture_output=True)
     for run, epochs in (("before", 1), ("after", 2)):
         flags = ["--out", f"runs/{run}", "--models", "2", "--epochs", str(epochs), "--fail-on", "never"]
         subprocess.run(["memorisk", "audit", "classifier", "DATA", *flags], cwd=folder, check=True, capture_output=True)

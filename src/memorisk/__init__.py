@@ -11,6 +11,7 @@ __version__ = "0.1.0"
 _PUBLIC = {
     "audit_classifier": "memorisk.audits.classifier",
     "audit_defences": "memorisk.audits.defence",
+    "audit_feature": "memorisk.audits.feature",
     "audit_losses": "memorisk.audits.losses",
     "compare": "memorisk.audits.compare",
     "check_images": "memorisk.images.checks",
