@@ -1,4 +1,4 @@
-"""Self-influence of training images (TracInCP): exact squared gradient norms, without a gradient per image where possible.
+"""Self-influence of images (TracInCP): exact squared gradient norms, where possible without a gradient per image.
 
 The one part of ``scores`` that needs a network, and hence PyTorch; every other score takes arrays.
 """

@@ -16,6 +16,7 @@ Checkpoint = Mapping[str, torch.Tensor] | str | Path
 Prepare = Callable[[torch.Tensor], torch.Tensor]
 
 _RANGE = {"uint8": 255.0, "uint16": 65535.0}
+_FLOATS = ("float16", "float32", "float64")
 
 
 def check_images(images: Images) -> None:
@@ -23,12 +24,12 @@ def check_images(images: Images) -> None:
     if isinstance(images, torch.Tensor):
         if images.ndim < 2 or images.dtype in (torch.uint8, torch.uint16):
             raise InputError(
-                f"a tensor of images must be floats [N, C, H, W], as the network takes them; got {images.dtype} of shape "
-                f"{tuple(images.shape)} (pixels as integers: a NumPy array [N, H, W, C])"
+                f"a tensor of images must be floats [N, C, H, W], as the network takes them; got {images.dtype} of "
+                f"shape {tuple(images.shape)}: give integers as a NumPy array [N, H, W, C]"
             )
     elif not isinstance(images, np.ndarray):
         raise InputError(f"images must be a NumPy array or a tensor; got {type(images).__name__}")
-    elif images.ndim not in (2, 4) or not (images.dtype.name in _RANGE or images.dtype.kind == "f"):
+    elif images.ndim not in (2, 4) or images.dtype.name not in (*_RANGE, *_FLOATS):
         raise InputError(
             f"an array of images must be uint8, uint16 or floats, [N, H, W, C] (or features [N, d]); "
             f"got {images.dtype} of shape {images.shape}"
@@ -45,7 +46,8 @@ def read_batch(
         x = images[rows].detach().to(device)
         x = x.to(dtype) if x.is_floating_point() else x
     else:
-        pixels = np.array(images[rows])  # a copy: of a mapped file, only these rows are read
+        # A copy, of the machine's byte order: of a mapped file, only these rows are read.
+        pixels = np.array(images[rows], dtype=images.dtype.newbyteorder("="))
         x = torch.from_numpy(pixels).to(device).to(dtype)
         if images.dtype.name in _RANGE:
             x = x / _RANGE[images.dtype.name]
@@ -54,7 +56,7 @@ def read_batch(
         x = prepare(x)
         if not isinstance(x, torch.Tensor) or len(x) != rows.stop - rows.start:
             raise InputError(f"prepare must return one tensor with a row an image; got {type(x).__name__}")
-    return x.detach()
+    return x.clone() if x.is_inference() else x.detach()
 
 
 def check_checkpoints(checkpoints: Sequence[Checkpoint], lrs: Sequence[float]) -> tuple[float, ...]:

@@ -1,9 +1,9 @@
 """The operations whose weight gradients have a known per-image norm: what is kept of a call, and the norm from it.
 
-An operation is recognised by the function of PyTorch that is called with the parameter, whatever module calls it: timm's
-norms with activations, padding modes and a user's own layers need no case of theirs. Each function here has the arguments
-of the operation and returns None for a form it does not know. That is no error: nothing is kept of the call, and `uses`
-then finds its parameters unaccounted for.
+An operation is recognised by the function of PyTorch that is called with the parameter, whatever module calls it:
+timm's norms with activations, padding modes and a user's own layers need no case of theirs. Each function here has the
+arguments of the operation and returns None for a form it does not know. That is no error: nothing is kept of the call,
+and `uses` then finds its parameters unaccounted for.
 """
 
 from collections.abc import Callable, Sequence

@@ -25,7 +25,7 @@ from memorisk.scores.influence.plan import make_plan
 from memorisk.scores.influence.result import SelfInfluence
 
 _CHECKED = 3
-"""Images of the self-check: an odd number that tells a batch axis from most others."""
+"""Images of the self-check, spread over all: an odd number that tells a batch axis from most others."""
 
 
 def self_influence(
@@ -46,10 +46,10 @@ def self_influence(
     Descent". All weights that require a gradient, evaluation mode, the loss of one image.
 
     One forward and one backward pass a batch give every layer's input a and output gradient g, and most layers' squared
-    gradient norm of one image follows from these: ``||sum_t g_t a_t^T||^2`` (`norms`). Which parameters have such a short
-    way is read off autograd's graph, batch by batch (`uses`), and checked on three images against autograd before the
-    pass (`plan`). The others (used more than once, tied, in operations not known) get a gradient per image, and the result
-    names them. The norms' sums are float64, the network computes in its own precision, with TF32 off.
+    gradient norm of one image follows from these: ``||sum_t g_t a_t^T||^2`` (`norms`). Which parameters have such a
+    short way is read off autograd's graph, batch by batch (`uses`), and checked on three images against autograd before
+    the pass (`plan`). The others (used more than once, tied, in operations not known) get a gradient per image, and the
+    result names them. The norms' sums are float64; the network computes in its own precision, with TF32 off.
 
     The model is copied; the one given is not touched. Hooks on it are part of it and run in the copy. Memory does not
     grow with N but for the result.
@@ -80,19 +80,20 @@ def self_influence(
     n = len(images)
     targets = check_labels(labels, n, loss).to(where)
     rates = check_checkpoints(checkpoints, lrs)
-    own = _own_copy(model, where)
-    parameters = {name: p for name, p in own.named_parameters() if p.requires_grad}
-    dtype = _check_parameters(parameters)
     by_checkpoint = np.empty((len(rates), n))
     changed: dict[str, str] = {}
-
-    def batch(rows: slice) -> torch.Tensor:
-        return read_batch(images, rows, where, dtype, prepare)
-
     with _plain_computation(where):
+        own = _own_copy(model, where)
+        parameters = {name: p for name, p in own.named_parameters() if p.requires_grad}
+        dtype = _check_parameters(parameters)
+
+        def batch(rows: slice) -> torch.Tensor:
+            return read_batch(images, rows, where, dtype, prepare)
+
         load_checkpoint(own, checkpoints[0], 0)
-        few = slice(0, min(_CHECKED, n))
-        plan = make_plan(own, parameters, batch(few), targets[few], loss)
+        few = sorted({round(i) for i in np.linspace(0, n - 1, min(_CHECKED, n))})
+        checked = torch.cat([batch(slice(row, row + 1)) for row in few])
+        plan = make_plan(own, parameters, checked, targets[few], loss)
         for s, (checkpoint, rate) in enumerate(zip(checkpoints, rates, strict=True)):
             load_checkpoint(own, checkpoint, s)
             for start in range(0, n, batch_size):

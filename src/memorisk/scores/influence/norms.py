@@ -1,7 +1,7 @@
 """Squared norms of per-image weight gradients, from a layer's input ``a`` and the gradient ``g`` of its output.
 
-Every function takes what a layer saw and returns [b], one number per image. Rows of a may be windows or tokens of an
-image, ``k`` blocks of rows an image, in the images' order: those are folded back into the image first.
+Every function takes what a layer saw and returns [b] in float64, one number per image. Rows of a may be windows or
+tokens of an image, ``k`` blocks of rows an image, in the images' order: those are folded back into the image first.
 """
 
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 
 BUDGET = 1 << 22
-"""Numbers that an intermediate array of some images may hold (16 MB in float32): images are taken in pieces below it."""
+"""Numbers that an intermediate array may hold (16 MB in float32): images are taken in pieces below it."""
 
 
 def pieces(b: int, numbers: int) -> Iterator[slice]:
@@ -20,15 +20,15 @@ def pieces(b: int, numbers: int) -> Iterator[slice]:
 
 
 def squares(per_image: torch.Tensor) -> torch.Tensor:
-    """Sum of squares of each image's numbers: [b, ...] to [b]."""
-    return torch.linalg.vector_norm(per_image.flatten(1), dim=1).square()
+    """Sum of squares of each image's numbers, in float64 (a million squares in float32 lose four digits): [b]."""
+    return torch.linalg.vector_norm(per_image.flatten(1), dim=1, dtype=torch.float64).square()
 
 
 def linear_weight(a: torch.Tensor, g: torch.Tensor, b: int) -> torch.Tensor:
     """``||sum_t g_t a_t^T||^2`` of a linear layer: a [b k, ..., d], g [b k, ..., m] to [b].
 
-    One row an image: ``||a||^2 ||g||^2``. More: ``sum_{t,s} (a_t . a_s)(g_t . g_s)`` by Gram matrices where T (d + m) is
-    below d m, else the product itself.
+    One row an image: ``||a||^2 ||g||^2``. More: ``sum_{t,s} (a_t . a_s)(g_t . g_s)`` by Gram matrices where T (d + m)
+    is below d m, else the product itself.
     """
     rows_a, rows_g = a.reshape(b, -1, a.shape[-1]), g.reshape(b, -1, g.shape[-1])
     t, d, m = rows_a.shape[1], rows_a.shape[2], rows_g.shape[2]
@@ -40,11 +40,11 @@ def linear_weight(a: torch.Tensor, g: torch.Tensor, b: int) -> torch.Tensor:
 def _products(a: torch.Tensor, g: torch.Tensor, gram: bool) -> torch.Tensor:
     """``||g a^T||^2`` of a [b, d, t] and g [b, m, t], by [t, t] Gram matrices or directly: [b]."""
     b, (d, t), m = len(a), a.shape[1:], g.shape[1]
-    found = a.new_empty(b)
+    found = a.new_empty(b, dtype=torch.float64)
     for part in pieces(b, 2 * t * t if gram else d * m):
         if gram:
             product = (a[part].transpose(1, 2) @ a[part]) * (g[part].transpose(1, 2) @ g[part])
-            found[part] = product.sum(dim=(1, 2)).clamp(min=0)
+            found[part] = product.sum(dim=(1, 2), dtype=torch.float64).clamp(min=0)
         else:
             found[part] = squares(g[part] @ a[part].transpose(1, 2))
     return found
@@ -83,7 +83,7 @@ def embedding_weight(index: torch.Tensor, g: torch.Tensor, b: int, padding_idx: 
     image = torch.arange(b, device=index.device)[:, None]
     keys, place = torch.unique(rows_index + image * size, return_inverse=True)
     sums = rows_g.new_zeros(len(keys), rows_g.shape[-1]).index_add_(0, place.reshape(-1), rows_g.flatten(0, 1))
-    return rows_g.new_zeros(b).index_add_(0, keys // size, squares(sums))
+    return rows_g.new_zeros(b, dtype=torch.float64).index_add_(0, keys // size, squares(sums))
 
 
 def convolution_weight(
@@ -106,8 +106,8 @@ def convolution_weight(
         dilation: Between the kernel's pixels.
         groups: Of channels.
 
-    P positions, K = C kh kw / groups numbers a patch and M = m / groups outputs cost ``P K M`` by the product itself and
-    ``P^2 (K + M)`` by the Gram matrices of positions; the cheaper is taken.
+    P positions, K = C kh kw / groups numbers a patch and M = m / groups outputs cost ``P K M`` by the product itself
+    and ``P^2 (K + M)`` by the Gram matrices of positions; the cheaper is taken.
     """
     b, m = g.shape[:2]
     kernel = tuple(weight.shape)
@@ -117,7 +117,7 @@ def convolution_weight(
     pointwise = kernel[2:] == (1, 1) and stride == (1, 1) and padding == (0, 0)
     if not gram and not pointwise and size > _FEW and a.device.type == "cpu":
         return _one_by_one(a, g, weight, stride, padding, dilation, groups)
-    found = a.new_empty(b)
+    found = a.new_empty(b, dtype=torch.float64)
     for part in pieces(b, groups * size * positions):
         patches = _patches(a[part], kernel, g.shape[2:], stride, padding, dilation)
         grouped = patches.reshape(-1, size, positions)  # [pieces * groups, K, P]
@@ -139,11 +139,11 @@ def _one_by_one(
     groups: int,
 ) -> torch.Tensor:
     """The library's own weight gradient, an image at a time: on a CPU three times as fast as copied patches."""
-    found = a.new_empty(len(a))
+    found = a.new_empty(len(a), dtype=torch.float64)
     settings = (None, stride, padding, dilation, False, (0, 0), groups, (False, True, False))
     for i in range(len(a)):
         own = torch.ops.aten.convolution_backward(g[i : i + 1], a[i : i + 1], weight, *settings)[1]
-        found[i] = torch.linalg.vector_norm(own).square()
+        found[i] = torch.linalg.vector_norm(own, dtype=torch.float64).square()
     return found
 
 

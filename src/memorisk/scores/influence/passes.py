@@ -8,6 +8,7 @@ from torch import nn
 from torch.func import functional_call
 
 from memorisk.scores.influence.losses import check_logits, direction
+from memorisk.scores.influence.norms import squares
 from memorisk.scores.influence.per_image import squares_of
 from memorisk.scores.influence.uses import Recorder, Use, gradients, sound_uses
 
@@ -78,9 +79,9 @@ def short_squares(traced: Traced, names: Sequence[str], unit: torch.Tensor) -> d
         if g is None:
             found[name] = torch.zeros(b, dtype=torch.float64)
         elif name in traced.uses:
-            found[name] = traced.uses[name].norm(g, b).double()
+            found[name] = traced.uses[name].norm(g, b)
         else:
-            found[name] = torch.linalg.vector_norm(g.flatten(1), dim=1).double().square()
+            found[name] = squares(g)
     return found
 
 
@@ -102,7 +103,7 @@ def batch_squares(
         labels: [b, ...], on the same device.
         loss: One of `losses.LOSSES`.
         plan: The way of each parameter.
-        changed: Filled with parameters that this batch uses in another way than the plan saw; they go the long way here.
+        changed: Filled with parameters that this batch uses in another way than the plan saw: here, the long way.
     """
     traced = trace(model, parameters, x, labels, loss, plan.expanded)
     unit, scale = direction(traced.logits, labels, loss)
@@ -118,7 +119,6 @@ def batch_squares(
     del traced
     long = [*plan.fallback, *unplanned]
     if long:
-        total += sum(squares_of(plan.method if not unplanned else "loop", model, x, unit, long).values()).to(
-            total.device
-        )
+        for squared in squares_of("loop" if unplanned else plan.method, model, x, unit, long).values():
+            total += squared.to(total.device)
     return (total * scale).cpu()

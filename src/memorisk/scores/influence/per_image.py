@@ -1,5 +1,6 @@
-"""Squared gradient norms the long way, a gradient per image: the definition, and what is used where no short way holds."""
+"""Squared gradient norms the long way, a gradient per image: the definition, and the way where no short one holds."""
 
+import warnings
 from collections.abc import Sequence
 
 import torch
@@ -35,7 +36,7 @@ def squares_by_loop(
         for name, gradient in zip(names, gradients, strict=True):
             if gradient is not None:
                 dense = gradient.to_dense() if gradient.is_sparse else gradient
-                found[name][i] = torch.linalg.vector_norm(dense).double().square().cpu()
+                found[name][i] = torch.linalg.vector_norm(dense, dtype=torch.float64).square()
     return found
 
 
@@ -53,18 +54,21 @@ def squares_by_vmap(
         weights: dict[str, torch.Tensor], image: torch.Tensor, towards: torch.Tensor
     ) -> dict[str, torch.Tensor]:
         gradients = grad(projected)(weights, image, towards)
-        return {name: g.square().sum() for name, g in gradients.items()}
+        return {name: g.square().sum(dtype=torch.float64) for name, g in gradients.items()}
 
     numbers = sum(p.numel() for p in chosen.values())
     with torch.no_grad():  # grad() computes its own; without this the outer graph would be kept as well
         chunk = max(1, _GRADIENT_NUMBERS // max(numbers, 1))
         found = vmap(squares, in_dims=(None, 0, 0), chunk_size=chunk)(chosen, x, direction)
-    return {name: value.double().cpu() for name, value in found.items()}
+    return {name: value.cpu() for name, value in found.items()}
 
 
 def squares_of(
     method: str, model: nn.Module, x: torch.Tensor, direction: torch.Tensor, names: Sequence[str]
 ) -> dict[str, torch.Tensor]:
     """By "vmap", or by "loop"."""
-    long_way = squares_by_vmap if method == "vmap" else squares_by_loop
-    return long_way(model, x, direction, names)
+    if method == "loop":
+        return squares_by_loop(model, x, direction, names)
+    with warnings.catch_warnings():  # of operations that it takes one image at a time: slower, not wrong
+        warnings.filterwarnings("ignore", message="There is a performance drop")
+        return squares_by_vmap(model, x, direction, names)

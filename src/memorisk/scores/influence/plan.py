@@ -49,7 +49,7 @@ def make_plan(
     except (RuntimeError, ValueError, TypeError, IndexError, NotImplementedError) as error:
         shown = f"{tuple(x.shape)} {x.dtype}"
         raise InputError(f"the network cannot be differentiated on images {shown}: {one_line(error)}") from error
-    total = sum(truth.values())
+    total = _total(truth)
     reasons, opaque = dict(traced.reasons), "the logits depend on it outside of autograd's graph"
     reasons |= {n: opaque for n in parameters if n not in traced.uses and n not in reasons and bool(truth[n].any())}
     kinds = {name: use.kind for name, use in traced.uses.items()}
@@ -93,9 +93,13 @@ def _check_unmixed(model: nn.Module, logits: torch.Tensor, x: torch.Tensor, labe
         )
     if float((alone - logits).abs().max()) > _APART * max(float(alone.abs().max()), 1e-6):
         raise InputError(
-            "the network gives an image other logits alone than in a batch (statistics of the batch, or random numbers, "
-            "in evaluation mode), so that no gradient is one image's: give batch norms running statistics"
+            "in evaluation mode the network gives an image other logits alone than in a batch (batch statistics, "
+            "or random numbers), so that no gradient is one image's: give batch norms running statistics"
         )
+
+
+def _total(found: Squares) -> torch.Tensor:
+    return torch.stack(list(found.values())).sum(dim=0)
 
 
 def _agree(found: torch.Tensor, truth: torch.Tensor, total: torch.Tensor) -> bool:
@@ -112,7 +116,7 @@ def _expandable(
     truth: Squares,
     unit: torch.Tensor,
 ) -> tuple[str, ...]:
-    """Parameters [1, ...] that the network also takes once per image, [b, ...], with the gradients of the definition."""
+    """Parameters [1, ...] that the network also takes once per image, [b, ...], with the definition's gradients."""
     kept: list[str] = []
     for name in reasons:
         if parameters[name].ndim < 2 or len(parameters[name]) != 1:
@@ -122,14 +126,14 @@ def _expandable(
             found = short_squares(traced, [*kept, name], unit)
         except (RuntimeError, ValueError, TypeError, IndexError, InputError):
             continue
-        if all(_agree(found[n].cpu(), truth[n], sum(truth.values())) for n in found):
+        if all(_agree(found[n].cpu(), truth[n], _total(truth)) for n in found):
             kept.append(name)
     return tuple(kept)
 
 
 def _long_way(model: nn.Module, x: torch.Tensor, unit: torch.Tensor, names: list[str], truth: Squares) -> str:
     """The first of the long ways that runs on this network and agrees with the definition."""
-    total = sum(truth.values())
+    total = _total(truth)
     for method in METHODS[:-1]:
         try:
             found = squares_of(method, model, x, unit, names)

@@ -1,9 +1,9 @@
 """Every use of every parameter in one forward pass, accounted for against autograd's own graph.
 
-While a network runs, `Recorder` keeps what `layers` knows of. Afterwards the graph tells how often each parameter really
-enters the logits, by whatever road: a module called twice, tied weights, `functional` calls, a view, compiled code. A
-parameter's norm is taken the short way only if it enters once and that once is a call that was recorded. Nothing is
-concluded from the kinds of a network's modules.
+While a network runs, `Recorder` keeps what `layers` knows of. Afterwards the graph tells how often each parameter
+really enters the logits, by whatever road: a module called twice, tied weights, `functional` calls, a view, compiled
+code. A parameter's norm is taken the short way only if it enters once and that once is a call that was recorded.
+Nothing is concluded from the kinds of a network's modules.
 """
 
 from collections import Counter
@@ -139,4 +139,5 @@ def gradients(
     logits: torch.Tensor, edges: Sequence[GradientEdge | torch.Tensor], direction: torch.Tensor
 ) -> tuple[torch.Tensor | None, ...]:
     """Of ``sum direction * logits``, at the edges alone: no weight's gradient is computed."""
-    return torch.autograd.grad(logits, list(edges), grad_outputs=direction, allow_unused=True)
+    inputs: Any = list(edges)  # the stubs do not know edges
+    return torch.autograd.grad(logits, inputs, grad_outputs=direction, allow_unused=True)
