@@ -3,6 +3,7 @@
 import copy
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -73,34 +74,51 @@ def self_influence(
         InputError: Images, labels, checkpoints, rates or options that do not fit together; a network that mixes images,
             that has no trainable weights or other types than float32 and float64; a gradient that is not finite.
     """
-    where = _check_device(device)
     if isinstance(batch_size, bool) or not isinstance(batch_size, (int, np.integer)) or batch_size < 1:
         raise InputError(f"batch_size must be a whole number, 1 or more; got {batch_size!r}")
+    where = _check_device(device)
     check_images(images)
-    n = len(images)
-    targets = check_labels(labels, n, loss).to(where)
+    targets = check_labels(labels, len(images), loss).to(where)
     rates = check_checkpoints(checkpoints, lrs)
-    by_checkpoint = np.empty((len(rates), n))
-    changed: dict[str, str] = {}
     with _plain_computation(where):
-        own = _own_copy(model, where)
-        parameters = {name: p for name, p in own.named_parameters() if p.requires_grad}
-        dtype = _check_parameters(parameters)
+        return _measured(
+            _own_copy(model, where), _Set(images, targets, prepare, where), checkpoints, rates, loss, batch_size
+        )
 
-        def batch(rows: slice) -> torch.Tensor:
-            return read_batch(images, rows, where, dtype, prepare)
 
-        load_checkpoint(own, checkpoints[0], 0)
-        few = sorted({round(i) for i in np.linspace(0, n - 1, min(_CHECKED, n))})
-        checked = torch.cat([batch(slice(row, row + 1)) for row in few])
-        plan = make_plan(own, parameters, checked, targets[few], loss)
-        for s, (checkpoint, rate) in enumerate(zip(checkpoints, rates, strict=True)):
-            load_checkpoint(own, checkpoint, s)
-            for start in range(0, n, batch_size):
-                rows = slice(start, min(start + batch_size, n))
-                found = batch_squares(own, parameters, batch(rows), targets[rows], loss, plan, changed)
-                by_checkpoint[s, rows] = rate * found.numpy()
-            _check_finite(by_checkpoint[s], s)
+@dataclass(frozen=True)
+class _Set:
+    """Images and labels, read where they are needed."""
+
+    images: Images
+    targets: torch.Tensor
+    prepare: Prepare | None
+    device: torch.device
+
+    def batch(self, rows: slice, dtype: torch.dtype) -> torch.Tensor:
+        return read_batch(self.images, rows, self.device, dtype, self.prepare)
+
+
+def _measured(
+    own: nn.Module, given: _Set, checkpoints: Sequence[Checkpoint], rates: tuple[float, ...], loss: str, batch_size: int
+) -> SelfInfluence:
+    """Plan, and pass over all batches at every checkpoint, with a network that may be changed."""
+    n = len(given.images)
+    parameters = {name: p for name, p in own.named_parameters() if p.requires_grad}
+    dtype = _check_parameters(parameters)
+    load_checkpoint(own, checkpoints[0], 0)
+    few = sorted({round(i) for i in np.linspace(0, n - 1, min(_CHECKED, n))})
+    checked = torch.cat([given.batch(slice(row, row + 1), dtype) for row in few])
+    plan = make_plan(own, parameters, checked, given.targets[few], loss)
+    by_checkpoint, changed = np.empty((len(rates), n)), {}
+    for s, (checkpoint, rate) in enumerate(zip(checkpoints, rates, strict=True)):
+        load_checkpoint(own, checkpoint, s)
+        for start in range(0, n, batch_size):
+            rows = slice(start, min(start + batch_size, n))
+            x = given.batch(rows, dtype)
+            found = batch_squares(own, parameters, x, given.targets[rows], loss, plan, changed)
+            by_checkpoint[s, rows] = rate * found.numpy()
+        _check_finite(by_checkpoint[s], s)
     return SelfInfluence(
         values=by_checkpoint.sum(axis=0),
         by_checkpoint=by_checkpoint,
