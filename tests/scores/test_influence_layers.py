@@ -10,6 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 from torch.nn.utils.parametrizations import weight_norm
+from torch.utils.checkpoint import checkpoint
 
 from memorisk.scores.influence import norms, self_influence
 from tests.scores.influence_cases import by_autograd, checkpoints, data
@@ -92,6 +93,17 @@ def test_every_way_through_a_convolution_is_the_same(monkeypatch, groups, stride
         torch.testing.assert_close(found, torch.stack(expected), rtol=1e-10, atol=0)
 
 
+class Scaled(nn.Module):
+    """A scale and a shift by bare parameters, on the left."""
+
+    def __init__(self, shape):
+        super().__init__()
+        self.scale, self.shift = nn.Parameter(torch.randn(shape)), nn.Parameter(torch.randn(shape))
+
+    def forward(self, x):
+        return torch.tanh(self.shift + self.scale * x)
+
+
 @pytest.mark.parametrize(
     "part",
     [
@@ -115,6 +127,8 @@ def test_every_way_through_a_convolution_is_the_same(monkeypatch, groups, stride
         nn.Sequential(nn.Flatten(2), timm.layers.LayerNorm(64), timm.models.vision_transformer.LayerScale(64)),
         timm.models.convnext.ConvNeXtBlock(4, 4, ls_init_value=0.1),
         nn.Identity(),
+        Scaled(()),
+        Scaled((4, 1, 8)),
     ],
     ids=lambda part: "+".join(type(p).__name__ for p in (part if isinstance(part, nn.Sequential) else [part])),
 )  # fmt: skip
@@ -242,6 +256,39 @@ class PositionFirst(nn.Module):
         return torch.tanh(self.linear(rows)).transpose(0, 1)
 
 
+class RowsMixed(nn.Module):
+    """Rows of all images interleaved, behind a gate that is closed at first: a check at zero would see nothing."""
+
+    def __init__(self):
+        super().__init__()
+        self.linear, self.gate = nn.Linear(64, 64), nn.Parameter(torch.zeros(64))
+
+    def forward(self, x):
+        rows = torch.tanh(self.linear(x.flatten(2).transpose(0, 1).reshape(-1, 64)))  # channel by channel
+        return x.flatten(2) + self.gate * rows.reshape(4, len(x), 64).transpose(0, 1)
+
+
+class OwnFunction(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, w):
+        ctx.save_for_backward(x, w)
+        return x @ w.T
+
+    @staticmethod
+    def backward(ctx, g):
+        x, w = ctx.saved_tensors
+        return g @ w, g.flatten(0, -2).T @ x.flatten(0, -2)
+
+
+class Own(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(3, 8))
+
+    def forward(self, x):
+        return OwnFunction.apply(x, self.weight)
+
+
 class Token(nn.Module):
     """A class token and positions, leading dimension 1, and a table without one."""
 
@@ -280,6 +327,27 @@ def test_what_has_no_short_way_goes_the_long_one_and_says_so(part, fallback, wor
     found = held(copy.deepcopy(part), 6, fallback=fallback, batch_size=batch_size)
     assert all(words in reason for reason in found.fallback.values()), found.fallback
     assert found.fallback_method == "vmap"
+
+
+def test_a_closed_gate_does_not_blind_the_check():
+    found = held(RowsMixed(), 6, fallback={"linear.weight", "linear.bias"}, batch_size=3, fill=False)
+    assert all("disagrees" in reason for reason in found.fallback.values())
+
+
+def test_an_autograd_function_of_ones_own_goes_the_long_way():
+    assert held(Own(), fallback={"weight"}).fallback_method == "loop"
+
+
+def test_recomputed_activations_are_exact_without_the_long_way():
+    class Recomputed(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.conv = nn.Conv2d(4, 4, 3)
+
+        def forward(self, x):
+            return checkpoint(self.conv, x, use_reentrant=False)
+
+    held(Recomputed())
 
 
 def test_tokens_and_positions_are_exact_without_the_long_way():

@@ -21,7 +21,7 @@ def pieces(b: int, numbers: int) -> Iterator[slice]:
 
 def squares(per_image: torch.Tensor) -> torch.Tensor:
     """Sum of squares of each image's numbers, in float64 (a million squares in float32 lose four digits): [b]."""
-    return torch.linalg.vector_norm(per_image.flatten(1), dim=1, dtype=torch.float64).square()
+    return torch.linalg.vector_norm(per_image.reshape(len(per_image), -1), dim=1, dtype=torch.float64).square()
 
 
 def linear_weight(a: torch.Tensor, g: torch.Tensor, b: int) -> torch.Tensor:

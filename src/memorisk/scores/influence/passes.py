@@ -60,13 +60,16 @@ def trace(
     return Traced(logits, uses, reasons, leaves)
 
 
-def short_squares(traced: Traced, names: Sequence[str], unit: torch.Tensor) -> dict[str, torch.Tensor]:
+def short_squares(
+    traced: Traced, names: Sequence[str], unit: torch.Tensor, *, trial: bool = False
+) -> dict[str, torch.Tensor]:
     """``||grad_p (unit_i . logits_i)||^2`` of every image, from one backward pass over the batch: [b] for each name.
 
     Args:
         traced: The forward pass; its graph is used up.
         names: Parameters among its uses and leaves.
         unit: [b, k], the direction at the logits.
+        trial: Whether a norm that fails is NaN instead of an error.
     """
     b = len(unit)
     edges = [traced.uses[name].edge if name in traced.uses else traced.leaves[name] for name in names]
@@ -79,7 +82,12 @@ def short_squares(traced: Traced, names: Sequence[str], unit: torch.Tensor) -> d
         if g is None:
             found[name] = torch.zeros(b, dtype=torch.float64)
         elif name in traced.uses:
-            found[name] = traced.uses[name].norm(g, b)
+            try:
+                found[name] = traced.uses[name].norm(g, b)
+            except (RuntimeError, ValueError, IndexError):
+                if not trial:
+                    raise
+                found[name] = torch.full((b,), torch.nan)
         else:
             found[name] = squares(g)
     return found

@@ -53,7 +53,7 @@ def make_plan(
     reasons, opaque = dict(traced.reasons), "the logits depend on it outside of autograd's graph"
     reasons |= {n: opaque for n in parameters if n not in traced.uses and n not in reasons and bool(truth[n].any())}
     kinds = {name: use.kind for name, use in traced.uses.items()}
-    found = short_squares(traced, list(kinds), unit)
+    found = short_squares(traced, list(kinds), unit, trial=True)
     worst = torch.zeros(len(x), dtype=torch.float64)
     for name in list(kinds):
         if _agree(found[name].cpu(), truth[name], total):
