@@ -167,9 +167,9 @@ def measure(images: int, rounds: int, vmap_images: int, captum_images: int) -> d
     result: dict = {"largest_relative_difference": apart, "images_per_round": {"self_influence": own}}
     for name, (count, _) in sides.items():
         ratio = median_interval(np.divide(seconds[name], seconds["self_influence"]))
-        result[name] = dict(zip(("ratio_median", "ratio_low", "ratio_high"), ratio, strict=True)) | {
-            "limit": LIMITS[name]
-        }
+        result[name] = dict(zip(("ratio_median", "ratio_low", "ratio_high"), ratio, strict=True))
+        if name in LIMITS:
+            result[name]["limit"] = LIMITS[name]
         result["images_per_round"][name] = min(count, own)
     result["milliseconds_per_image"] = {name: 1e3 * float(np.median(s)) for name, s in seconds.items()}
     return result
