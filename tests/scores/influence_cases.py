@@ -10,7 +10,10 @@ from captum.influence import TracInCP
 from torch import nn
 from torch.utils.data import TensorDataset
 
+from memorisk.scores.influence import self_influence
+
 SIDE = 32
+LRS = [0.1, 0.03]
 
 
 def mlp():
@@ -88,3 +91,29 @@ def by_captum(model, x, y, states, lrs):
     names = [str(i) for i in range(len(states))]
     peer = TracInCP(own, TensorDataset(x, y), names, load, loss_fn=nn.CrossEntropyLoss(reduction="none"), batch_size=2)
     return peer.self_influence().numpy()
+
+
+class Wrapped(nn.Module):
+    """A part between two linear layers, on images of 8 px with 4 channels."""
+
+    def __init__(self, part, channels=4):
+        super().__init__()
+        self.first = nn.Conv2d(channels, 4, 1)
+        self.part = part
+        self.head = nn.LazyLinear(3)
+
+    def forward(self, x):
+        return self.head(self.part(torch.tanh(self.first(x))).flatten(1))
+
+
+def held(part, n=5, *, fallback=(), batch_size=2, side=8, fill=True):
+    """Self-influence of a network around the part, equal to autograd, with exactly these parameters in the fallback."""
+    torch.manual_seed(1)
+    model = Wrapped(part).double()
+    x, y = data(n, side=side, channels=4, classes=3)
+    model.eval()(x[:1])
+    states = checkpoints(model) if fill else [model.state_dict()] * 2
+    found = self_influence(model, x, y, states, LRS, batch_size=batch_size)
+    np.testing.assert_allclose(found.values, by_autograd(model, x, y, states, LRS), rtol=1e-9)
+    assert {name.removeprefix("part.") for name in found.fallback} == set(fallback), found.fallback
+    return found

@@ -23,8 +23,6 @@ from tests.scores.influence_cases import (
     vit,
 )
 
-LRS = [0.1, 0.03]
-
 
 @pytest.mark.parametrize("name", NETWORKS)
 def test_equals_captum_and_autograd(name):
