@@ -11,6 +11,7 @@ from torch import nn
 
 from memorisk.scores.influence import self_influence
 from tests.scores.influence_cases import (
+    LRS,
     NETWORKS,
     built,
     by_autograd,
