@@ -1,0 +1,204 @@
+"""Self-influence without a gradient per image, against captum's TracInCP and torch.func's per-image gradients.
+
+    python benchmarks/bench_influence.py [--images 10000] [--rounds 5] [--threads 1]
+
+CNN-2 of paper 002 (32 x 32 x 3, float32, 'same' padding), random images, one checkpoint: every side's cost is
+proportional to the number of checkpoints. Each round takes images / rounds images through `self_influence` (its
+copy of the network, its self-check and the scaling of integers included), the first of these through `vmap(grad)` and
+fewer still through captum, which are slow, and compares seconds per image. captum runs as it comes (batches of one
+image) and in its other mode (``sample_wise_grads_per_batch``, batches of 8). `bare_pass` is the forward pass and the
+gradients of all layers' outputs alone, on tensors in memory: what no exact way can do without. Peak private memory is
+taken in processes of their own, over a mapped file of a fifth of the images and of all. Prints and writes
+(``benchmarks/results/influence.json``) the medians of the paired ratios with intervals, and the largest relative
+difference of the values. At least 20 times captum and 5 times vmap are asked for.
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch.func import functional_call, grad, vmap
+
+from bench_memory import private_bytes
+from intervals import median_interval
+from memorisk.runs.environment import machine, versions
+from memorisk.runs.files import write_json
+from memorisk.scores.influence import self_influence
+
+CLASSES, LR, BATCH = 10, 0.1, 32
+LIMITS = {"captum": 20.0, "captum_sample_wise": 20.0, "vmap": 5.0}
+RESULT = Path(__file__).parent / "results" / "influence.json"
+
+
+def cnn2() -> nn.Module:
+    """CNN-2 of paper 002, A.3, 4.3 million weights."""
+    torch.manual_seed(0)
+    return nn.Sequential(
+        nn.Conv2d(3, 32, 3, padding=1), nn.ReLU(), nn.Conv2d(32, 32, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2),
+        nn.Conv2d(32, 64, 3, padding=1), nn.ReLU(), nn.Conv2d(64, 64, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2),
+        nn.Flatten(), nn.Linear(4096, 1024), nn.ReLU(), nn.Linear(1024, CLASSES),
+    )  # fmt: skip
+
+
+def by_vmap(model: nn.Module, x: torch.Tensor, y: torch.Tensor, chunk: int = BATCH) -> np.ndarray:
+    """The plain way with torch.func: all gradients of a chunk of images, squared and summed."""
+    weights = {name: p.detach() for name, p in model.named_parameters()}
+
+    def loss(own: dict[str, torch.Tensor], image: torch.Tensor, label: torch.Tensor) -> torch.Tensor:
+        return F.cross_entropy(functional_call(model, own, (image[None],)), label[None])
+
+    gradients = vmap(grad(loss), in_dims=(None, 0, 0))
+    found = []
+    for start in range(0, len(x), chunk):
+        per_image = gradients(weights, x[start : start + chunk], y[start : start + chunk])
+        found.append(sum(g.flatten(1).square().sum(dim=1) for g in per_image.values()))
+    return LR * torch.cat(found).numpy()
+
+
+def by_captum(model: nn.Module, x: torch.Tensor, y: torch.Tensor, *, sample_wise: bool) -> np.ndarray:
+    """TracInCP of captum over all layers."""
+    from captum.influence import TracInCP
+    from torch.utils.data import TensorDataset
+
+    loss = nn.CrossEntropyLoss(reduction="sum" if sample_wise else "none")
+    peer = TracInCP(
+        model, TensorDataset(x, y), ["last"], lambda _model, _name: LR, loss_fn=loss,
+        batch_size=8 if sample_wise else 1, sample_wise_grads_per_batch=sample_wise,
+    )  # fmt: skip
+    return peer.self_influence().numpy()
+
+
+def bare_pass(model: nn.Module, x: torch.Tensor, y: torch.Tensor) -> np.ndarray:
+    """Forward and the gradients of every layer's output, and nothing from them; the values are no values."""
+    model.to(memory_format=torch.channels_last)
+    for start in range(0, len(x), BATCH):
+        batch = x[start : start + BATCH].contiguous(memory_format=torch.channels_last)
+        logits = model(batch)
+        torch.autograd.grad(F.cross_entropy(logits, y[start : start + BATCH], reduction="sum"), [model[0].bias])
+    model.to(memory_format=torch.contiguous_format)
+    return np.empty(len(x))
+
+
+def timed(function: Callable[[], np.ndarray]) -> tuple[float, np.ndarray]:
+    """Seconds per image, and the values."""
+    start = time.perf_counter()
+    values = function()
+    return (time.perf_counter() - start) / len(values), values
+
+
+def peak(images: int, threads: int) -> int:
+    """Peak private memory of a pass over this many images in a mapped file, in a process of its own."""
+    with tempfile.TemporaryDirectory() as name:
+        file = Path(name) / "images.npy"
+        pixels = np.lib.format.open_memmap(file, mode="w+", dtype=np.uint8, shape=(images, 32, 32, 3))
+        rng = np.random.default_rng(0)
+        for start in range(0, images, 1000):
+            pixels[start : start + 1000] = rng.integers(0, 256, pixels[start : start + 1000].shape, dtype=np.uint8)
+        pixels.flush()
+        command = [sys.executable, __file__, "--child", str(file), "--threads", str(threads)]
+        return int(json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout))
+
+
+def child(file: str) -> None:
+    """One pass over a mapped file; prints the peak."""
+    images = np.load(file, mmap_mode="r")
+    highest, stop = [private_bytes()], threading.Event()
+
+    def watch() -> None:
+        while not stop.is_set():
+            highest[0] = max(highest[0], private_bytes())
+            time.sleep(0.005)
+
+    watcher = threading.Thread(target=watch, daemon=True)
+    watcher.start()
+    model = cnn2()
+    self_influence(model, images, np.arange(len(images)) % CLASSES, [model.state_dict()], [LR], batch_size=BATCH)
+    stop.set()
+    watcher.join()
+    print(json.dumps(highest[0]))
+
+
+def measure(images: int, rounds: int, vmap_images: int, captum_images: int) -> dict:
+    """The rounds: seconds per image of every side, the ratios to ours, the largest difference of values."""
+    model = cnn2().eval()
+    rng = np.random.default_rng(0)
+    own = images // rounds
+    sides = {
+        "vmap": (vmap_images, by_vmap),
+        "captum": (captum_images, lambda m, x, y: by_captum(m, x, y, sample_wise=False)),
+        "captum_sample_wise": (captum_images, lambda m, x, y: by_captum(m, x, y, sample_wise=True)),
+    }
+    apart = dict.fromkeys(sides, 0.0)
+    sides["bare_pass"] = (vmap_images, bare_pass)
+    seconds: dict[str, list[float]] = {name: [] for name in ("self_influence", *sides)}
+    for number in range(-1, rounds):  # the first warms up
+        n = own if number >= 0 else 2 * BATCH
+        pixels = rng.integers(0, 256, (n, 32, 32, 3), dtype=np.uint8)
+        labels = np.arange(n) % CLASSES
+        states = [model.state_dict()]
+        ours, found = timed(
+            lambda p=pixels, t=labels, s=states: self_influence(model, p, t, s, [LR], batch_size=BATCH).values
+        )
+        x = torch.from_numpy(pixels[: max(vmap_images, captum_images)]).permute(0, 3, 1, 2).contiguous().float() / 255
+        y = torch.from_numpy(labels)
+        line = [f"{1e3 * ours:.2f} ms an image"]
+        for name, (count, peer) in sides.items():
+            k = min(count, n)
+            spent, values = timed(lambda f=peer, k=k, x=x, y=y: f(model, x[:k], y[:k]))
+            if name in apart:
+                apart[name] = max(apart[name], float(np.abs(values / found[:k] - 1).max()))
+            if number >= 0:
+                seconds[name].append(spent)
+            line.append(f"{name} {spent / ours:.1f}")
+        if number >= 0:
+            seconds["self_influence"].append(ours)
+        print(", ".join(line), flush=True)
+    result: dict = {"largest_relative_difference": apart, "images_per_round": {"self_influence": own}}
+    for name, (count, _) in sides.items():
+        ratio = median_interval(np.divide(seconds[name], seconds["self_influence"]))
+        result[name] = dict(zip(("ratio_median", "ratio_low", "ratio_high"), ratio, strict=True))
+        if name in LIMITS:
+            result[name]["limit"] = LIMITS[name]
+        result["images_per_round"][name] = min(count, own)
+    result["milliseconds_per_image"] = {name: 1e3 * float(np.median(s)) for name, s in seconds.items()}
+    return result
+
+
+def main() -> None:
+    """Measure every side in turn and write the result."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--images", type=int, default=10_000)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--vmap-images", type=int, default=128)
+    parser.add_argument("--captum-images", type=int, default=48)
+    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
+    parser.add_argument("--child", help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    torch.set_num_threads(given.threads)
+    if given.child:
+        child(given.child)
+        return
+    warnings.filterwarnings("ignore", category=UserWarning, module="captum")
+    found = {"network": "CNN-2", "images": given.images, "rounds": given.rounds, "threads": given.threads}
+    found |= measure(given.images, given.rounds, given.vmap_images, given.captum_images)
+    sizes = (given.images // 5, given.images)
+    peaks = {n: peak(n, given.threads) for n in sizes}
+    found["peak_private_bytes"] = {str(n): size for n, size in peaks.items()}
+    found["bytes_per_image"] = (peaks[sizes[1]] - peaks[sizes[0]]) / (sizes[1] - sizes[0])
+    write_json(RESULT, found | {"machine": machine(), "versions": versions()})
+    print(json.dumps(found, indent=1))
+
+
+if __name__ == "__main__":
+    main()
