@@ -11,6 +11,10 @@ METHODS = {
     "centred": "rank among the controls, less what the reference models make of each",
     "controls": "rank among the controls",
 }
+WEAK = (
+    "without 19 references this is no proof: by the shape of the mark, 1 to 24 % of models that never saw it are called "
+    "so at 5 %"
+)
 EDGE = 0.025
 """Nearer to an end of the controls than this in ink, the mark is not among its like."""
 
@@ -71,7 +75,10 @@ def _decide(rank: dict[str, Any], numbers: dict[str, Any], options: FeatureOptio
     if p <= level:
         if doubts:
             return "undecided", [f"the model is {times}, {told}", *doubts], deciding
-        return "fail", [f"the model is {times}, {told}: it answers to the mark as to something that it knows"], []
+        found = [f"the model is {times}, {told}: it answers to the mark as to something that it knows"]
+        if rank["method"] != "references":
+            found.append(WEAK)
+        return "fail", found, []
     limit = rank["detectable"]
     if isfinite(limit) and limit <= log(options.gate) and not doubts:
         caught = f"{exp(limit):.2g} times the sensitivity would have been called remembered"
