@@ -12,8 +12,8 @@ METHODS = {
     "controls": "rank among the controls",
 }
 WEAK = (
-    "without 19 references this is no proof: by the shape of the mark, 1 to 24 % of models that never saw it are called "
-    "so at 5 %"
+    "without 19 references this is no proof: by the shape of the mark, 1 to 24 % of models that never saw it are "
+    "called so at 5 %"
 )
 EDGE = 0.025
 """Nearer to an end of the controls than this in ink, the mark is not among its like."""
