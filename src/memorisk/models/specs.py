@@ -213,3 +213,28 @@ register_spec(
         note="SqueezeNet 1.1 as Caffe and Keras have it: blue first, levels of 0 to 255, no padding in stem and pools",
     )
 )
+
+for _net, _size in (("mlp1", 28), ("cnn1", 28), ("cnn2", 32)):
+    for _end in ("", "_dropout", "_bn", "_dropout_bn"):
+        register_spec(
+            ModelSpec(
+                name=_net + _end,
+                architecture=_net + _end,
+                source="memorisk",
+                normalise="dataset",
+                image_size=_size,
+                lr=3e-4,
+                note=f"{_net.upper()} of the paper on unique features, with the regularisers of its name",
+            )
+        )
+register_spec(
+    ModelSpec(
+        name="densenet100",
+        architecture="densenet100",
+        source="memorisk",
+        normalise="dataset",
+        image_size=32,
+        lr=1e-3,
+        note="DenseNet-BC of 100 layers, growth 12, for images of 32 px",
+    )
+)

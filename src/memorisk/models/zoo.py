@@ -6,6 +6,7 @@ weights="default", ...)`` (downloads), ``create_model("medsam", weights="medsam.
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from memorisk.models.small import SmallCNN, SmallResNet
 from memorisk.models.small_vit import small_vit
 from memorisk.models.specs import SPECS, ModelSpec, model_spec
 from memorisk.models.squeezenet import SqueezeNet
+from memorisk.models.unique_features import NAMES, DenseNet100, paper_net
 from memorisk.models.weights import SUFFIXES, Note, load_weights
 from memorisk.runs.errors import InputError, one_line, unknown_name
 
@@ -32,6 +34,8 @@ OWN: dict[str, Builder] = {
     "resnet56_cifar": lambda k, c, size: CifarResNet(k, c, blocks=9),
     "small_vit": small_vit,
     "squeezenet1_1_caffe": lambda k, c, size: SqueezeNet(k, c),
+    "densenet100": DenseNet100,
+    **{name: partial(paper_net, name) for name in NAMES},
 }
 
 
