@@ -253,3 +253,10 @@ def test_careless_commands_get_one_line_and_write_nothing(place, capsys, changes
     flat = [part for pair in given.items() for part in pair]
     assert message in refusal(capsys, "audit", "feature", "feature_nets:knows", *flat)
     assert not (place / "no").exists()
+
+
+def test_fewer_controls_than_asked_for_are_told(place: Path) -> None:
+    given = {"mark": "text:JO", "text_height": 7, "normalise": "none", "n_controls": 500, "place": "0,0"}
+    found = audit_feature("feature_nets:fresh", out=place / "names", probes=str(place / "probes"), **given)
+    assert found.verdict["n_controls"] < 500
+    assert "of 500 asked for" in (place / "names" / "report.html").read_text()

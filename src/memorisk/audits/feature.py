@@ -203,6 +203,7 @@ def analyse_feature(evidence: FeatureEvidence, options: FeatureOptions) -> Resul
         "place_in_ink": place_among(mark.ink, ink) if mark else None,
         "place_in_reference_kl": place_among(reference, controls["reference_mean_log_kl"]) if theirs else None,
         "controls_kind": options.controls,
+        "controls_asked": options.n_controls if mark else ranks.n_controls,
         "opacity_zero": opacity_zero,
         "paper": _paper(papers) if papers else None,
         "white_box": evidence.white_box,

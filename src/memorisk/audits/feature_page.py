@@ -80,12 +80,18 @@ def _lead(result: Result) -> list[Block]:
     facts = [
         Fact("M, log sensitivity over a control's", decimal(v["M"]), interval),
         Fact("p", f"{v['p_value']:.3g}", f"smallest possible {v['smallest_p']:.2g}"),
-        Fact("Controls", count(v["n_controls"])),
+        Fact("Controls", count(v["n_controls"]), _fewer(result)),
         Fact("Models", count(v["n_models"]), "the independent units"),
         Fact("References", count(v["n_references"])),
         Fact("Probes", count(v["n_probes"])),
     ]
     return [Callout(kind, title, blocks), Facts(facts)]
+
+
+def _fewer(result: Result) -> str:
+    """That fewer controls exist, or fit the images, than were asked for."""
+    asked, found = int(result.summary["controls_asked"]), int(result.verdict["n_controls"])
+    return "" if found >= asked else f"of {count(asked)} asked for: no more like the mark were found"
 
 
 def _controls(result: Result, evidence: "FeatureEvidence | None", redact: bool) -> list[Block]:

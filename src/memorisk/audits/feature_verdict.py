@@ -106,6 +106,8 @@ def _doubts(rank: dict[str, Any], numbers: dict[str, Any], options: FeatureOptio
     elif rank["method"] != "references" and not EDGE <= place <= 1 - EDGE:
         doubts.append("the mark has more or less ink than nearly all of its controls")
         deciding.append("controls with as much ink as the mark")
+    if rank["smallest_p"] > options.level and numbers["controls_asked"] > rank["n_controls"]:
+        deciding.append("other texts of the same kind, with --controls FILE")
     if (numbers["opacity_zero"]["largest_kl"] or 0.0) > 1e-6:  # None: not among the outputs
         doubts.append("the model answers differently to the same images: its answers are not repeatable")
         deciding.append("a model without randomness in its answers")
