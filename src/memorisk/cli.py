@@ -243,7 +243,12 @@ def _with_config(
     """
     if config is not None and tokens[:1] == ("study",):  # a study's file is its input and no list of flags
         tokens, config = (*tokens, "--config", str(config)), None
-    app.config = [*([_Settings(config)] if config is not None else []), _refuse_fractions]
+    settings = [] if config is None else [_Settings(config)]
+    if settings and tokens[:2] == ("audit", "feature"):  # models stand without a flag, so that a file cannot name them
+        models = settings[0].values.pop("models", None) or []
+        if len(tokens) == 2 or tokens[2].startswith("-"):
+            tokens = (*tokens[:2], *map(str, models), *tokens[2:])
+    app.config = [*settings, _refuse_fractions]
     try:
         return app(tokens, exit_on_error=False, print_error=False)
     finally:

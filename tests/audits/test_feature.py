@@ -19,6 +19,7 @@ from memorisk.models.predictors import load_predictor
 from memorisk.models.preprocessing import preprocessing_from
 from memorisk.models.saved_outputs import write_saved_outputs
 from memorisk.report.result import Result
+from memorisk.runs.errors import InputError
 from memorisk.scores.marks import kl_divergence, mean_log_kl
 from tests.commands import answer, refusal
 
@@ -44,6 +45,7 @@ def network(seed, learned=0.0):
 
 def knows(): return network(0, learned=4.0)
 def fresh(): return network(0)
+def blind(): return nn.Sequential(nn.ZeroPad2d((0, 0, -6, 6)), network(0))
 """ + "\n".join(f"def r{i}(): return network({i + 1})" for i in range(19))
 
 
@@ -246,6 +248,9 @@ def test_on_the_command_line(place: Path, known: Result, capsys: pytest.CaptureF
         (("--white-box", "cat@probes"), "give NUMBER@IMAGES"),
         (("--white-box", "9@probes"), "the model has classes 0 to 3"),
         (("--gate", "1"), "gate is 1"),
+        (("--opacity", "0"), "it must lie above 0"),
+        (("--normalise", "127.5/127.5"), "127.5/127.5 is 0.5/0.5"),
+        (("--references", "feature_nets:knows"), "are the same model"),
     ],
 )
 def test_careless_commands_get_one_line_and_write_nothing(place, capsys, changes, message) -> None:
@@ -260,3 +265,37 @@ def test_fewer_controls_than_asked_for_are_told(place: Path) -> None:
     found = audit_feature("feature_nets:fresh", out=place / "names", probes=str(place / "probes"), **given)
     assert found.verdict["n_controls"] < 500
     assert "of 500 asked for" in (place / "names" / "report.html").read_text()
+
+
+def test_a_model_given_twice_is_refused(place: Path) -> None:
+    with pytest.raises(InputError, match="r1 and feature_nets:r1 are the same model"):
+        run(place, "twice", references=["feature_nets:r1"] * 19)
+    with pytest.raises(InputError, match="give each one once"):
+        run(place, "twice", ["feature_nets:knows", "feature_nets:knows"])
+    assert not (place / "twice").exists()
+
+
+def test_a_model_that_does_not_see_the_mark_is_no_pass(place: Path) -> None:
+    found = run(place, "blind", "feature_nets:blind")
+    assert found.status == "undecided"
+    assert any("does not see them" in reason for reason in found.verdict["why"])
+
+
+def test_an_interval_above_nothing_is_no_pass(place: Path) -> None:
+    references = [f"feature_nets:r{i}" for i in range(3)]
+    found = run(place, "above", references=references)
+    assert found.verdict["M_low"] > 0
+    assert found.status != "pass"
+
+
+def test_a_printed_config_can_be_used_again(place: Path, known: Result, capsys: pytest.CaptureFixture[str]) -> None:
+    config = place / "known" / "config.yaml"
+    code, _, err = answer(capsys, "audit", "feature", "--config", config, "--out", place / "again")
+    assert (code, err) == (1, "")
+    assert Result.load(place / "again").verdict == known.verdict
+    given = ("feature_nets:knows", "--mark", "A", "--probes", place / "probes", "--normalise", "none")
+    code, out, _ = answer(capsys, "audit", "feature", *given, "--out", place / "x", "--print-config")
+    (place / "printed.yaml").write_text(out)
+    assert code == 0
+    code, out, _ = answer(capsys, "audit", "feature", "--config", place / "printed.yaml", "--out", place / "x")
+    assert code == 1

@@ -143,6 +143,7 @@ def gather(names: list[str], options: FeatureOptions, progress: Progress) -> Fea
                 white_box = _white_box(predictor, preprocessing, mark, options, progress)
         described[what] = told
     _same_classes([*answers["models"], *answers["references"]])
+    _all_different([*answers["models"], *answers["references"]], [*names, *options.references])
     ids = [str(image) for image in store.manifest.images]
     return FeatureEvidence(answers["models"], answers["references"], mark, controls, ids, described, white_box)
 
@@ -156,6 +157,7 @@ def _from_outputs(names: list[str], options: FeatureOptions) -> FeatureEvidence:
     own, references, saved = answers_of_outputs(names[0], output=options.output)
     told = saved.describe()
     described = {"models": [told], "references": [{"name": f"reference {i + 1}"} for i in range(len(references))]}
+    _all_different([own, *references], [names[0], *(f"reference {i + 1}" for i in range(len(references)))])
     return FeatureEvidence([own], references, None, [], [], described, None)
 
 
@@ -208,6 +210,7 @@ def analyse_feature(evidence: FeatureEvidence, options: FeatureOptions) -> Resul
         "paper": _paper(papers) if papers else None,
         "white_box": evidence.white_box,
         "n_probes": len(own[0].mark),
+        "moves": any(a.moves for a in own),
     }
     return Result(
         per_image=_per_probe(evidence),
@@ -218,9 +221,18 @@ def analyse_feature(evidence: FeatureEvidence, options: FeatureOptions) -> Resul
             "mark": _mark_summary(evidence, options),
             "level": options.level,
         },
-        verdict=feature_verdict(numbers, options, evidence.described),
-        tables={"controls": controls},
+        verdict=feature_verdict(numbers, options, evidence.described) | {"mark": _mark_summary(evidence, options)},
+        tables={"controls": controls, **_by_model(own, theirs)},
     )
+
+
+def _by_model(own: list[MarkAnswers], theirs: list[MarkAnswers]) -> dict[str, pd.DataFrame]:
+    """T of every model, what the references' test compares; nothing without references."""
+    if not theirs:
+        return {}
+    every = [*own, *theirs]
+    t = [a.statistic - float(np.mean(a.controls)) for a in every]
+    return {"models": pd.DataFrame({"audited": [i < len(own) for i in range(len(every))], "t": t})}
 
 
 def _paper(papers: list[list[Any]]) -> dict[str, Any]:
@@ -330,6 +342,25 @@ def _same_classes(answers: list[MarkAnswers]) -> None:
     counts = sorted({len(a.shift) for a in answers})
     if len(counts) > 1:
         raise InputError(f"the models have {' and '.join(map(str, counts))} classes: give models of the same task")
+
+
+def _all_different(answers: list[MarkAnswers], names: Sequence[str]) -> None:
+    """Refuse a model that is given twice: it would count as several, or be its own reference.
+
+    Raises:
+        InputError: Two answer alike to every probe and control.
+    """
+    seen: dict[bytes, str] = {}
+    for found, name in zip(answers, names, strict=True):
+        if not found.moves:
+            continue  # all models that no mark moves are alike; the verdict says so
+        key = found.mark.tobytes() + found.controls.tobytes()
+        if key in seen:
+            raise InputError(
+                f"{one_line(seen[key], 80)} and {one_line(name, 80)} are the same model: it would count as several, or "
+                "be its own reference; give each one once"
+            )
+        seen[key] = str(name)
 
 
 def _white_box(

@@ -96,8 +96,8 @@ class FeatureOptions(MarkOptions, ImageOptions):
             raise InputError(f"level is {self.level}; it must lie between 0 and 1, as in 0.05")
         if not self.gate > 1:
             raise InputError(f"gate is {self.gate}; it must be above 1: times the sensitivity to a control")
-        if not 0 <= self.opacity <= 1:
-            raise InputError(f"opacity is {self.opacity}; it must lie between 0 and 1")
+        if not 0 < self.opacity <= 1:
+            raise InputError(f"opacity is {self.opacity}; it must lie above 0, where nothing is burnt in, and up to 1")
         if not 0 <= self.seed < 1 << 32:
             raise InputError(f"seed is {self.seed}; it must lie between 0 and {(1 << 32) - 1}")
         _ = self.where

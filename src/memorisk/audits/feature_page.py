@@ -59,7 +59,9 @@ def feature_page(result: Result, evidence: "FeatureEvidence | None", *, redact: 
         Section("What was asked", _setup(result), "setup"),
         Section("How to read this", _reading(result), "reading"),
     ]
-    held = "It leaves out the mark." if redact else "It shows the mark, which may name a person: handle it as such."
+    held = "It shows the mark, which may name a person: handle it as such."
+    if redact:
+        held = "It leaves out the mark; config.yaml in the run folder names it."
     return Page(
         title="Does the model remember the mark?",
         subtitle="An audit of one unique feature",
@@ -86,6 +88,25 @@ def _lead(result: Result) -> list[Block]:
         Fact("Probes", count(v["n_probes"])),
     ]
     return [Callout(kind, title, blocks), Facts(facts)]
+
+
+def _models(result: Result) -> Figure:
+    """The audited models among their references: what the p is made of."""
+    table, rank = result.tables["models"], result.summary["rank"]
+    audited = np.asarray(table["audited"], dtype=bool)
+    t = numbers(table, "t")
+    value, others = float(t[audited].mean()), t[~audited]
+    limit = None if rank["detectable"] is None else float(others.mean()) + float(rank["detectable"])
+    return Figure(
+        svg=rank_plot(
+            others, value, limit=limit, x_title="Mean log KL of the mark less that of its controls",
+            names=("audited", "references"),
+        ),
+        title="The model among its references",
+        caption="This is what p is made of. One harmless model in 20 stands right of 19 references by chance.",
+        alternative=f"The audited model has {decimal(value)}, the references {decimal(others.min())} to "
+        f"{decimal(others.max())}.",
+    )  # fmt: skip
 
 
 def _fewer(result: Result) -> str:
@@ -121,6 +142,8 @@ def _controls(result: Result, evidence: "FeatureEvidence | None", redact: bool) 
             f"{decimal(np.max(others))}, p among them {decimal(rank['p_controls'])}.",
         )
     )
+    if rank["method"] == "references":
+        blocks.insert(0, _models(result))
     if evidence is not None:
         blocks.append(_pictures(evidence))
     columns = [
@@ -158,7 +181,12 @@ def _pictures(evidence: "FeatureEvidence") -> Gallery:
 def _on_grey(mark: "Mark") -> np.ndarray:
     values = mark.values if mark.values.ndim == 3 else mark.values[:, :, None]
     alpha = mark.alpha[:, :, None]
-    return np.rint(255 * (0.45 * (1 - alpha) + alpha * values)).astype(np.uint8)
+    shown = np.rint(255 * (0.45 * (1 - alpha) + alpha * values)).astype(np.uint8)
+    h, w = shown.shape[:2]
+    side = max(h, w)
+    square = np.full((side, side, shown.shape[2]), round(255 * 0.45), dtype=np.uint8)
+    square[(side - h) // 2 : (side - h) // 2 + h, (side - w) // 2 : (side - w) // 2 + w] = shown
+    return square
 
 
 def _paper(result: Result) -> list[Block]:
@@ -226,7 +254,7 @@ def _setup(result: Result) -> list[Block]:
         ("Mark", [Name(str(mark["name"] or "left out")), size]),
         ("Place, opacity", f"{mark['place']}, {mark.get('opacity', 1):g}"),
         ("Controls", Name(str(s["controls_kind"]))),
-        ("Preprocessing", Name(str(described.get("preprocessing", "outputs were given")))),
+        ("Preprocessing", Name(_words(described.get("preprocessing")) or "outputs were given")),
         (
             "Opacity 0",
             "not given" if zero["largest_kl"] is None else f"largest KL {zero['largest_kl']:.2g}, p {zero['p']:g}",
@@ -237,6 +265,10 @@ def _setup(result: Result) -> list[Block]:
             words = ", ".join(f"{k} {v}" for k, v in told.items() if k != "preprocessing")
             rows.append((what[:-1].capitalize(), Name(words)))
     return [Definitions(rows, compact=True)]
+
+
+def _words(found: dict[str, Any] | None) -> str:
+    return ", ".join(f"{name} {value}" for name, value in (found or {}).items())
 
 
 def _reading(result: Result) -> list[Block]:

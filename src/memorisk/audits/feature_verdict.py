@@ -15,6 +15,10 @@ WEAK = (
     "without 19 references this is no proof: by the shape of the mark, 1 to 24 % of models that never saw it are "
     "called so at 5 %"
 )
+ABSENT = (
+    "not found does not mean that the mark was not in the training data: one image often leaves no trace in the answers"
+)
+BETTER = "19 references or more (models trained alike without the mark), or other models that share it"
 EDGE = 0.025
 """Nearer to an end of the controls than this in ink, the mark is not among its like."""
 
@@ -67,7 +71,9 @@ def _decide(rank: dict[str, Any], numbers: dict[str, Any], options: FeatureOptio
     p, level = rank["p"], options.level
     method = METHODS[rank["method"]]
     doubts, deciding = _doubts(rank, numbers, options)
-    times = f"{exp(rank['m']):.2g} times as sensitive to the mark as to a control"
+    times = f"{exp(rank['m']):.2f} times as sensitive to the mark, beside its controls, as the references are"
+    if not rank["n_references"]:
+        times = f"{exp(rank['m']):.2f} times as sensitive to the mark as to a control"
     told = f"p {p:.3g} ({method}; the smallest possible was {rank['smallest_p']:.2g})"
     if rank["smallest_p"] > level:
         more = f"at least {int(1 / level + 0.999999) - 1} controls or references"
@@ -80,22 +86,30 @@ def _decide(rank: dict[str, Any], numbers: dict[str, Any], options: FeatureOptio
             found.append(WEAK)
         return "fail", found, []
     limit = rank["detectable"]
+    if isfinite(rank["low"]) and rank["low"] > 0:
+        doubts.insert(0, f"the interval of M, {rank['low']:.2f} to {rank['high']:.2f}, lies above 0")
+        deciding.insert(0, BETTER)
     if isfinite(limit) and limit <= log(options.gate) and not doubts:
-        caught = f"{exp(limit):.2g} times the sensitivity would have been called remembered"
-        return "pass", [f"the model is {times}, {told}; {caught}"], []
+        caught = f"{exp(limit):.2f} times would have been called remembered"
+        return "pass", [f"the model is {times}, {told}; {caught}", ABSENT], []
     if not limit <= log(options.gate):
-        doubts = [
-            f"only {exp(limit):.2g} times the sensitivity to a control would have been called remembered, and the gate "
-            f"is {options.gate:g}" if isfinite(limit) else "nothing could have been called remembered",
-            *doubts,
-        ]  # fmt: skip
-        deciding = ["more references, more models that share the mark, or more probes", *deciding]
+        noticed = f"the test would have noticed {exp(limit):.2f} times or more; a pass needs {options.gate:g} or less"
+        doubts.insert(0, noticed if isfinite(limit) else "nothing could have been called remembered")
+        if BETTER not in deciding:
+            deciding.insert(0, BETTER)
     return "undecided", [f"the model is {times}, {told}", *doubts], deciding
 
 
 def _doubts(rank: dict[str, Any], numbers: dict[str, Any], options: FeatureOptions) -> tuple[list[str], list[str]]:
     """Why the rank may not say what it seems to."""
     doubts, deciding = [], []
+    if not numbers["moves"]:
+        doubts.append(
+            "neither the mark nor any control changes an answer: the model does not see them, or answers alike to all"
+        )
+        deciding.append(
+            "--place where the model looks, its true size and normalisation, or outputs that are not rounded"
+        )
     if rank["method"] != "references" and options.controls in UNMATCHED:
         doubts.append(f"controls of kind {options.controls} do not match the mark: a model answers to ink alone")
         deciding.append("--controls matched")

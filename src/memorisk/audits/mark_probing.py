@@ -19,6 +19,8 @@ from memorisk.scores.marks import kl_divergence, mean_log_kl
 from memorisk.training.predict import predict_batch_size
 
 FloatArray = NDArray[np.float64]
+STILL = 1e-9
+"""A divergence up to this is no answer to a mark."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,6 +46,11 @@ class MarkAnswers:
     transparent_log: float
     shift: FloatArray
     clean: FloatArray
+
+    @property
+    def moves(self) -> bool:
+        """Whether the mark or any control changes an answer by more than rounding."""
+        return bool(max(float(self.mark.max()), float(self.controls_mean.max())) > STILL)
 
     @property
     def statistic(self) -> float:

@@ -130,6 +130,11 @@ def preprocessing_from(text: str, size: int | tuple[int, int], channels: int) ->
             )
     else:
         mean, std = _numbers(text)
+    if text not in PRESETS and (any(m < 0 or m > 1 for m in mean) or any(s > 1 for s in std)):
+        raise InputError(
+            f"normalisation {one_line(text, 80)!r}: mean and standard deviation are of pixels in [0, 1], so that "
+            "127.5/127.5 is 0.5/0.5"
+        )
     return Preprocessing(sides, channels, _for_each(mean, channels), _for_each(std, channels))
 
 
