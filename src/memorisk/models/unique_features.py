@@ -53,7 +53,7 @@ class PaperNet(nn.Module):
     ) -> None:
         super().__init__()
         steps, hidden = LAYERS[name]
-        self.stem_name = "features.0" if steps else "dense.0"
+        self.stem_name = "features.0" if steps else ()  # no convolution reads the image
         layers: list[nn.Module] = []
         width, side = in_chans, image_size
         for step in steps:
