@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 
 from memorisk.audits.evidence import Evidence, stack_evidence
 from memorisk.audits.options import ClassifierOptions
@@ -14,6 +13,7 @@ from memorisk.audits.plan import VALIDATION, Plan
 from memorisk.images.store import ImageStore
 from memorisk.models.specs import auto_model
 from memorisk.models.zoo import is_download, model_spec
+from memorisk.runs.devices import check_device
 from memorisk.runs.environment import available_cores
 from memorisk.runs.errors import MemoriskError, one_line
 from memorisk.runs.executors import Outcome, run_jobs
@@ -21,7 +21,6 @@ from memorisk.runs.files import read_array
 from memorisk.runs.folder import RunFolder
 from memorisk.runs.progress import Counted
 from memorisk.scores.differential import binary_cross_entropy, cross_entropy, logit_margin
-from memorisk.training.devices import check_device
 from memorisk.training.jobs import CHECKPOINTS, LOGITS, WEIGHTS, TrainJob, check_job, run_training
 from memorisk.training.joint_jobs import run_jointly
 from memorisk.training.options import TrainOptions, resolve_options
@@ -71,9 +70,7 @@ class Recipe:
 
 def training_device(options: ClassifierOptions) -> str:
     """The device that the options name, or the one that is there."""
-    if options.device != "auto":
-        return options.device
-    return "cuda" if torch.cuda.is_available() else "cpu"
+    return str(check_device(options.device))
 
 
 def training_processes(options: ClassifierOptions) -> int:
@@ -98,7 +95,6 @@ def prepare_recipe(store: ImageStore, plan: Plan, options: ClassifierOptions) ->
     if options.train:
         load_function(options.train)
     device = training_device(options)
-    check_device(device)
     return Recipe(
         model=options.train or name,
         weights=options.weights,

@@ -17,6 +17,7 @@ from memorisk.audits.explain_probes import LayerFindings, Probed, check_probes, 
 from memorisk.audits.feature_tables import is_feature_file, read_features
 from memorisk.audits.finished_run import FinishedRun, open_finished
 from memorisk.report.page import render_page
+from memorisk.runs.devices import check_device
 from memorisk.runs.environment import versions
 from memorisk.runs.errors import InputError, one_line
 from memorisk.runs.files import UNFINISHED, write_json, write_table, write_text
@@ -25,7 +26,6 @@ from memorisk.runs.progress import Progress, quiet
 from memorisk.scores.atypicality import centroid_atypicality, normalised_features, pairwise_atypicality
 from memorisk.scores.differential import memorization
 from memorisk.statistics.association import associate
-from memorisk.training.devices import check_device
 from memorisk.training.features import check_feature_network, extract_features, feature_network
 from memorisk.training.jobs import TrainJob
 
@@ -146,7 +146,7 @@ def explain(
     spaces = check_features(features, feature_weights, feature_size, permutations)
     target = Path(out) if out is not None else Path(run) / FOLDER
     check_folder(target)
-    device = _device(device)
+    device = str(check_device(device))
     opened = open_finished(run, images=images, device=device, progress=progress)
     _check_networks(spaces, opened, feature_weights, feature_size)
     pair = check_probes(opened, probe_seed) if probes else None
@@ -312,14 +312,6 @@ def _features(
     return extract_features(
         run.before(job), run.store.images, normalisation=job.normalisation, device=device, progress=counted
     )
-
-
-def _device(name: str) -> str:
-    import torch
-
-    if name == "auto":
-        return "cuda" if torch.cuda.is_available() else "cpu"
-    return str(check_device(name))
 
 
 def _summary(run: FinishedRun, spaces: list[str], weights: str | Path | None, permutations: int) -> dict[str, Any]:

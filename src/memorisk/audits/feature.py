@@ -6,7 +6,7 @@ its Welch t-test over probes, and the rank of the mark among marks like it, or o
 """
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -27,13 +27,14 @@ from memorisk.models.predictors import load_predictor
 from memorisk.models.preprocessing import Preprocessing, preprocessing_from
 from memorisk.report.page import render_page
 from memorisk.report.result import Result
+from memorisk.runs.devices import check_device
 from memorisk.runs.environment import machine, versions
 from memorisk.runs.errors import InputError, one_line
 from memorisk.runs.files import write_text
 from memorisk.runs.fingerprint import fingerprint
 from memorisk.runs.folder import check_out, open_run
 from memorisk.runs.progress import Progress, quiet
-from memorisk.scores.marks import paper_score, white_box_score
+from memorisk.scores.marks import WhiteBoxScore, paper_score, white_box_score
 from memorisk.statistics.mark_rank import place_among, rank_mark, rank_p
 
 REPORT = "report.html"
@@ -121,7 +122,8 @@ def gather(names: list[str], options: FeatureOptions, progress: Progress) -> Fea
     controls = _that_fit(choose_controls(mark, options, place, options.seed), images.shape[1], images.shape[2], mark)
     described = {"preprocessing": preprocessing.describe(), "probes": store.data_hash}
     answers: dict[str, list[MarkAnswers]] = {"models": [], "references": []}
-    white_box = None
+    label = _label_images(options, preprocessing, progress)
+    scores: list[WhiteBoxScore] = []
     for what, group in (("models", names), ("references", options.references)):
         told = []
         for i, name in enumerate(group):
@@ -139,12 +141,13 @@ def gather(names: list[str], options: FeatureOptions, progress: Progress) -> Fea
                 progress=lambda done, n, stage=stage: progress(stage, done, n),
             )
             answers[what].append(found)
-            if what == "models" and i == 0 and options.white_box:
-                white_box = _white_box(predictor, preprocessing, mark, options, progress)
+            if what == "models" and label is not None:
+                scores.append(_white_box(predictor, preprocessing, mark, *label, options.seed))
         described[what] = told
     _same_classes([*answers["models"], *answers["references"]])
     _all_different([*answers["models"], *answers["references"]], [*names, *options.references])
     ids = [str(image) for image in store.manifest.images]
+    white_box = None if label is None else _white_boxes(label[0], scores)
     return FeatureEvidence(answers["models"], answers["references"], mark, controls, ids, described, white_box)
 
 
@@ -308,18 +311,13 @@ def _preprocessing(options: FeatureOptions, store: ImageStore) -> Preprocessing:
 
 def _load(name: str, preprocessing: Preprocessing, options: FeatureOptions) -> Predictor:
     model, _, weights = name.partition("@") if not Path(name).is_file() else (name, "", "")
-    device = options.device
-    if device == "auto":
-        import torch
-
-        device = "cuda" if torch.cuda.is_available() else "cpu"
     return load_predictor(
         model,
         preprocessing=preprocessing,
         weights=weights or None,
         num_classes=options.num_classes,
         output=options.output,
-        device=device,
+        device=str(check_device(options.device)),
         threads=options.threads,
     )
 
@@ -363,22 +361,35 @@ def _all_different(answers: list[MarkAnswers], names: Sequence[str]) -> None:
         seen[key] = str(name)
 
 
-def _white_box(
-    predictor: Predictor, preprocessing: Preprocessing, mark: Mark, options: FeatureOptions, progress: Progress
-) -> dict[str, Any]:
-    """M_w on images of the label (paper 002, section 2.2)."""
-    number, _, source = str(options.white_box).partition("@")
+def _label_images(
+    options: FeatureOptions, preprocessing: Preprocessing, progress: Progress
+) -> tuple[int, np.ndarray] | None:
+    """The class and the images that ``--white-box`` names; None where it was not asked for."""
+    if not options.white_box:
+        return None
+    number, _, source = options.white_box.partition("@")
     if not number.isdigit() or not source:
         raise InputError(
             f"white_box is {one_line(options.white_box, 60)}; give NUMBER@IMAGES, the class and its images"
         )
     progress("images of the label", 0, 0)
-    size = preprocessing.size
-    same = {"size": size[0] if size[0] == size[1] else None, "channels": preprocessing.channels}
-    kept = {f.name: getattr(options, f.name) for f in fields(FeatureOptions)} | same
-    reading = FeatureOptions(**kept)
-    store = build_store(load_manifest(source, reading), reading)
-    if predictor.n_classes is not None and int(number) >= predictor.n_classes:
-        raise InputError(f"white_box names class {number}; the model has classes 0 to {predictor.n_classes - 1}")
-    marked, random = label_probabilities(predictor, preprocessing, store.images, mark, int(number), seed=options.seed)
-    return {"label": int(number), **asdict(white_box_score(marked, random))}
+    height, width = preprocessing.size
+    reading = replace(options, size=height if height == width else None, channels=preprocessing.channels)
+    return int(number), build_store(load_manifest(source, reading), reading).images
+
+
+def _white_box(
+    predictor: Predictor, preprocessing: Preprocessing, mark: Mark, label: int, images: np.ndarray, seed: int
+) -> WhiteBoxScore:
+    """M_w of one model (paper 002, section 2.2)."""
+    if predictor.n_classes is not None and label >= predictor.n_classes:
+        raise InputError(f"white_box names class {label}; the model has classes 0 to {predictor.n_classes - 1}")
+    return white_box_score(*label_probabilities(predictor, preprocessing, images, mark, label, seed=seed))
+
+
+def _white_boxes(label: int, scores: list[WhiteBoxScore]) -> dict[str, Any]:
+    """M_w as the mean over models, and its range over them (paper 002, figure 3a)."""
+    m = np.array([score.m for score in scores])
+    means = {name: float(np.mean([getattr(s, name) for s in scores])) for name in ("mean_mark", "mean_random")}
+    spread = float(np.ptp(m)) if len(m) > 1 else None
+    return {"label": label, "m": float(m.mean()), **means, "n": scores[0].n, "range_over_models": spread}

@@ -11,10 +11,8 @@ from cyclopts import Parameter
 
 from memorisk.images.options import ImageOptions
 from memorisk.runs.errors import InputError, one_line, unknown_name
-from memorisk.runs.settings import check_types
 
 Several = Annotated[tuple[str, ...], Parameter(consume_multiple=True)]
-MIN_CONTROLS = 19
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -137,6 +135,5 @@ def feature_options(settings: dict[str, Any]) -> FeatureOptions:
     if settings.get("references") is not None:
         settings = settings | {"references": tuple(str(r) for r in settings["references"])}
     options = FeatureOptions(**settings)
-    check_types(options)
     options.validate()
     return options

@@ -204,6 +204,7 @@ def _paper(result: Result) -> list[Block]:
         rows += [
             ("M_w, white box", f"{white['m']:.4g}"),
             ("Mean probability of the label, mark and random", f"{white['mean_mark']:.3g}, {white['mean_random']:.3g}"),
+            ("Range of M_w over the models", _known(white["range_over_models"])),
             ("Images of the label", count(white["n"])),
         ]
     text = (

@@ -26,8 +26,9 @@ EDGE = 0.025
 def feature_verdict(numbers: dict[str, Any], options: FeatureOptions, described: dict[str, Any]) -> dict[str, Any]:
     """Status, reasons and what would decide it.
 
-    ``fail`` where p is at most the level; ``pass`` only where p is above it and the test could have caught a model
-    that is ``gate`` times as sensitive to the mark as to a control; ``undecided`` otherwise.
+    ``fail`` where p is at most the level; ``pass`` only where p is above it, there are references, the interval of M
+    holds 0, and the test could have caught a model that is ``gate`` times as sensitive; ``undecided`` otherwise.
+    Without references the mark's own shape may hide what the model remembers, as it may feign it.
 
     Args:
         numbers: Of `audits.feature.analyse_feature`.
@@ -86,9 +87,14 @@ def _decide(rank: dict[str, Any], numbers: dict[str, Any], options: FeatureOptio
             found.append(WEAK)
         return "fail", found, []
     limit = rank["detectable"]
+    if not rank["n_references"]:
+        doubts.insert(
+            0, "without references it is not known how much less than its controls a mark of this shape moves"
+        )
+        deciding.insert(0, BETTER)
     if isfinite(rank["low"]) and rank["low"] > 0:
         doubts.insert(0, f"the interval of M, {rank['low']:.2f} to {rank['high']:.2f}, lies above 0")
-        deciding.insert(0, BETTER)
+        deciding = [BETTER, *(way for way in deciding if way != BETTER)]
     if isfinite(limit) and limit <= log(options.gate) and not doubts:
         caught = f"{exp(limit):.2f} times would have been called remembered"
         return "pass", [f"the model is {times}, {told}; {caught}", ABSENT], []

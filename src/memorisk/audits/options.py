@@ -41,6 +41,7 @@ class AnalysisOptions:
         Raises:
             InputError: A value is outside what its field allows.
         """
+        check_types(self)
         if not 0 < self.level < 1:
             raise InputError(f"level is {self.level}; it must lie between 0 and 1, as in 0.1")
         for name, allowed in (("correction", ("bh", "by", "bh-within")), ("fail_on", ("high", "moderate", "never"))):
@@ -228,6 +229,5 @@ def options_from(settings: dict[str, Any]) -> ClassifierOptions:
     if settings.get("classes") is not None:  # YAML makes numbers of classes that are called 0, 1, 2
         settings = settings | {"classes": tuple(str(c) for c in settings["classes"])}
     options = ClassifierOptions(**settings)
-    check_types(options)
     options.validate()
     return options

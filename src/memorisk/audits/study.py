@@ -170,6 +170,10 @@ def _check_explain(wanted: Mapping[str, Any], cells: dict[tuple[str, str], tuple
     """
     if not wanted:
         return
+    if not isinstance(wanted.get("probes", False), bool):
+        raise InputError(
+            f"explain: probes is {one_line(repr(wanted['probes']), 40)}; give true or false, without quotes"
+        )
     features = wanted.get("features")
     check_features(
         (BEFORE,) if features is None else features, wanted.get("feature_weights"), wanted.get("feature_size")

@@ -10,38 +10,31 @@ from memorisk.runs.errors import InputError, one_line
 from memorisk.runs.files import plain
 from memorisk.runs.folder import CONFIG, read_config
 
-FREE = frozenset(
-    {
-        *("seeds", "models", "gallery", "redact", "pseudonym_key", "fail_on", "level", "correction", "placebo"),
-        *("intervene", "classes", "canary_pairs", "device", "processes", "checkpoint_seconds", "discard_weights"),
-        *(
-            "store",
-            "follow_links",
-            "max_pixels",
-            "image_root",
-            "regime",
-            "epsilon",
-            "protocol",
-            "target",
-            "target_classes",
-        ),
-    }
-)
+VERDICT = "verdict.json"
+_REPORTED = "gallery redact pseudonym_key fail_on level correction"
+_ADDED = "seeds models placebo intervene classes canary_pairs regime epsilon target target_classes"
+_RUN = "device processes checkpoint_seconds discard_weights store follow_links max_pixels image_root protocol"
+FREE = frozenset(f"{_REPORTED} {_ADDED} {_RUN}".split())
 """Settings that a later command may change in a cell, or that the cell's own folder settles."""
 
 
-def check_part(name: str, folder: Path, settings: dict[str, Any]) -> None:
-    """Refuse settings that would make another audit of a cell that was begun.
+def check_part(name: str, folder: Path, settings: dict[str, Any], *, unfinished: bool = False) -> None:
+    """Refuse settings that would make another audit of a cell that is finished.
+
+    One that never finished has nothing to lose: its own audit refuses them then, and the other cells finish.
 
     Args:
         name: Of the part, for the line.
         folder: Of a cell, or of a comparison of regimes (a folder a regime).
         settings: That are asked for now.
+        unfinished: Of cells that were only begun, too: what a plan should tell.
 
     Raises:
         InputError: A setting that makes the cell differs, or seeds that it has are left out.
     """
-    for inner in _begun(folder):
+    for inner in _audits(folder):
+        if not (unfinished or (inner / VERDICT).is_file()):
+            continue
         before = saved_options(read_config(inner))
         now = saved_options(settings)
         for field in vars(before):
@@ -49,12 +42,12 @@ def check_part(name: str, folder: Path, settings: dict[str, Any]) -> None:
             if field not in FREE and was != asked:
                 raise InputError(
                     f"{name} was run with {field} = {one_line(was, 40)}, now asked: {one_line(asked, 40)}; give the "
-                    "same settings, or another --out"
+                    f"same settings, name another --out, or remove {one_line(inner)}"
                 )
         _check_seeds(name, inner, before, now)
 
 
-def _begun(folder: Path) -> Iterator[Path]:
+def _audits(folder: Path) -> Iterator[Path]:
     """The folder, and those of regimes in it, that hold an audit."""
     for inner in (folder, *(sorted(p for p in folder.iterdir() if p.is_dir()) if folder.is_dir() else ())):
         if (inner / CONFIG).is_file() and "images" in read_config(inner) and not (inner / "defence.json").is_file():
@@ -62,7 +55,7 @@ def _begun(folder: Path) -> Iterator[Path]:
 
 
 def _check_seeds(name: str, folder: Path, before: ClassifierOptions, now: ClassifierOptions) -> None:
-    if not (folder / "verdict.json").is_file():
+    if not (folder / VERDICT).is_file():
         return
     gone = [seed for seed in before.chosen_seeds if seed not in now.chosen_seeds]
     if gone:

@@ -59,7 +59,7 @@ def plan_study(study: Study, *, out: str | Path, progress: Progress = quiet) -> 
 
     def attempt(name: str, plan: Callable[[], list[DryRun]]) -> None:
         try:
-            check_part(name, *begun[name])
+            check_part(name, *begun[name], unfinished=True)
             parts[name] = plan()
         except InputError as error:
             refused[name] = one_line(error, 300)

@@ -5,7 +5,6 @@ A mark is a rectangle of values in [0, 1] with an opacity for each pixel, at a p
 ``x' = (1 - a) x + a v`` on pixels in [0, 1], a = opacity x alpha. An image beyond the mark's rectangle is untouched.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -224,8 +223,3 @@ def burn_stored(images: np.ndarray, mark: Mark) -> np.ndarray:
     untouched = mark.alpha == 0
     found[:, rows, columns][:, untouched] = images[:, rows, columns][:, untouched]
     return found
-
-
-def marks_alike(marks: Sequence[Mark]) -> bool:
-    """Whether all marks cover the same rectangle at the same place."""
-    return len({(mark.shape, mark.place) for mark in marks}) <= 1

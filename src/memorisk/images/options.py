@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from memorisk.runs.errors import InputError, unknown_name
+from memorisk.runs.settings import check_types
 
 Layout = Literal["auto", "folder", "dicom", "nifti", "table", "arrays"]
 Frames = Literal["auto", "first", "middle", "all"]
@@ -88,6 +89,7 @@ class ImageOptions:
         Raises:
             InputError: A value is outside what its field allows.
         """
+        check_types(self)
         choices = {"layout": Layout, "frames": Frames, "slice_plane": Plane, "window": Window, "resize": Resize}
         for field, allowed in choices.items():
             if getattr(self, field) not in get_args(allowed):
@@ -96,15 +98,12 @@ class ImageOptions:
             raise InputError(f"depth is {self.depth!r}; allowed are 8 and 16")
         if self.channels not in ("auto", 1, 3):
             raise InputError(f"channels is {self.channels!r}; allowed are auto, 1 and 3")
-        for field in ("follow_links", "skip_missing", "skip_unreadable"):
-            if not isinstance(getattr(self, field), bool):
-                raise InputError(f"{field} is {getattr(self, field)!r}; give true or false, not text")
         for field in ("frame_step", "max_pixels", "size", "sample"):
             value = getattr(self, field)
-            if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 1):
-                raise InputError(f"{field} is {value!r}; give a whole number of at least 1")
-        if not isinstance(self.sample_seed, int) or isinstance(self.sample_seed, bool) or self.sample_seed < 0:
-            raise InputError(f"sample_seed is {self.sample_seed!r}; give a whole number of at least 0")
+            if value is not None and value < 1:
+                raise InputError(f"{field} is {value}; give a whole number of at least 1")
+        if self.sample_seed < 0:
+            raise InputError(f"sample_seed is {self.sample_seed}; give a whole number of at least 0")
         if self.size is not None and self.size**2 > self.max_pixels:
             raise InputError(f"size is {self.size}; its square may be at most max_pixels ({self.max_pixels:,})")
         for field in ("group_from", "label_from"):

@@ -9,8 +9,9 @@ import torch
 from memorisk.models.asked import Answerer, ask_in_batches
 from memorisk.models.export_archive import read_archive
 from memorisk.models.export_graph import ExportGraph
-from memorisk.models.predictor_torch import PASSES, as_array, torch_device, torch_threads
+from memorisk.models.predictor_torch import PASSES, as_array, torch_threads
 from memorisk.models.preprocessing import Preprocessing
+from memorisk.runs.devices import check_device
 from memorisk.runs.errors import InputError, one_line
 from memorisk.runs.fingerprint import file_fingerprint
 
@@ -28,7 +29,7 @@ def open_export(file: Path, preprocessing: Preprocessing, device: str, threads: 
         InputError: As `read_archive` and `ExportGraph`; an input of another shape or type than declared, no output
             [n, classes], or a graph that changes its own weights.
     """
-    where = torch_device(device)
+    where = check_device(device)
     said = one_line(file.name, 80)
     archive = read_archive(file)
     try:

@@ -16,6 +16,7 @@ from memorisk.models.preprocessing import Preprocessing
 from memorisk.models.specs import model_spec
 from memorisk.models.weights import head_and_stem
 from memorisk.models.zoo import create_model
+from memorisk.runs.devices import check_device
 from memorisk.runs.errors import InputError, one_line
 from memorisk.runs.fingerprint import file_fingerprint
 from memorisk.runs.functions import load_named, source_fingerprint
@@ -36,7 +37,7 @@ def open_function(name: str, preprocessing: Preprocessing, device: str, threads:
     Raises:
         InputError: No such function, one that takes arguments or fails, or one that returns nothing callable.
     """
-    where = torch_device(device)
+    where = check_device(device)
     function = load_named(name, "the model")
     said = one_line(name, 80)
     model = _call(function, said)
@@ -67,7 +68,7 @@ def open_named(
         InputError: An unknown name, no file, a file without this network's head or with another number of classes or
             channels, or one that `load_weights` refuses.
     """
-    where = torch_device(device)
+    where = check_device(device)
     model_spec(name)  # an unknown name is refused before the weights are spoken of
     file = _weights_file(name, weights)
     sized: dict[str, Any] = {"in_chans": preprocessing.channels, "image_size": max(preprocessing.size), "seed": 0}
@@ -90,24 +91,6 @@ def open_named(
     facts = {"kind": "network", "network": one_line(name, 80), "file": one_line(file.name, 120)}
     facts |= {"fingerprint": file_fingerprint(file), "notes": notes, "device": str(where)}
     return Answerer(name, _module_ask(model, where, threads), facts, PASSES)
-
-
-def torch_device(device: str) -> torch.device:
-    """A device of PyTorch's that is there.
-
-    Raises:
-        InputError: It is unknown or absent.
-    """
-    try:
-        where = torch.device(device)
-    except RuntimeError:
-        raise InputError(f"device is {one_line(device, 40)!r}; it must be cpu, cuda, cuda:1 or mps") from None
-    absent = (where.type == "cuda" and (where.index or 0) >= torch.cuda.device_count()) or (
-        where.type == "mps" and not torch.backends.mps.is_available()
-    )
-    if absent or where.type not in ("cpu", "cuda", "mps"):
-        raise InputError(f"device {one_line(device, 40)} is not there: give cpu, or one that PyTorch sees")
-    return where
 
 
 @contextmanager

@@ -16,9 +16,10 @@ import torch
 from torch import nn
 
 from memorisk.models.parts import head_names
+from memorisk.runs.devices import check_device
 from memorisk.runs.errors import InputError
 from memorisk.runs.progress import Counted
-from memorisk.training.devices import check_device, exact_products, place
+from memorisk.training.devices import exact_products, place
 from memorisk.training.pixels import Images, Normalisation, PixelSource, check_images
 from memorisk.training.predict import predict_batch_size
 

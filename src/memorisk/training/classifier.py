@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 
 from memorisk.images.duplicates import linked_groups
 from memorisk.images.manifest import refuse_leaking_splits, require_labels
@@ -24,16 +23,15 @@ from memorisk.images.sources import load_manifest
 from memorisk.images.splits import NOT_AUDITABLE, split_by_group
 from memorisk.images.store import ImageStore, build_store
 from memorisk.models.specs import auto_model, model_spec
+from memorisk.runs.devices import check_device
 from memorisk.runs.environment import machine, versions
 from memorisk.runs.errors import InputError, one_line, unknown_name
 from memorisk.runs.files import plain, read_array, read_json, write_json, write_table, write_text
 from memorisk.runs.folder import RunFolder, check_out, open_run
 from memorisk.runs.progress import Progress, quiet
-from memorisk.runs.settings import check_types
 from memorisk.statistics.group_accounting import replace_one_epsilon
 from memorisk.statistics.utility import against_majority
 from memorisk.training.command_options import TrainClassifierOptions
-from memorisk.training.devices import check_device
 from memorisk.training.jobs import CHECKPOINTS, LOGITS, WEIGHTS, TrainJob, check_job, run_training
 from memorisk.training.options import TrainOptions, resolve_options
 from memorisk.training.pixels import choose_normalisation
@@ -116,7 +114,6 @@ def _options(settings: dict[str, Any]) -> TrainClassifierOptions:
         if name not in names:
             raise unknown_name("setting", name, names)
     options = TrainClassifierOptions(**settings)
-    check_types(options)
     options.validate()
     return options
 
@@ -154,8 +151,7 @@ def _job(out: Path, data: _Data, options: TrainClassifierOptions, arm: TrainOpti
     name = auto_model(int(images.shape[1])) if options.model == "auto" else options.model
     spec = model_spec(name)
     train = resolve_options(TrainOptions(**{f.name: getattr(arm, f.name) for f in fields(TrainOptions)}), spec)
-    device = ("cuda" if torch.cuda.is_available() else "cpu") if options.device == "auto" else options.device
-    check_device(device)
+    device = str(check_device(options.device))
     return TrainJob(
         out=out,
         images=data.store.folder / "images.npy",

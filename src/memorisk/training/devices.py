@@ -24,19 +24,6 @@ def autocast(device: torch.device, precision: str) -> torch.autocast:
     return torch.autocast(device.type, dtype=dtype, enabled=precision != "fp32")
 
 
-def check_device(device: str | torch.device) -> torch.device:
-    """The device, if it is one memorisk knows and this machine has."""
-    try:
-        where = torch.device(device)
-    except RuntimeError as error:
-        raise InputError(f"unknown device {str(device)!r}; allowed are cpu, cuda, cuda:0, ...") from error
-    if where.type not in ("cpu", "cuda"):
-        raise InputError(f"device {str(device)!r} is not supported; allowed are cpu, cuda, cuda:0, ...")
-    if where.type == "cuda" and (where.index or 0) >= torch.cuda.device_count():
-        raise InputError(f"device {str(device)!r} is not there: torch finds {torch.cuda.device_count()} GPUs; use cpu")
-    return where
-
-
 @contextmanager
 def forked_generators(device: torch.device) -> Iterator[Callable[[int], None]]:
     """A function that seeds the generators a network draws from; on leaving, their old states are back."""

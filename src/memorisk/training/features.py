@@ -16,9 +16,10 @@ from torch import nn
 from memorisk.models.parts import trunk_output
 from memorisk.models.specs import ModelSpec, model_spec
 from memorisk.models.zoo import create_model, is_download
+from memorisk.runs.devices import check_device
 from memorisk.runs.errors import InputError, one_line
 from memorisk.runs.progress import Counted
-from memorisk.training.devices import check_device, exact_products, place
+from memorisk.training.devices import exact_products, place
 from memorisk.training.pixels import Images, Normalisation, PixelSource, check_images, model_normalisation
 
 MAX_BATCH = 256

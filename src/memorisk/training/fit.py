@@ -13,11 +13,12 @@ import numpy as np
 import torch
 from torch import nn
 
+from memorisk.runs.devices import check_device
 from memorisk.runs.errors import InputError, one_line
 from memorisk.runs.fingerprint import fingerprint
 from memorisk.training.augment import Augmentation, build_augmentation
 from memorisk.training.checkpoint import Checkpoint, Progress
-from memorisk.training.devices import autocast, check_device, choose_precision, forked_generators, place
+from memorisk.training.devices import autocast, choose_precision, forked_generators, place
 from memorisk.training.loop import Bounds, OnEpoch, run_epochs
 from memorisk.training.objectives import Objective, balancing_weights, check_outputs, objective, target_tensor
 from memorisk.training.optimizers import build_optimizer

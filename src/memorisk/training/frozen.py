@@ -15,8 +15,8 @@ from torch import nn
 
 from memorisk.models.parts import head_module, trunk_output
 from memorisk.models.zoo import seeded
+from memorisk.runs.devices import check_device
 from memorisk.runs.errors import InputError
-from memorisk.training.devices import check_device
 from memorisk.training.loop import Bounds, run_epochs
 from memorisk.training.objectives import check_outputs, stacked_objective, target_tensor
 from memorisk.training.optimizers import build_optimizer

@@ -6,9 +6,10 @@ import numpy as np
 import torch
 from torch import nn
 
+from memorisk.runs.devices import check_device
 from memorisk.runs.errors import InputError
 from memorisk.training.augment import build_augmentation
-from memorisk.training.devices import check_device, exact_products, place
+from memorisk.training.devices import exact_products, place
 from memorisk.training.options import TrainOptions
 from memorisk.training.order import step_seeds
 from memorisk.training.pixels import Images, Normalisation, PixelSource, check_images, choose_normalisation

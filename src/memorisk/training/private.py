@@ -23,12 +23,13 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from memorisk.runs.devices import check_device
 from memorisk.runs.errors import InputError, MemoriskError, one_line
 from memorisk.runs.fingerprint import fingerprint
 from memorisk.statistics.accounting import DEFAULT_ORDERS, noise_for_epsilon, rdp_epsilon
 from memorisk.statistics.group_accounting import group_epsilon
 from memorisk.training.checkpoint import Checkpoint, Progress
-from memorisk.training.devices import check_device, forked_generators, place
+from memorisk.training.devices import forked_generators, place
 from memorisk.training.fit import FitLog, Training, set_training_mode
 from memorisk.training.loop import Bounds, OnEpoch, run_epochs
 from memorisk.training.optimizers import build_optimizer

@@ -15,10 +15,11 @@ import torch
 from torch import nn
 from torch.func import functional_call, vmap
 
+from memorisk.runs.devices import check_device
 from memorisk.runs.errors import InputError
 from memorisk.runs.fingerprint import fingerprint
 from memorisk.training.checkpoint import Checkpoint, Progress
-from memorisk.training.devices import autocast, check_device, choose_precision
+from memorisk.training.devices import autocast, choose_precision
 from memorisk.training.fit import FitLog
 from memorisk.training.loop import Bounds, OnEpoch, run_epochs
 from memorisk.training.objectives import check_outputs, stacked_objective, target_tensor

@@ -12,7 +12,7 @@ from typing import Literal
 import torch
 from torch import nn
 
-from memorisk.training.devices import check_device
+from memorisk.runs.devices import check_device
 from memorisk.training.options import TrainOptions
 from memorisk.training.stacked import why_not_stackable
 

@@ -10,6 +10,7 @@ import torch
 from numpy.typing import ArrayLike
 from torch import nn
 
+from memorisk.runs.devices import check_device
 from memorisk.runs.errors import InputError, one_line
 from memorisk.scores.influence.inputs import (
     Checkpoint,
@@ -76,7 +77,7 @@ def self_influence(
     """
     if isinstance(batch_size, bool) or not isinstance(batch_size, (int, np.integer)) or batch_size < 1:
         raise InputError(f"batch_size must be a whole number, 1 or more; got {batch_size!r}")
-    where = _check_device(device)
+    where = check_device(device)
     check_images(images)
     targets = check_labels(labels, len(images), loss).to(where)
     rates = check_checkpoints(checkpoints, lrs)
@@ -128,18 +129,6 @@ def _measured(
         fallback_method="loop" if changed else plan.method,
         disagreement=plan.disagreement,
     )
-
-
-def _check_device(device: str | torch.device) -> torch.device:
-    try:
-        where = torch.device(device)
-    except RuntimeError as error:
-        raise InputError(f"unknown device {str(device)!r}; allowed are cpu, cuda, cuda:0, ...") from error
-    if where.type not in ("cpu", "cuda"):
-        raise InputError(f"device {str(device)!r} is not supported; allowed are cpu, cuda, cuda:0, ...")
-    if where.type == "cuda" and (where.index or 0) >= torch.cuda.device_count():
-        raise InputError(f"device {str(device)!r} is not there: torch finds {torch.cuda.device_count()} GPUs; use cpu")
-    return where
 
 
 def _own_copy(model: nn.Module, device: torch.device) -> nn.Module:
