@@ -19,7 +19,7 @@ from memorisk.runs.fingerprint import fingerprint
 from memorisk.training.augment import Augmentation, build_augmentation
 from memorisk.training.checkpoint import Checkpoint, Progress
 from memorisk.training.devices import autocast, choose_precision, forked_generators, place
-from memorisk.training.loop import Bounds, OnEpoch, run_epochs
+from memorisk.training.loop import Bounds, OnEpoch, Watch, run_epochs
 from memorisk.training.objectives import Objective, balancing_weights, check_outputs, objective, target_tensor
 from memorisk.training.optimizers import build_optimizer
 from memorisk.training.options import TrainOptions
@@ -71,6 +71,7 @@ def fit(
     on_epoch: OnEpoch | None = None,
     class_weights: np.ndarray | torch.Tensor | None = None,
     normalisation: Normalisation | None = None,
+    watch: Watch | None = None,
 ) -> FitLog:
     """Train a network in place: optimiser and schedule of ``options``, mean loss over each batch.
 
@@ -91,6 +92,7 @@ def fit(
         on_epoch: Called after each epoch with (epochs done, mean loss).
         class_weights: Weights per class (of the positives for binary and multi), [k], instead of the options'.
         normalisation: How to scale pixels; by default the mean and deviation of *all* ``images``.
+        watch: Who may end the training after any epoch (early stopping).
 
     Returns:
         The log; the trained weights are in ``model``, which is left in training mode.
@@ -107,8 +109,9 @@ def fit(
     training = Training.build(model, images, targets, rows, options, where, class_weights, normalisation)
     kept = None
     if checkpoint is not None:
-        kept = Checkpoint(Path(checkpoint), training.identity(seed), checkpoint_seconds)
-    progress = training.run(seed, kept, on_epoch)
+        identity = training.identity(seed) if watch is None else fingerprint(training.identity(seed), watch.identity)
+        kept = Checkpoint(Path(checkpoint), identity, checkpoint_seconds)
+    progress = training.run(seed, kept, on_epoch, watch)
     return training.log(progress, time.perf_counter() - begun)
 
 
@@ -202,8 +205,10 @@ class Training:
             weights=weights,
         )
 
-    def run(self, seed: int, checkpoint: Checkpoint | None, on_epoch: OnEpoch | None) -> Progress:
-        """Train for all epochs."""
+    def run(
+        self, seed: int, checkpoint: Checkpoint | None, on_epoch: OnEpoch | None, watch: Watch | None = None
+    ) -> Progress:
+        """Train for all epochs, or until ``watch`` ends it."""
         set_training_mode(self.model)
         movement = Movement(self.model) if self.options.low_rank else None
 
@@ -221,6 +226,7 @@ class Training:
                 checkpoint=checkpoint,
                 on_epoch=on_epoch,
                 scaler=torch.amp.GradScaler(self.device.type, enabled=self.precision == "fp16"),
+                watch=watch,
             )
 
     def log(self, progress: Progress, seconds: float) -> FitLog:
