@@ -1,5 +1,7 @@
 """Published data sets in their official layouts, in miniature: trees of small files for the tests."""
 
+import gzip
+import struct
 from pathlib import Path
 
 import numpy as np
@@ -97,10 +99,57 @@ def oct_(root: Path) -> Path:
     return root
 
 
+MNIST_IMAGES = {"train": 5, "t10k": 3}
+CIFAR_FILES = (*(f"data_batch_{k}.bin" for k in range(1, 6)), "test_batch.bin")
+
+
+def idx(values: np.ndarray) -> bytes:
+    """The idx format by its definition, for whole numbers of one byte."""
+    return struct.pack(f">BBBB{values.ndim}I", 0, 0, 8, values.ndim, *values.shape) + values.astype(np.uint8).tobytes()
+
+
+def mnist_arrays(part: str) -> tuple[np.ndarray, np.ndarray]:
+    """Pixels and labels of a part of the miniature MNIST."""
+    n = MNIST_IMAGES[part]
+    rng = np.random.default_rng(n)
+    return rng.integers(0, 256, (n, 28, 28), dtype=np.uint8), rng.integers(0, 10, n, dtype=np.uint8)
+
+
+def mnist(root: Path, *, dotted: bool = False, gzipped: bool = False) -> Path:
+    for part in MNIST_IMAGES:
+        for kind, values in zip(("images", "labels"), mnist_arrays(part), strict=True):
+            name = f"{part}-{kind}{'.' if dotted else '-'}idx{values.ndim}-ubyte"
+            content = idx(values)
+            write(root / (f"{name}.gz" if gzipped else name), gzip.compress(content) if gzipped else content)
+    return root
+
+
+def cifar_arrays(file: str) -> tuple[np.ndarray, np.ndarray]:
+    """Pixels [n, 32, 32, 3] and labels of a file of the miniature CIFAR-10: two images a batch, three for the test."""
+    n, rng = 2 + file.startswith("test"), np.random.default_rng(CIFAR_FILES.index(file))
+    return rng.integers(0, 256, (n, 32, 32, 3), dtype=np.uint8), rng.integers(0, 10, n, dtype=np.uint8)
+
+
+def cifar(root: Path) -> Path:
+    for file in CIFAR_FILES:
+        records = (
+            bytes([label]) + b"".join(image[..., c].tobytes() for c in range(3))
+            for image, label in zip(*cifar_arrays(file), strict=True)
+        )
+        write(root / file, b"".join(records))
+    names = "airplane automobile bird cat deer dog frog horse ship truck"
+    write(root / "batches.meta.txt", "\n".join([*names.split(), "", ""]).encode())
+    return root
+
+
 LAYOUTS = {
     "ham10000": (ham, 3),
     "chestxray14": (chest, 5),
     "kvasir-capsule": (kvasir, 4),
     "odir5k": (odir_eyes, 3),
     "retinal-oct": (oct_, 5),
+    "mnist": (mnist, 8),
+    "fashion-mnist": (mnist, 8),
+    "cifar10": (cifar, 13),
 }
+SIDES = {"mnist": 28, "fashion-mnist": 28, "cifar10": 32}  # the others are four pixels wide

@@ -7,11 +7,12 @@ import pytest
 from memorisk.images.manifest import leaking_groups
 from memorisk.images.options import ImageOptions
 from memorisk.images.readers import read_image
+from memorisk.images.rows import manifest_sources
 from memorisk.images.source_official import OFFICIAL, load_official
 from memorisk.images.sources import load_manifest
 from memorisk.runs.errors import InputError
 from tests.commands import answer, refusal
-from tests.images.official_trees import LAYOUTS, ham, notes_of, pictures
+from tests.images.official_trees import LAYOUTS, SIDES, ham, notes_of, pictures
 
 
 @pytest.mark.parametrize("name", LAYOUTS)
@@ -22,7 +23,9 @@ def test_every_layout(name: str, tmp_path: Path) -> None:
     manifest = load_manifest(f"{name}:{tmp_path / 'set'}")
     assert (manifest.n, manifest.name) == (n, name)
     assert set(manifest.table["dataset"]) == {name}
-    assert all(read_image(manifest.file(row)).shape[:2] == (4, 4) for row in range(n))
+    side = SIDES.get(name, 4)
+    for source in manifest_sources(manifest):
+        assert read_image(source.file, member=source.member, frame=source.frame).shape[:2] == (side, side)
     assert leaking_groups(manifest) == {}
     assert "Label: " in notes_of(manifest)
     assert "Group: " in notes_of(manifest)

@@ -1,7 +1,7 @@
 """Which kind of file this is, by its first bytes.
 
 Adding a format: one :class:`Format` in ``FORMATS`` and one module with ``read(path, how)`` and
-``count_frames(path)``.
+``count_frames(path)``; where no first bytes tell it, one in ``NAMED``.
 """
 
 import struct
@@ -15,6 +15,7 @@ from memorisk.images.options import MAX_PIXELS, Window
 
 Kind = Literal["raster", "dicom", "nifti", "arrays"]
 BUILTIN_DIGITS = "builtin:digits"  # the path of the images that come with the package
+CIFAR10_RECORDS = "records:cifar10"  # the member of rows in files of such records
 HEAD_BYTES = 352  # a NIfTI-1 header with its extension flag is the longest that is looked at
 
 
@@ -103,6 +104,7 @@ def _inflated_head(head: bytes) -> bytes:
 
 _RASTER = "memorisk.images.readers_raster"
 _ARRAYS = "memorisk.images.readers_arrays"
+_RECORDS = "memorisk.images.readers_records"
 FORMATS = (
     # DICOM first: its preamble may hold the first bytes of a TIFF, for readers of both
     Format("DICOM", "dicom", _is_dicom, "memorisk.images.readers_dicom"),
@@ -122,6 +124,9 @@ FORMATS = (
     Format("idx", "arrays", _is_idx, _ARRAYS),
     Format("idx, gzipped", "arrays", _gzipped(_is_idx), _ARRAYS),
 )
+
+NAMED = {CIFAR10_RECORDS: Format("CIFAR-10 records", "arrays", lambda head: False, _RECORDS)}
+"""Formats without first bytes of their own, by the ``member`` with which a source names them."""
 
 
 def sniff(head: bytes) -> Format | None:

@@ -4,6 +4,7 @@ The readers follow paper 000, A.6, and METHODS section 1 ("Data sets"). Labels a
 options that would choose others are refused, since the folder can also be read as a plain folder or table.
 """
 
+import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,7 +15,7 @@ import pandas as pd
 
 from memorisk.images.columns import read_described, shown_names, texts, with_numbers
 from memorisk.images.options import ImageOptions
-from memorisk.images.paths import composed, plain_stem, refuse_escape
+from memorisk.images.paths import composed, plain_stem, refuse_escape, within
 from memorisk.images.source_draft import Draft, keep_user_columns
 from memorisk.images.source_walk import KIND_BY_SUFFIX, suffix, walk_files
 from memorisk.images.wording import listed
@@ -76,6 +77,26 @@ def find_root(folder: Path, name: str, holds: Callable[[Path], bool], expected: 
     raise InputError(
         f"{name}: {one_line(folder)} does not hold {expected} (it holds {here}); name the folder that does"
     )
+
+
+def folders_down(folder: Path) -> list[Path]:
+    """The folder and those up to two levels below it, where :func:`find_root` looks."""
+    found = level = [folder]
+    for _ in range(_DEPTH):
+        level = [child for place in level for child in _subfolders(place)]
+        found = found + level
+    return found
+
+
+def refuse_links_out(root: Path, files: Iterable[Path], options: ImageOptions, name: str) -> None:
+    """Refuse files of a data set that are links to somewhere outside its folder.
+
+    Raises:
+        InputError: There are some and ``follow_links`` is not set.
+    """
+    real_root = os.path.realpath(root)
+    leading = [path.name for path in files if not within(real_root, os.path.realpath(path))]
+    refuse_escape([] if options.follow_links else leading, name, "follow_links accepts them")
 
 
 def _subfolders(folder: Path) -> list[Path]:

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from memorisk.images.formats import BUILTIN_DIGITS, Format, Reading, file_head, sniff
+from memorisk.images.formats import BUILTIN_DIGITS, NAMED, Format, Reading, file_head, sniff
 from memorisk.images.greys import to_depth
 from memorisk.images.options import MAX_PIXELS, Window
 from memorisk.runs.errors import InputError, one_line
@@ -34,7 +34,8 @@ def read_image(
 
     Args:
         path: The file, or the name of built-in images.
-        member: Array in an npz or HDF5 file, or plane of a NIfTI volume (axial if not given).
+        member: Array in an npz or HDF5 file, plane of a NIfTI volume (axial if not given), or what a file without
+            first bytes of its own is (``formats.NAMED``).
         frame: Index in a stack; None for the reader's own rule (middle of DICOM and NIfTI, first page of TIFF and GIF).
         depth: 8 or 16 bits. 8-bit sources at depth 16 are multiplied by 257.
         window: Which greys of a deep source are shown: the declared window, percentiles, or the full range
@@ -54,7 +55,7 @@ def read_image(
         return to_depth(read_digit(frame), depth)
     file = Path(path)
     how = Reading(member=member or None, frame=frame, depth=depth, window=window, max_pixels=max_pixels)
-    reader: Any = import_module(_known_format(file).module)
+    reader: Any = import_module(_known_format(file, how.member).module)
     with decoding(file):
         return reader.read(file, how)
 
@@ -91,8 +92,8 @@ def decoding(file: Path) -> Iterator[None]:
         raise InputError(f"{one_line(file)}: cannot be read ({reason})") from error
 
 
-def _known_format(file: Path) -> Format:
-    """The format of a file.
+def _known_format(file: Path, member: str | None = None) -> Format:
+    """The format of a file: the one that its row names, else by its first bytes.
 
     Raises:
         InputError: It is absent, no file, empty, or of no known kind.
@@ -106,7 +107,7 @@ def _known_format(file: Path) -> Format:
         raise InputError(f"{one_line(file)}: {reason}") from None
     if not head:
         raise InputError(f"{one_line(file)}: the file is empty")
-    found = sniff(head)
+    found = NAMED.get(member or "") or sniff(head)
     if found is None:
         raise InputError(f"{one_line(file)}: not an image of a known kind (its first bytes are {head[:8].hex(' ')})")
     return found

@@ -9,7 +9,6 @@ if asked for). Nothing is unpickled. One image is read at a time: uncompressed a
 as a stream that runs forward, so reading in order costs one decompression and no more memory than an image.
 """
 
-import gzip
 import os
 import threading
 import zipfile
@@ -21,14 +20,15 @@ from typing import IO, Any, Protocol, cast
 
 import numpy as np
 
+from memorisk.images.array_streams import ArrayStream
 from memorisk.images.formats import Reading, file_head, sniff
 from memorisk.images.greys import over_black, percentile_range, stretch, to_depth
+from memorisk.images.idx_files import open_idx
 from memorisk.images.readers_raster import check_size
 from memorisk.images.wording import listed
 from memorisk.runs.errors import InputError, one_line, unknown_name
 
 _LOCK = threading.RLock()  # a stream has one position
-_IDX_TYPES = {8: ">u1", 9: ">i1", 11: ">i2", 12: ">i4", 13: ">f4", 14: ">f8"}
 _CHANNELS = (1, 3, 4)
 _ROUNDING = 1e-3  # a resized float image may leave its range by rounding
 
@@ -112,7 +112,7 @@ def whole_array(path: Path, member: str | None) -> np.ndarray:
         rows = open_rows(path, member)
         if len(rows.shape) == 0:
             raise InputError(f"{one_line(path)}: {one_line(member)} is a single value, not an array")
-        return np.asarray(rows.read() if isinstance(rows, _Stream) else rows[:])  # type: ignore[call-overload]
+        return np.asarray(rows.read() if isinstance(rows, ArrayStream) else rows[:])  # type: ignore[call-overload]
 
 
 def open_rows(path: Path, member: str | None) -> Rows:
@@ -140,7 +140,7 @@ def _opened(path: Path, member: str | None, size: int, modified: int, process: i
         with path.open("rb") as file:
             _npy_header(file, path, "")
         return cast(Rows, np.load(path, mmap_mode="r", allow_pickle=False))
-    return cast(Rows, _idx(path))
+    return cast(Rows, open_idx(path))
 
 
 def _format_name(path: Path) -> str:
@@ -199,35 +199,7 @@ def _npz_rows(path: Path, member: str | None) -> Rows:
             return cast(Rows, arrays[chosen])
     if archive.getinfo(f"{chosen}.npy").file_size < stream.tell() + int(np.prod(shape, dtype=object)) * dtype.itemsize:
         raise InputError(f"{one_line(path)}: {one_line(chosen)} declares shape {shape}, more than the file holds")
-    return _Stream(stream, stream.tell(), shape, dtype)
-
-
-@dataclass
-class _Stream:
-    """An array in a compressed file; going back restarts the decompression, going on continues it."""
-
-    stream: IO[bytes]
-    start: int
-    shape: tuple[int, ...]
-    dtype: np.dtype
-
-    def __getitem__(self, index: int) -> np.ndarray:
-        return self._values(self.start + index * self._bytes(), self.shape[1:])
-
-    def read(self) -> np.ndarray:
-        """The whole array."""
-        return self._values(self.start, self.shape)
-
-    def _bytes(self) -> int:
-        return int(np.prod(self.shape[1:], dtype=np.int64)) * self.dtype.itemsize
-
-    def _values(self, place: int, shape: tuple[int, ...]) -> np.ndarray:
-        wanted = int(np.prod(shape, dtype=np.int64)) * self.dtype.itemsize
-        self.stream.seek(place)
-        data = self.stream.read(wanted)
-        if len(data) != wanted:
-            raise InputError(f"{one_line(getattr(self.stream, 'name', 'array'))}: the file ends within the array")
-        return np.frombuffer(data, dtype=self.dtype).reshape(shape)
+    return ArrayStream(stream, stream.tell(), shape, dtype)
 
 
 def _hdf5_arrays(path: Path) -> Iterator[tuple[str, Any]]:
@@ -248,23 +220,6 @@ def _hdf5_arrays(path: Path) -> Iterator[tuple[str, Any]]:
                 yield from walk(item, f"{prefix}{key}/")
 
     yield from walk(h5py.File(path, "r"), "")
-
-
-def _idx(path: Path) -> np.ndarray:
-    """An idx file in memory: two zeros, number type, number of dimensions, the dimensions, the values."""
-    with path.open("rb") as file:
-        packed = file.read(2) == b"\x1f\x8b"
-    with gzip.open(path) if packed else path.open("rb") as stream:
-        head = stream.read(4)
-        shape = tuple(int(n) for n in np.frombuffer(stream.read(4 * head[3]), dtype=">u4"))
-        dtype = np.dtype(_IDX_TYPES[head[2]])
-        wanted = int(np.prod(shape, dtype=object)) * dtype.itemsize
-        if wanted > 1 << 33:
-            raise InputError(f"{one_line(path)}: declares an array of shape {shape}, more than 8 GiB")
-        data = stream.read(wanted)
-    if len(data) != wanted:
-        raise InputError(f"{one_line(path)}: the file ends within the array")
-    return np.frombuffer(data, dtype=dtype).reshape(shape)
 
 
 @dataclass(frozen=True)

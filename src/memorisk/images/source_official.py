@@ -1,7 +1,7 @@
 """Published data sets by name: ``ham10000:FOLDER``, ..., ``medmnist:NAME``. One registry, a module each.
 
-The five of paper 000 (A.6, table 9) in their official layouts, and MedMNIST. Adding one: a function that takes what
-stands after the colon, and a line in ``OFFICIAL``.
+The five of paper 000 (A.6, table 9) and those of paper 002 (MNIST, Fashion-MNIST, CIFAR-10) in their official layouts,
+and MedMNIST. Adding one: a function that takes what stands after the colon, and a line in ``OFFICIAL``.
 """
 
 import re
@@ -11,10 +11,12 @@ from pathlib import Path
 
 from memorisk.images.manifest import Manifest
 from memorisk.images.official_chestxray14 import load_chestxray14
+from memorisk.images.official_cifar10 import load_cifar10
 from memorisk.images.official_ham10000 import load_ham10000
 from memorisk.images.official_kvasir_capsule import load_kvasir_capsule
 from memorisk.images.official_layout import refuse_choices
 from memorisk.images.official_medmnist import load_medmnist
+from memorisk.images.official_mnist import load_fashion_mnist, load_mnist
 from memorisk.images.official_odir5k import load_odir5k
 from memorisk.images.official_retinal_oct import load_retinal_oct
 from memorisk.images.options import ImageOptions
@@ -61,5 +63,8 @@ OFFICIAL: dict[str, Load] = {
     "kvasir-capsule": partial(_in_folder, "kvasir-capsule", load_kvasir_capsule),
     "odir5k": partial(_in_folder, "odir5k", load_odir5k),
     "retinal-oct": partial(_in_folder, "retinal-oct", load_retinal_oct),
+    "mnist": partial(_in_folder, "mnist", load_mnist),
+    "fashion-mnist": partial(_in_folder, "fashion-mnist", load_fashion_mnist),
+    "cifar10": partial(_in_folder, "cifar10", load_cifar10),
     "medmnist": load_medmnist,
 }
