@@ -67,8 +67,24 @@ def test_by_name() -> None:
     assert isinstance(build_optimizer(parameter, TrainOptions(lr=1.0, optimizer="adamw")), torch.optim.AdamW)
     sgd = build_optimizer(parameter, TrainOptions(lr=1.0, optimizer="sgd"))
     assert sgd.param_groups[0]["momentum"] == 0.9
+    assert not sgd.param_groups[0]["nesterov"]
     with pytest.raises(InputError, match="nothing to train"):
         build_optimizer([], TrainOptions(lr=1.0))
+
+
+def test_nesterov_is_sutskevers() -> None:
+    """v = 0.9 v + g, w = w - lr (g + 0.9 v), with the decay in g (Sutskever et al. 2013, as PyTorch writes it)."""
+    parameters, gradients = parameters_and_gradients(4)
+    value = parameters[2].double().requires_grad_()
+    naive, v = value.detach().numpy().copy(), np.zeros((5, 7))
+    optimizer = build_optimizer([value], TrainOptions(lr=0.1, optimizer="nesterov", weight_decay=1e-2))
+    for gradient in gradients:
+        value.grad = gradient[2].double()
+        g = value.grad.numpy() + 1e-2 * naive
+        optimizer.step()
+        v = 0.9 * v + g
+        naive -= 0.1 * (g + 0.9 * v)
+    np.testing.assert_allclose(value.detach().numpy(), naive, rtol=1e-10)
 
 
 def test_a_training_loads_neither_torchs_compiler_nor_timm() -> None:

@@ -73,3 +73,12 @@ def test_cosine_is_torchs() -> None:
         optimizer.step()
         scheduler.step()
     assert learning_rate("constant", 3e-4, 29, 30) == 3e-4
+
+
+@pytest.mark.parametrize(("epochs", "tenth", "hundredth"), [(300, 150, 225), (40, 20, 30), (5, 3, 4), (1, None, None)])
+def test_steps_are_huangs(epochs: int, tenth: int | None, hundredth: int | None) -> None:
+    """Huang et al. (2018): 300 epochs, divided by ten at 50 % and again at 75 %."""
+    rates = [learning_rate("step", 0.1, epoch, epochs) for epoch in range(epochs)]
+    assert rates == pytest.approx(
+        [0.1 if tenth is None or e < tenth else 0.01 if e < (hundredth or 0) else 0.001 for e in range(epochs)]
+    )

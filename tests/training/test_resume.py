@@ -39,7 +39,7 @@ def train(digits: Digits, checkpoint: Path | None, *, kill_after: int = 0, **cha
     return weights_of(model), log
 
 
-@pytest.mark.parametrize("optimizer", ["adam", "adamw", "sgd"])
+@pytest.mark.parametrize("optimizer", ["adam", "adamw", "sgd", "nesterov"])
 def test_stopped_at_any_epoch_ends_the_same(digits: Digits, tmp_path: Path, optimizer: str) -> None:
     undisturbed, log = train(digits, None, optimizer=optimizer)
     for epoch in range(1, EPOCHS + 1):

@@ -89,4 +89,5 @@ def build_optimizer(parameters: Sequence[torch.Tensor], options: TrainOptions) -
         return FusedAdam(parameters, lr=lr, weight_decay=decay)
     if options.optimizer == "adamw":
         return torch.optim.AdamW(parameters, lr=lr, weight_decay=decay, fused=True)
-    return torch.optim.SGD(parameters, lr=lr, momentum=_MOMENTUM, weight_decay=decay, fused=True)
+    nesterov = options.optimizer == "nesterov"
+    return torch.optim.SGD(parameters, lr=lr, momentum=_MOMENTUM, nesterov=nesterov, weight_decay=decay, fused=True)

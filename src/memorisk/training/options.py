@@ -12,8 +12,8 @@ from cyclopts import Parameter
 from memorisk.models.specs import ModelSpec
 from memorisk.runs.errors import InputError, unknown_name
 
-OPTIMIZERS = ("adam", "adamw", "sgd")
-SCHEDULES = ("cosine", "constant")
+OPTIMIZERS = ("adam", "adamw", "sgd", "nesterov")
+SCHEDULES = ("cosine", "constant", "step")
 HEADS = ("single", "binary", "multi", "first")
 NORMALISATIONS = ("dataset", "model", "none")
 PRECISIONS = ("auto", "fp32", "bf16", "fp16")
@@ -35,11 +35,12 @@ class TrainOptions:
     lr: float | None = None
     """Learning rate at the start; by default the architecture's (1e-4, small nets 1e-3, MedSAM 5e-5)."""
 
-    optimizer: Literal["adam", "adamw", "sgd"] = "adam"
-    """Optimiser; sgd is with momentum 0.9."""
+    optimizer: Literal["adam", "adamw", "sgd", "nesterov"] = "adam"
+    """Optimiser; sgd is with momentum 0.9, nesterov is sgd with Nesterov's."""
 
-    schedule: Literal["cosine", "constant"] = "cosine"
-    """Learning rate by epoch: cosine annealing from lr to 0 over all epochs, or constant."""
+    schedule: Literal["cosine", "constant", "step"] = "cosine"
+    """Learning rate by epoch: cosine annealing from lr to 0 over all epochs, constant, or step: lr, a tenth of it from
+    half of the epochs and a hundredth from three quarters (Huang et al. 2018, DenseNet on CIFAR)."""
 
     weight_decay: float = 0.0
     """Weight decay of the optimiser."""
