@@ -1,7 +1,10 @@
 """Random changes of training images, batched and on the device.
 
 What is drawn for slot j of a step derives from (seed, epoch, step) on the CPU, so that twins, and CPU and GPU, draw
-alike. Three plain transforms need no library.
+alike. Plain transforms need no library.
+
+``contrast`` and ``shift1`` are those of paper 002, A.4: "We randomly adjust the contrast by a factor of 0.2 and we
+apply random cropping (27, 27) so that we ensure we do not remove the unique features from the image".
 """
 
 from collections.abc import Callable, Sequence
@@ -18,6 +21,7 @@ Transform = Callable[[torch.Tensor, torch.Generator], torch.Tensor]
 AUGMENTATIONS: dict[str, Transform] = {}
 _ROTATION_DEGREES = 20.0
 _SMALLEST_CROP = 0.8
+_CONTRAST = 0.2
 _SAMPLE = 32
 
 
@@ -63,6 +67,35 @@ def crop(x: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
     theta[:, 0, 0] = theta[:, 1, 1] = scale
     theta[:, :, 2] = shift
     return _warp(x, theta)
+
+
+@augmentation("contrast")
+def contrast(x: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """Values spread about each channel's own mean by a factor uniform in 0.8 to 1.2, one for an image.
+
+    ``(x - mean) f + mean`` as in tf.image.random_contrast. It is affine, so that it does the same to normalised pixels;
+    nothing is clipped.
+    """
+    factor = 1 - _CONTRAST + 2 * _CONTRAST * torch.rand(len(x), generator=generator)
+    mean = x.mean(dim=(2, 3), keepdim=True)
+    return (x - mean) * factor.to(x.device, x.dtype)[:, None, None, None] + mean
+
+
+@augmentation("shift1")
+def shift1(x: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """A part one pixel smaller in each direction, from one of its four places, put back at the top left.
+
+    The edge is repeated in the row and the column that are left over: the size stays, and nothing one pixel from the
+    border is lost (27 x 27 of 28 x 28).
+    """
+    height, width = x.shape[2:]
+    if min(height, width) < 2:
+        raise InputError(f"augmentation 'shift1' needs at least 2 px a side; these images have {height} x {width}")
+    offset = torch.randint(2, (len(x), 2), generator=generator)
+    row = (torch.arange(height).clamp(max=height - 2) + offset[:, :1]).to(x.device)
+    column = (torch.arange(width).clamp(max=width - 2) + offset[:, 1:]).to(x.device)
+    image = torch.arange(len(x), device=x.device)[:, None, None]
+    return x.movedim(1, -1)[image, row[:, :, None], column[:, None, :]].movedim(-1, 1)  # channels stay last in memory
 
 
 def build_augmentation(names: Sequence[str], source: PixelSource) -> Augmentation | None:

@@ -49,7 +49,8 @@ class TrainOptions:
     """Weigh each class by the inverse of its frequency in the training images."""
 
     augment: str | None = None
-    """Augmentations of the training images, by name and joined with commas: hflip, vflip, rotate, crop."""
+    """Augmentations of the training images, by name and joined with commas: hflip, vflip, rotate, crop, contrast,
+    shift1."""
 
     head: Literal["single", "binary", "multi", "first"] = "single"
     """What is predicted: one label of several, one of two by a single logit, several labels at once (joined by "|"),
