@@ -11,6 +11,7 @@ from sklearn.preprocessing import StandardScaler
 from memorisk.runs.errors import InputError
 from memorisk.statistics.probes import (
     above_class_median,
+    chance_band,
     fold_auroc,
     out_of_fold_scores,
     permuted_within_class,
@@ -132,6 +133,38 @@ def test_permuted_labels_give_one_half_where_there_is_signal():
         null.append(probe(x, shuffled, group, probe_folds(shuffled, label, group)).auroc.estimate)
     assert abs(np.mean(null) - 0.5) < 2.5 * np.std(null) / np.sqrt(100)
     assert (shuffled != high).any()
+
+
+def test_the_chance_band_holds_shuffled_labels_at_its_level():
+    """What `audit explain` does: one shuffle within classes, five folds of patients, features that know M."""
+    rng, repeats = np.random.default_rng(8), 300
+    inside, inside_single = 0, 0
+    for repeat in range(repeats):
+        group, label = patients(rng, 40)
+        mixed = grouped(rng, group, 32) / np.sqrt(np.arange(1, 33)) @ rng.normal(size=(32, 32))
+        x = mixed + rng.normal(size=(2, 32))[label]
+        high = above_class_median(x[:, 0] + grouped(rng, group), label)
+        shuffled = permuted_within_class(high, label, seed=repeat)
+        fold = probe_folds(shuffled, label, group)
+        found = fold_auroc(out_of_fold_scores(x, shuffled, fold), shuffled, group, fold)[0].estimate
+        half = chance_band(int(shuffled.sum()), int((~shuffled).sum()))
+        inside += abs(found - 0.5) <= half
+        inside_single += abs(found - 0.5) <= half / np.sqrt(2)
+    assert stats.binomtest(inside, repeats, 0.95).pvalue > 0.05
+    assert stats.binomtest(inside_single, repeats, 0.95, "less").pvalue < 1e-6  # the rank test's own variance is not it
+
+
+def test_the_chance_band_is_its_formula():
+    assert chance_band(60, 40) == pytest.approx(1.959964 * np.sqrt(2 * 105 / (12 * 60 * 40)), rel=1e-6)
+    assert chance_band(60, 40, 0.5, n_folds=1) == pytest.approx(0.674490 * np.sqrt(2 * 101 / (12 * 60 * 40)), rel=1e-6)
+    assert chance_band(60, 40) == chance_band(40, 60) < chance_band(60, 40, 0.99)
+    assert chance_band(3, 2) == 0.5
+    for wrong in ((0, 10), (10, 0), (-1, 10), (2, 2)):
+        with pytest.raises(InputError, match="at least one of each"):
+            chance_band(*wrong)
+    for level in (0, 1, 95, float("nan")):
+        with pytest.raises(InputError, match="between 0 and 1"):
+            chance_band(10, 10, level)
 
 
 def test_intervals_cover_with_signal():

@@ -28,6 +28,7 @@ from memorisk.report.blocks import (
 from memorisk.report.formats import count, decimal, probability
 from memorisk.report.frames import largest_first, numbers, rows
 from memorisk.report.layer_figure import layer_plot
+from memorisk.statistics.probes import chance_band
 from memorisk.training.activations import CLS
 
 if TYPE_CHECKING:  # explain.py writes this page
@@ -223,19 +224,15 @@ def _layers(layers: LayerFindings) -> list[Block]:
 
 
 def _shuffled(layers: LayerFindings) -> str:
-    """What the shuffled labels may do by chance, and whether they did.
-
-    Half-width: 1.96 sqrt(2 (n + 1) / (12 n1 n0)), the variance of an AUROC without signal, doubled as for the probes'
-    own intervals, n1 and n0 half of the images each.
-    """
+    """What the shuffled labels may do by chance, and whether they did; half of the images have the label."""
     n, found = int(layers.summary["n_probed"]), numbers(layers.probes, "shuffled")
     found = found[np.isfinite(found)]
-    half = 1.96 * np.sqrt(2 * (n + 1) / (12 * (n / 2) ** 2))
+    half = chance_band(n // 2, n - n // 2)
     inside = bool(len(found)) and abs(float(np.mean(found)) - 0.5) <= half
     verdict = "it does" if inside else "IT DOES NOT: distrust these probes"
     return (
         f"With shuffled labels the AUROC must lie near 0.5; one shuffle serves all layers, so that they err together, "
-        f"and in 95 % of repeats their mean lies within 0.5 ± {half:.2f}. Here it is {decimal(float(np.mean(found)))}: "
+        f"and in 95 % of repeats or more their mean lies within 0.5 ± {half:.2f}. Here it is {decimal(float(np.mean(found)))}: "
         f"{verdict}."
     )
 

@@ -22,6 +22,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.stats import norm
 
 from memorisk.runs.errors import InputError, unknown_name
 from memorisk.statistics.jackknife import JackknifeInterval, jackknife, unavailable
@@ -238,6 +239,39 @@ def fold_auroc(
     kind = np.where(lows > 0, np.where(highs > 0, 2, 0), 1)
     deleted = deleted.mean() + np.sqrt(TWICE) * (deleted - deleted.mean())
     return jackknife(right / pairs, deleted, kind, scale="logit", pairs=disjoint, level=level), np.array(each)
+
+
+def chance_band(n_positive: int, n_negative: int, level: float = 0.95, *, n_folds: int = N_FOLDS) -> float:
+    """How far from 0.5 an out-of-fold AUROC without any signal may lie: half the width of a band around 0.5.
+
+    Half-width ``z sqrt(2 (n + F) / (12 n1 n0))``, at most 0.5, for n1 and n0 images with and without the label, n in
+    all, in F even folds. The AUROC of one fold varies as the rank test says, by ``(n/F + 1) / (12 (n1/F) (n0/F))``,
+    and the mean of F folds by an F-th of that: ``(n + F) / (12 n1 n0)``. It is doubled because the scores are out of
+    fold (see the module): each accident of the labels is counted where an image is tested and where it trains.
+
+    Simulated with logistic probes (labels shuffled within classes, 120 to 375 images of 40 to 150 patients, 300 repeats
+    a design), 94 to 98 % lie inside with 16 to 512 features, correlated or not. Doubling may be too much: with a
+    single feature, and with four in seven classes, more than 99 % lie inside; none of ten designs had fewer than 94 %.
+
+    Args:
+        n_positive: Images with the label.
+        n_negative: Images without it.
+        level: Share of repeats inside.
+        n_folds: Folds.
+
+    Raises:
+        InputError: A count below 1, fewer images than folds, or a level outside 0 to 1.
+    """
+    n = n_positive + n_negative
+    if min(n_positive, n_negative) < 1 or not 1 <= n_folds <= n:
+        raise InputError(
+            f"{n_positive} images with the label and {n_negative} without, in {n_folds} folds: give at least one of "
+            "each, and as many images as folds"
+        )
+    if not 0 < level < 1:
+        raise InputError(f"level is {level}; it must lie between 0 and 1")
+    sd = np.sqrt(TWICE * (n + n_folds) / (12 * n_positive * n_negative))
+    return float(min(norm.ppf((1 + level) / 2) * sd, 0.5))
 
 
 def _fit_and_score(train: NDArray[Any], y: NDArray[np.bool_], test: NDArray[Any], kind: str, seed: int) -> FloatArray:
