@@ -228,12 +228,11 @@ def _shuffled(layers: LayerFindings) -> str:
     n, found = int(layers.summary["n_probed"]), numbers(layers.probes, "shuffled")
     found = found[np.isfinite(found)]
     half = chance_band(n // 2, n - n // 2)
-    inside = bool(len(found)) and abs(float(np.mean(found)) - 0.5) <= half
-    verdict = "it does" if inside else "IT DOES NOT: distrust these probes"
+    mean = float(np.mean(found)) if len(found) else float("nan")
+    verdict = "it does" if abs(mean - 0.5) <= half else "IT DOES NOT: distrust these probes"
     return (
-        f"With shuffled labels the AUROC must lie near 0.5; one shuffle serves all layers, so that they err together, "
-        f"and in 95 % of repeats or more their mean lies within 0.5 ± {half:.2f}. Here it is {decimal(float(np.mean(found)))}: "
-        f"{verdict}."
+        f"With shuffled labels the AUROC must lie near 0.5; one shuffle serves all layers, so that they err together, and "
+        f"in 95 % of repeats or more their mean lies within 0.5 ± {half:.2f}. Here it is {decimal(mean)}: {verdict}."
     )
 
 
