@@ -103,7 +103,8 @@ def paper_score(mark: ArrayLike, random: ArrayLike) -> PaperScore:
     if np.ptp(u) == 0 and np.ptp(r) == 0:
         p = 1.0 if u[0] <= r[0] else 0.0
     else:
-        p = float(stats.ttest_ind(u, r, equal_var=False, alternative="greater")[1])  # pyright: ignore
+        _, welch = np.asarray(stats.ttest_ind(u, r, equal_var=False, alternative="greater"), dtype=np.float64)
+        p = float(welch)
     return PaperScore(float(u.mean() - r.mean()), float(u.mean()), float(r.mean()), p, len(u))
 
 
