@@ -231,8 +231,9 @@ def _shuffled(layers: LayerFindings) -> str:
     mean = float(np.mean(found)) if len(found) else float("nan")
     verdict = "it does" if abs(mean - 0.5) <= half else "IT DOES NOT: distrust these probes"
     return (
-        f"With shuffled labels the AUROC must lie near 0.5; one shuffle serves all layers, so that they err together, and "
-        f"in 95 % of repeats or more their mean lies within 0.5 ± {half:.2f}. Here it is {decimal(mean)}: {verdict}."
+        "With shuffled labels the AUROC must lie near 0.5; one shuffle serves all layers, so that they err together, "
+        f"and in 95 % of repeats or more their mean lies within 0.5 ± {half:.2f}. Here it is {decimal(mean)}: "
+        f"{verdict}."
     )
 
 
