@@ -87,3 +87,40 @@ def rare_distinctive(
         result = study_rare_distinctive(config, out=out, progress=progress, tables_only=tables_only)
     show_study(result, out)
     return 0 if result.complete else MemoriskError.exit_code
+
+
+@study_app.command(name="unique-features")
+def unique_features(
+    *,
+    out: Path,
+    file: Annotated[Path, Parameter(name="--config")],
+    dry_run: Annotated[bool, Parameter(negative="")] = False,
+    tables_only: Annotated[bool, Parameter(negative="")] = False,
+) -> int:
+    """Paper 002, "Unintended memorisation of unique features": tables 1 to 3, figures 3 to 6.
+
+    Parameters
+    ----------
+    out
+        The study's folder: new, empty, or this study to go on with.
+    file
+        YAML file with data sets, probes, networks, canaries (docs/unique-features.md).
+    dry_run
+        Check everything, print how many models would be trained, train nothing.
+    tables_only
+        Lay out what is finished, run nothing.
+    """
+    from memorisk.audits.unique.study import plan_unique, study_unique_features
+    from memorisk.console import progress_bar
+    from memorisk.console_training import show_unique, show_unique_plan
+
+    config = read_yaml(file, flags=False)
+    if dry_run:
+        with progress_bar() as progress:
+            plan = plan_unique(config, out=out, progress=progress)
+        show_unique_plan(plan)
+        return 0
+    with progress_bar() as progress:
+        result = study_unique_features(config, out=out, progress=progress, tables_only=tables_only)
+    show_unique(result, out)
+    return 0 if result.complete else MemoriskError.exit_code

@@ -16,6 +16,7 @@ if TYPE_CHECKING:  # PyTorch comes with them
     from memorisk.audits.defence import DefenceResult
     from memorisk.audits.study import StudyResult
     from memorisk.audits.study_plan import StudyPlan
+    from memorisk.audits.unique.study import UniquePlan, UniqueResult
     from memorisk.training.classifier import TrainedClassifiers
 
 
@@ -108,6 +109,38 @@ def show_study(result: "StudyResult", out: Path) -> None:
     console = Console()
     for name, why in result.runs.failed.items():
         console.print(Text(f"{why}: {name}" if why == NOT_RUN else f"failed: {name}: {why}"), soft_wrap=True)
+    console.print(Text(f"report: {out / 'report.html'}"), soft_wrap=True)
+
+
+def show_unique_plan(plan: "UniquePlan") -> None:
+    """Print how many models the study of unique features would train."""
+    from memorisk.audits.unique.names import network_words, regulariser_words
+
+    console = Console()
+    table = Table(box=None, header_style="bold")
+    for heading in ("data set", "network", "regulariser"):
+        table.add_column(heading)
+    for heading in ("images", "validation", "probes", "controls", "trainings"):
+        table.add_column(heading, justify="right")
+    for arm, trainings in plan.trainings.items():
+        images, validation, probes = plan.images[arm.dataset]
+        counts = (images, validation, probes, plan.controls[arm.dataset], trainings)
+        named = (arm.dataset, network_words(arm.network), regulariser_words(arm))
+        table.add_row(*(Text(name) for name in named), *(f"{n:,}" for n in counts))
+    console.print(table)
+    total = f"{sum(plan.trainings.values()):,} trainings"
+    console.print(Text(f"{total}; how long each lasts is known only when its validation loss stops falling"))
+
+
+def show_unique(result: "UniqueResult", out: Path) -> None:
+    """Print every table as the paper lays it out, what failed, and where the rest lies."""
+    from memorisk.audits.study_text import markdown
+    from memorisk.audits.unique.tables import tables_text
+
+    sys.stdout.write(tables_text(result.tables, markdown) + "\n")
+    console = Console()
+    for name, why in result.failed.items():
+        console.print(Text(f"failed: {name}: {why}"), soft_wrap=True)
     console.print(Text(f"report: {out / 'report.html'}"), soft_wrap=True)
 
 

@@ -38,6 +38,25 @@ class MarkOptions:
     n_controls: int = 199
     """How many controls; fewer than 19 cannot reach 0.05."""
 
+    @property
+    def where(self) -> str | tuple[int, int]:
+        """The place of the mark.
+
+        Raises:
+            InputError: It is none.
+        """
+        from memorisk.images.marks import check_place
+
+        place: str | tuple[int, int] = self.place
+        if "," in self.place:
+            try:
+                top, left = (int(v) for v in self.place.split(","))
+            except ValueError:
+                raise InputError(f"place is {one_line(self.place, 40)}; TOP,LEFT are two whole numbers") from None
+            place = (top, left)
+        check_place(place)
+        return place
+
 
 @dataclass(frozen=True, kw_only=True)
 class FeatureOptions(MarkOptions, ImageOptions):
@@ -99,25 +118,6 @@ class FeatureOptions(MarkOptions, ImageOptions):
         if not 0 <= self.seed < 1 << 32:
             raise InputError(f"seed is {self.seed}; it must lie between 0 and {(1 << 32) - 1}")
         _ = self.where
-
-    @property
-    def where(self) -> str | tuple[int, int]:
-        """The place of the mark.
-
-        Raises:
-            InputError: It is none.
-        """
-        from memorisk.images.marks import check_place
-
-        place: str | tuple[int, int] = self.place
-        if "," in self.place:
-            try:
-                top, left = (int(v) for v in self.place.split(","))
-            except ValueError:
-                raise InputError(f"place is {one_line(self.place, 40)}; TOP,LEFT are two whole numbers") from None
-            place = (top, left)
-        check_place(place)
-        return place
 
 
 def feature_options(settings: dict[str, Any]) -> FeatureOptions:

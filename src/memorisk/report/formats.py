@@ -53,6 +53,15 @@ def probability(value: Any) -> str:
     return "0" if p <= 0 else f"{p:.1e}".replace("e-0", "e-").replace("e-", f"e{MINUS}")
 
 
+def power(value: Any) -> str:
+    """A number of any size with two digits that count: ``75000`` as ``7.5e4``."""
+    number = float(value)
+    if number == 0 or 0.01 <= abs(number) < 1000:
+        return _signed(f"{number:.3g}")
+    digits, _, exponent = f"{number:.1e}".partition("e")
+    return _signed(digits) + "e" + _signed(str(int(exponent)))
+
+
 def yes_no(value: Any) -> str:
     """Yes or no."""
     return "yes" if bool(value) else "no"
@@ -66,6 +75,7 @@ FORMATS: Mapping[str, Callable[[Any], str]] = MappingProxyType(
         "short": short,
         "percent": percent,
         "probability": probability,
+        "power": power,
         "yes_no": yes_no,
     }
 )

@@ -23,6 +23,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
 from memorisk.runs.errors import InputError
+from memorisk.statistics.canary_groups import mean_limits
 
 FloatArray = NDArray[np.float64]
 
@@ -171,19 +172,16 @@ def place_among(value: float, others: ArrayLike) -> float:
 def _interval(t: FloatArray, references: FloatArray, level: float) -> tuple[float, float, str]:
     """Limits of m over models: of several audited ones, of one against the spread of the references, or none."""
     s, r = len(t), len(references)
-    m = t.mean() - (references.mean() if r else 0.0)
-    if s >= 2 and r >= 2:
-        a, b = t.var(ddof=1) / s, references.var(ddof=1) / r
-        df = (a + b) ** 2 / (a**2 / (s - 1) + b**2 / (r - 1)) if a + b > 0 else s + r - 2
-        half, words = np.sqrt(a + b) * stats.t.ppf(1 - level / 2, df), f"Welch's, {s} models and {r} references"
-    elif s >= 2:
-        half, words = t.std(ddof=1) / np.sqrt(s) * stats.t.ppf(1 - level / 2, s - 1), f"t, {s} models"
-    elif r >= 2:
-        spread = references.std(ddof=1) * np.sqrt(1 + 1 / r)
-        half, words = spread * stats.t.ppf(1 - level / 2, r - 1), f"t, one model against the spread of {r} references"
-    else:
-        return float("nan"), float("nan"), "none: one model, and no references whose spread would say what chance does"
-    return float(m - half), float(m + half), words
+    if s >= 2:
+        found = mean_limits(t, references, level=1 - level) if r >= 2 else mean_limits(t, level=1 - level)
+        shift = references.mean() if r == 1 else 0.0
+        words = f"Welch's, {s} models and {r} references" if r >= 2 else f"t, {s} models"
+        return float(found.low - shift), float(found.high - shift), words
+    if r >= 2:
+        m = t.mean() - references.mean()
+        half = references.std(ddof=1) * np.sqrt(1 + 1 / r) * stats.t.ppf(1 - level / 2, r - 1)
+        return float(m - half), float(m + half), f"t, one model against the spread of {r} references"
+    return float("nan"), float("nan"), "none: one model, and no references whose spread would say what chance does"
 
 
 def _detectable(

@@ -1,0 +1,135 @@
+"""One data set of the study, decoded: training and validation images, probes, the mark and its controls."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from memorisk.audits.mark_choice import choose_controls, choose_mark
+from memorisk.audits.unique.config import UniqueOptions, UniqueSet
+from memorisk.images.duplicates import linked_groups
+from memorisk.images.manifest import refuse_leaking_splits, require_labels
+from memorisk.images.marks import Mark
+from memorisk.images.options import ImageOptions
+from memorisk.images.sources import load_manifest
+from memorisk.images.splits import NOT_AUDITABLE, split_by_group
+from memorisk.images.store import ImageStore, build_store
+from memorisk.runs.errors import InputError, one_line
+from memorisk.runs.progress import Progress
+
+_TRAIN, _VALIDATION = ("train", "training"), ("val", "valid", "validation")
+
+
+@dataclass(frozen=True, eq=False)
+class SetData:
+    """A data set ready to train on.
+
+    Attributes:
+        name: As the study calls it.
+        store: Its images.
+        probes: The images that are asked about.
+        labels: [N] class numbers of all images.
+        classes: Their names.
+        rows: Images of the training part, ascending: slot j is ``rows[j]``.
+        validation: Images that say when to stop.
+        mark: What is burnt in.
+        controls: Its controls.
+    """
+
+    name: str
+    store: ImageStore
+    probes: ImageStore
+    labels: np.ndarray
+    classes: list[str]
+    rows: np.ndarray
+    validation: np.ndarray
+    mark: Mark
+    controls: list[Mark]
+
+    @property
+    def channels(self) -> int:
+        """1 or 3."""
+        return int(self.store.images.shape[3])
+
+
+def prepare_set(name: str, asked: UniqueSet, options: UniqueOptions, progress: Progress) -> SetData:
+    """Decode a data set and its probes, draw the validation part, make the mark.
+
+    Where the source gives a split, its test part is left out: the validation part comes from the training part
+    (METHODS section 2, "Models"), by patient, drawn by ``seed``, unless the source has one.
+
+    Raises:
+        InputError: Images, labels, probes or the mark cannot be had.
+    """
+    manifest = load_manifest(asked.images, asked.reading)
+    require_labels(manifest)
+    store = build_store(manifest, asked.reading, progress=lambda d, n: progress(f"{name}: images", d, n))
+    height, width = store.images.shape[1:3]
+    if height != width:
+        raise InputError(f"{one_line(name, 60)}: images are {height} x {width}; the networks take squares: give size")
+    place = options.where
+    mark = choose_mark(options, place)
+    mark.corner(height, width)
+    controls = choose_controls(mark, options, place, options.seed)
+    labels = np.asarray(store.manifest.labels, dtype=str)
+    if any("|" in label for label in labels):
+        raise InputError(f"{one_line(name, 60)}: an image has several findings; the paper's networks name one class")
+    classes, numbers = np.unique(labels, return_inverse=True)
+    if len(classes) < 2:
+        raise InputError(f"{one_line(name, 60)}: all images are of one class; there is nothing to learn")
+    rows, validation = _parts(store, labels, options)
+    return SetData(
+        name=name,
+        store=store,
+        probes=_probes(name, asked, options, store, progress),
+        labels=numbers.astype(np.int64),
+        classes=classes.tolist(),
+        rows=rows,
+        validation=validation,
+        mark=mark,
+        controls=controls,
+    )
+
+
+def _parts(store: ImageStore, labels: np.ndarray, options: UniqueOptions) -> tuple[np.ndarray, np.ndarray]:
+    """Rows to train on and rows to stop by.
+
+    Raises:
+        InputError: The given split has no training images, or patients on both sides; or a part is empty.
+    """
+    manifest = store.manifest
+    train = np.ones(len(labels), dtype=bool)
+    if manifest.splits is not None:
+        refuse_leaking_splits(manifest)
+        part = np.array([str(s).lower() for s in manifest.splits], dtype=object)
+        train, given = np.isin(part, _TRAIN), np.isin(part, _VALIDATION)
+        if not train.any():  # one part of an official set: nothing says that it may not be trained on
+            train, given = np.ones(len(labels), dtype=bool), np.zeros(len(labels), dtype=bool)
+        if given.any():
+            return np.flatnonzero(train), np.flatnonzero(given)
+    rows = np.flatnonzero(train)
+    linked = linked_groups(store.pixel_hashes[rows], manifest.groups[rows])
+    shares = (1 - options.validation, 0.0, options.validation)
+    part = split_by_group(labels[rows], manifest.groups[rows], fractions=shares, seed=options.seed, linked=linked)
+    part[part == NOT_AUDITABLE] = "train"
+    chosen, kept = rows[part == "train"], rows[part == "test"]
+    if len(chosen) < 2 or not len(kept):
+        raise InputError(f"{one_line(manifest.name)}: too few images for a training and a validation part")
+    return chosen, kept
+
+
+def _probes(name: str, asked: UniqueSet, options: UniqueOptions, store: ImageStore, progress: Progress) -> ImageStore:
+    """The probes, as large and with as many channels as the training images."""
+    reading = ImageOptions(
+        size=int(store.images.shape[1]),
+        channels=1 if store.images.shape[3] == 1 else 3,
+        depth=8 if store.images.dtype == np.uint8 else 16,
+        **{key: getattr(asked.reading, key) for key in ("store", "follow_links", "max_pixels", "window", "resize")},
+    )
+    manifest = load_manifest(asked.probes, reading)
+    if manifest.n > options.n_probes:
+        rng = np.random.default_rng([options.seed, 1])
+        manifest = manifest.subset(np.sort(rng.choice(manifest.n, options.n_probes, replace=False)))
+    found = build_store(manifest, reading, progress=lambda d, n: progress(f"{name}: probes", d, n))
+    if len(found.images) < 2:
+        raise InputError(f"{one_line(asked.probes)} holds {len(found.images)} image: at least 2 probes are needed")
+    return found

@@ -1,0 +1,128 @@
+"""Figures 3 to 6 of paper 002, from the frames of the tables, so that a figure cannot differ from its table."""
+
+import numpy as np
+import pandas as pd
+
+from memorisk.audits.study_parts import StudyTable
+from memorisk.audits.unique.config import PLAIN, UniqueStudy
+from memorisk.audits.unique.names import arm_columns
+from memorisk.audits.unique.plan import INFLUENCE
+from memorisk.audits.unique.reading import Reading
+from memorisk.report.blocks import Block, Column, Figure, Name, Paragraph, Steps, Table
+from memorisk.report.canary_figures import epoch_plot, latent_plot, spread_plot
+from memorisk.report.formats import count, decimal, percent
+from memorisk.report.frames import numbers, rows, texts
+
+_CANARIES = "Canaries, in the order of the values"
+
+
+def redraw_figures(table: StudyTable) -> list[Block]:
+    """Figure 4: M_w of each canary with one standard deviation over redraws of the random patches."""
+    found: list[Block] = []
+    for name, own in _by_arm(table.extra.get("images")):
+        value, sd = numbers(own, "m_w"), numbers(own, "m_w_sd")
+        svg = spread_plot(value, value - sd, value + sd, y_title="M_w, one s.d. over redraws", x_title=_CANARIES)
+        found.append(_figure(svg, "Figure 4", name, own, ("m_w", "m_w_sd"), f"M_w of {count(len(own))} canaries"))
+    return found
+
+
+def seed_figures(table: StudyTable, study: UniqueStudy) -> list[Block]:
+    """Figure 3a: range of M_w over trainings of some canaries; figures 5 and 6: range of M of all."""
+    found: list[Block] = []
+    for name, own in _by_arm(table.extra.get("images")):
+        few = own.head(study.options.shown_runs)
+        for score, words, frame, number in (
+            ("m_w", "M_w", few, "Figure 3(a)"), ("m_paper", "M", own, "Figures 5 and 6"),
+        ):  # fmt: skip
+            middle, low, high = (numbers(frame, f"{score}_{end}") for end in ("mean", "min", "max"))
+            svg = spread_plot(middle, low, high, y_title=f"{words}, mean and range over trainings", x_title=_CANARIES)
+            columns = (f"{score}_mean", f"{score}_min", f"{score}_max")
+            crossing = int(((low < 0) & (high > 0)).sum())
+            said = f"{words} of {count(len(frame))} canaries; {count(crossing)} have it above and below 0"
+            found.append(_figure(svg, number, name, frame, columns, said))
+    return found
+
+
+def epoch_figures(table: StudyTable) -> list[Block]:
+    """Figure 3c: M after each epoch."""
+    found: list[Block] = []
+    for name, own in _by_arm(table.ours if len(table.ours) else None):
+        bands = {
+            "M, canaries less references": tuple(numbers(own, c) for c in ("m", "m_low", "m_high")),
+            "M as published, canaries": tuple(numbers(own, c) for c in ("m_paper", "m_paper_low", "m_paper_high")),
+            "M as published, references": (numbers(own, "m_paper_references"), *[np.full(len(own), np.nan)] * 2),
+        }
+        first = numbers(own, "epoch")[numbers(own, "m_low") > 0]
+        said = f"the interval first lies above 0 after epoch {count(first[0])}" if len(first) else (
+            "the interval holds 0 after every epoch"
+        )  # fmt: skip
+        columns = ("epoch", "m", "m_low", "m_high", "m_paper", "m_paper_references", "validation")
+        found.append(
+            _figure(epoch_plot(numbers(own, "epoch"), bands, y_title="M"), "Figure 3(c)", name, own, columns, said)
+        )
+    return [*found, Paragraph(table.note)] if found else []
+
+
+def latent_figures(table: StudyTable) -> list[Block]:
+    """Figure 3b: how often the mark, and a random patch, excite each latent."""
+    found: list[Block] = []
+    frame = table.extra.get("by_latent")
+    best = dict(zip(zip(texts(table.ours, "dataset"), texts(table.ours, "network"), strict=True),
+                    numbers(table.ours, "latent"), strict=True))  # fmt: skip
+    for name, own in _by_arm(frame):
+        chosen = int(best[texts(own, "dataset")[0], texts(own, "network")[0]])
+        series = {
+            "the mark": numbers(own, "mark"),
+            "a random patch": numbers(own, "random"),
+            "the mark, unmarked model": numbers(own, "without"),
+        }
+        said = f"latent {chosen} is excited by the mark on {percent(series['the mark'][chosen])} of the probes"
+        columns = ("latent", "mark", "random", "without")
+        found.append(_figure(latent_plot(series, chosen), "Figure 3(b)", name, own, columns, said))
+    return found
+
+
+def variant_notes(reading: Reading) -> list[Block]:
+    """What augmentation made of the mark: logged for every canary model."""
+    lines = []
+    for arm in reading.arms(INFLUENCE):
+        if "augmentation" not in arm.regulariser.split("+") or arm.regulariser == PLAIN:
+            continue
+        own = [a.found for a in reading.of(arm, INFLUENCE)]
+        epochs = sum(len(f["variant_same"]) for f in own)
+        moved = [np.stack([f["variant_rows"], f["variant_columns"], f["variant_mirrored"]]) for f in own]
+        distinct = len(np.unique(np.concatenate(moved, axis=1), axis=1).T) if moved else 0
+        shown = np.mean(np.concatenate([f["variant_same"] for f in own]))
+        kept = np.mean(np.concatenate([f["variant_kept"] for f in own]))
+        named = arm_columns(arm)
+        lines.append(
+            [
+                Name(f"{named['dataset']}, {named['network']}, {named['regulariser']}"),
+                f": over {count(epochs)} epochs of {count(len(own))} models the canary showed the mark in "
+                f"{count(distinct)} places or mirrorings; in {percent(shown)} of the epochs with the pixels of the "
+                f"probes; {decimal(kept)} of its energy was left on average.",
+            ]
+        )
+    return [Paragraph("What augmentation made of the mark:"), Steps(lines)] if lines else []
+
+
+def _by_arm(frame: pd.DataFrame | None) -> list[tuple[str, pd.DataFrame]]:
+    """A frame's parts by data set and network."""
+    if frame is None or not len(frame):
+        return []
+    pairs = list(zip(texts(frame, "dataset"), texts(frame, "network"), strict=True))
+    return [(f"{d}, {n}", rows(frame, [pair == (d, n) for pair in pairs])) for d, n in dict.fromkeys(pairs)]
+
+
+def _figure(svg: str, number: str, name: str, frame: pd.DataFrame, columns: tuple[str, ...], said: str) -> Figure:
+    first = "image" if "image" in frame else columns[0]
+    shown = [Column(source=first, heading=first.capitalize(), row_heading=True, format="text" if first == "image"
+                    else "count")]  # fmt: skip
+    shown += [Column(source=c, heading=c.replace("_", " "), format="decimal") for c in columns if c != first]
+    return Figure(
+        svg=svg,
+        title=f"{number}: {said.split(';')[0].split(',')[0]}",
+        caption=[Name(name), f". {said[0].upper()}{said[1:]}."],
+        alternative=[Name(name), f": {said}."],
+        table=Table(frame=frame, columns=shown, caption="The drawn numbers."),
+    )

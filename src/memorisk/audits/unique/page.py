@@ -1,0 +1,164 @@
+"""The page of the study: tables 1 to 3, figures 3 to 6, and what the sections of paper 002 say in words."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+
+from memorisk.audits.study_parts import StudyTable
+from memorisk.audits.unique.columns import COLUMNS
+from memorisk.audits.unique.config import UniqueStudy
+from memorisk.audits.unique.figures import epoch_figures, latent_figures, redraw_figures, seed_figures, variant_notes
+from memorisk.audits.unique.gallery import canary_gallery
+from memorisk.audits.unique.reading import Reading
+from memorisk.audits.unique.tables import heading
+from memorisk.report.blocks import (
+    Block,
+    Callout,
+    Column,
+    Fact,
+    Facts,
+    Heading,
+    Name,
+    Page,
+    Paragraph,
+    Section,
+    Steps,
+    Strong,
+    Table,
+)
+from memorisk.report.formats import count, decimal, probability
+from memorisk.report.frames import numbers, texts
+
+_PROTOCOLS = {
+    "paper": "One seed for all models of a run and no references, as published: what is significant here is so by rank "
+    "among the mark's controls, which rejects fixed letters too often or too rarely (docs/results/mark_level.md).",
+    "corrected": "Every model has a seed of its own, and beside the canary models stand references, trained alike "
+    "without the mark. Tables in the paper's layout are its statistics of these models.",
+}
+
+
+def unique_page(study: UniqueStudy, reading: Reading, tables: Sequence[StudyTable], failed: dict[str, str]) -> Page:
+    """Lay out the study.
+
+    Args:
+        study: As its file asks for it.
+        reading: Every finished model.
+        tables: Of `tables.unique_tables`.
+        failed: Why trainings are not there.
+    """
+    named = {table.name: table for table in tables}
+    sections = [
+        Section("Is a mark remembered that was seen once?", [*_table(named["table_2"])], "black-box"),
+        Section("The white-box score", [*_table(named["table_1"]), *redraw_figures(named["seeds"])], "white-box"),
+        Section("Regularisers", [*_table(named["table_3"]), *variant_notes(reading)], "regularisers"),
+        Section("Chance of the training", [*_table(named["seeds"]), *seed_figures(named["seeds"], study)], "seeds"),
+        Section("Early or late?", epoch_figures(named["epochs"]) or _table(named["epochs"]), "epochs"),
+        Section("Influential images", [*_table(named["influence"]), *_table(named["before_after"])], "influence"),
+        Section("Where it is stored", [*_table(named["latents"]), *latent_figures(named["latents"])], "latents"),
+        Section("What was run", _table(named["networks"]), "setup"),
+        Section("How to read this", _how_to_read(), "reading"),
+    ]
+    pictures = canary_gallery(reading) if study.options.gallery else []
+    if pictures:
+        sections.insert(3, Section("Canaries", pictures, "canaries"))
+    held = "images of the training data, as was asked for" if pictures else "no image; images are named by their row"
+    return Page(
+        title="Unique features",
+        subtitle="Does a network remember a mark that it saw once? A study on canaries",
+        lead=_lead(study, reading, named["table_2"], failed),
+        sections=sections,
+        footer=[Paragraph(f"This page holds {held}. Every model is a row of tables/models.parquet.")],
+    )
+
+
+def _lead(study: UniqueStudy, reading: Reading, table: StudyTable, failed: dict[str, str]) -> list[Block]:
+    blocks: list[Block] = [Paragraph(_PROTOCOLS[study.protocol])]
+    ours = table.ours
+    if len(ours) and "m" in ours:
+        lines = []
+        columns = zip(
+            texts(ours, "dataset"), texts(ours, "network"), numbers(ours, "m"), numbers(ours, "m_low"),
+            numbers(ours, "m_high"), numbers(ours, "p"), numbers(ours, "found"), numbers(ours, "n_canaries"),
+            strict=True,
+        )  # fmt: skip
+        for dataset, network, m, low, high, p, found, n in columns:
+            lines.append(
+                [
+                    Name(f"{dataset}, {network}"),
+                    f": M {decimal(m)} ({decimal(low)} to {decimal(high)}), p {probability(p)} for all {count(n)} "
+                    f"canaries together; {count(found)} found alone.",
+                ]
+            )
+        blocks.append(Steps(lines))
+    facts = [
+        Fact("Models trained", count(len(reading.answers)), "the independent units"),
+        Fact("Data sets", count(len(reading.sets))),
+        Fact("Mark", study.options.mark if len(study.options.mark) < 20 else "as in config.yaml"),
+        Fact("Networks that failed", count(len(failed))),
+    ]
+    lead: list[Block] = [Callout("note", f"Protocol: {study.protocol}", blocks), Facts(facts)]
+    if failed:
+        items = [[Strong("Failed: "), Name(name), ": ", Name(why)] for name, why in failed.items()]
+        lead.append(Callout("warning", "Not everything is finished", [Steps(items)]))
+    return lead
+
+
+def _table(table: StudyTable) -> list[Block]:
+    """A table in the paper's layout where it has one, ours below it, and what differs."""
+    blocks: list[Block] = [Heading(heading(table))]
+    if table.why_empty:
+        return [*blocks, Paragraph(f"Empty: {table.why_empty}.")]
+    saved = f"tables/{table.name}"
+    if len(table.paper.columns):
+        shown = [
+            Column(source=str(name), heading=str(name), row_heading=i == 0)
+            for i, name in enumerate(table.paper.columns)
+        ]
+        blocks.append(
+            Table(
+                frame=table.paper, columns=shown, caption="As the paper prints it.", elsewhere=f"{saved}_paper.parquet"
+            )
+        )
+    blocks += [
+        Table(
+            frame=_with_gaps(table.ours), columns=_there(table), caption="Corrected. Intervals are 95 %.",
+            elsewhere=f"{saved}_ours.parquet",
+        ),
+        Paragraph([Strong("How it is made. "), table.note]),
+    ]  # fmt: skip
+    return blocks
+
+
+def _there(table: StudyTable) -> list[Column]:
+    """The columns that any row has a value of."""
+    return [c for c in COLUMNS[table.name] if c.source in table.ours and not _empty(table.ours, c)]
+
+
+def _empty(frame: pd.DataFrame, column: Column) -> bool:
+    return column.format != "text" and bool(np.isnan(numbers(frame, column.source)).all())
+
+
+def _with_gaps(frame: pd.DataFrame) -> pd.DataFrame:
+    """Empty texts as missing, which the page shows as a dash."""
+    shown = {str(c): [None if isinstance(v, str) and not v else v for v in frame[c]] for c in frame}
+    return frame.assign(**{c: v for c, v in shown.items() if any(x is None for x in v)})
+
+
+def _how_to_read() -> list[Block]:
+    return [
+        Steps(
+            [
+                "A canary is the one training image that carries the mark. A reference is a model trained alike, "
+                "without it. Canary models and references differ in nothing else, so that what tells them apart is "
+                "the mark.",
+                "“Found alone” is a test of one model against all references at the level of the study: without any "
+                "memory one in twenty is found. They share the references, so that such findings come together or not "
+                "at all; the p of all canaries together is one test.",
+                "M is a natural logarithm: 0.69 is twice as sensitive to the mark, beyond what references are.",
+                "A mark on every hundredth image is not a mark on one: what is true of canaries at random is no "
+                "promise for a given image.",
+                "Each interval holds 95 % by itself, not all of them at once. The largest of many is a selection.",
+            ]
+        )
+    ]

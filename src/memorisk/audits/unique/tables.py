@@ -1,0 +1,215 @@
+"""Tables 1 to 3 of paper 002 in its layout, the corrected numbers beside, and what its sections say in words.
+
+A row of "ours" is an arm: a network on a data set under a regulariser. The unit is the model. Canaries of an arm share
+its references, so that their single findings are not independent; the test of all canaries together is one test.
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+import pandas as pd
+
+from memorisk.audits.study_parts import StudyTable
+from memorisk.audits.unique.columns import COLUMNS, TITLES
+from memorisk.audits.unique.config import PLAIN, UniqueStudy
+from memorisk.audits.unique.names import arm_columns, network_words, regulariser_words
+from memorisk.audits.unique.plan import INFLUENCE, RANDOM, REFERENCE, Arm
+from memorisk.audits.unique.reading import Reading
+from memorisk.audits.unique.studies import before_after, by_epoch, by_influence, by_seed, latents, what_was_run
+from memorisk.report.frames import largest_first, numbers, truths
+from memorisk.report.frames import rows as chosen
+from memorisk.statistics.canary_groups import contrast, mean_limits, positive_mean
+from memorisk.statistics.proportions import clopper_pearson
+
+TOP_WHITE, TOP = 5, 3
+
+
+def unique_tables(reading: Reading, study: UniqueStudy) -> list[StudyTable]:
+    """Every table of the study from what is finished; an empty one says why.
+
+    Args:
+        reading: Of `read_answers`.
+        study: As its file asks for it.
+    """
+    return [
+        _table_1(reading),
+        _table_2(reading),
+        _table_3(reading),
+        by_seed(reading),
+        by_epoch(reading),
+        before_after(reading),
+        latents(reading),
+        by_influence(reading),
+        what_was_run(reading, study),
+    ]
+
+
+def heading(table: StudyTable) -> str:
+    """As in "Table 3. Regularisers", and the title alone of what the paper says in words."""
+    number = table.name.removeprefix("table_")
+    return f"Table {number}. {table.title}" if number != table.name else table.title
+
+
+def tables_text(tables: list[StudyTable], markdown: Callable[..., str]) -> str:
+    """All tables as Markdown.
+
+    Args:
+        tables: Of `unique_tables`.
+        markdown: Of ``audits.study_text``.
+    """
+    blocks = []
+    for table in tables:
+        blocks.append(f"## {heading(table)}")
+        if table.why_empty:
+            blocks.append(f"Empty: {table.why_empty}.")
+        else:
+            if len(table.paper.columns):
+                blocks += ["As the paper prints it:", markdown(table.paper)]
+                blocks.append("Corrected, intervals are 95 %:")
+            blocks.append(markdown(table.ours, COLUMNS[table.name]))
+            for name, frame in table.extra.items():
+                if name in TITLES:
+                    blocks += [f"{TITLES[name]}:", markdown(frame, COLUMNS[name])]
+        blocks.append(table.note)
+        blocks += [f"- {line}" for line in table.missing]
+    return "\n\n".join(blocks) + "\n"
+
+
+def _table_1(reading: Reading) -> StudyTable:
+    paper, ours = [], []
+    for arm in reading.arms(RANDOM):
+        rows = reading.rows(arm, RANDOM)
+        first = largest_first(chosen(rows, numbers(rows, "run") == 0), "m_w")
+        for row in first.head(TOP_WHITE).to_dict("records"):
+            paper.append(
+                {
+                    "IMAGE ID": str(row["image"]), "D_t": arm.dataset, "MODEL": network_words(arm.network),
+                    "Average(P(y|x_u))": _two(row["p_mark"]), "Average(P(y|x_r))": _two(row["p_random"]),
+                    "M_w": _two(row["m_w"]),
+                }
+            )  # fmt: skip
+        ours.append(arm_columns(arm) | _white_row(reading, arm, rows))
+    note = (
+        "M_w is positive or negative whether or not the model saw the mark: beside it stands M_w of the references, "
+        "models trained alike without the mark, on the very same images. The marked image itself is left out of the "
+        "mean. The five largest of many are a selection."
+    )
+    why = "" if ours else "no network trains canaries at random"
+    return StudyTable("table_1", "M_w, white box", pd.DataFrame(paper), pd.DataFrame(ours), note, why)
+
+
+def _white_row(reading: Reading, arm: Arm, rows: pd.DataFrame) -> dict[str, object]:
+    """All canaries of an arm against its references."""
+    index, m_w = numbers(rows, "index"), numbers(rows, "m_w")
+    own = np.array([m_w[index == i].mean() for i in np.unique(index)])
+    found: dict[str, object] = {"n_canaries": len(own), "n_models": len(rows), "m_w": float(own.mean())}
+    limits = mean_limits(own, level=1 - reading.level)
+    found |= {"m_w_low": limits.low, "m_w_high": limits.high, "sd_redraws": float(numbers(rows, "m_w_sd").mean())}
+    theirs = _white_of_references(reading, arm)
+    if theirs is not None:
+        excess = mean_limits(own, theirs, level=1 - reading.level)
+        share = clopper_pearson(int((numbers(rows, "p_white") <= reading.level).sum()), len(rows), 1 - reading.level)
+        found |= {
+            "m_w_references": float(theirs.mean()), "excess": excess.estimate, "excess_low": excess.low,
+            "excess_high": excess.high, "n_references": len(theirs), "found": share.successes,
+            "found_share": share.estimate, "found_low": share.low, "found_high": share.high,
+        }  # fmt: skip
+    return found
+
+
+def _white_of_references(reading: Reading, arm: Arm) -> np.ndarray | None:
+    """[R] mean over the canaries of M_w that each reference has on the canary's images."""
+    references, canaries = reading.of(arm, REFERENCE), reading.of(arm, RANDOM)
+    if not references or not canaries:
+        return None
+    slots = [c.found["white_slots"] for c in canaries if c.training.run == 0]
+    means = [r.found["white"].mean(axis=0, dtype=np.float64) for r in references]
+    return np.array([np.mean([mean[s].mean() for s in slots]) for mean in means])
+
+
+def _table_2(reading: Reading) -> StudyTable:
+    paper, averages, ours = [], [], []
+    arms = [arm for arm in reading.arms(INFLUENCE) if arm.regulariser == PLAIN]
+    for arm in arms:
+        rows = largest_first(reading.rows(arm, INFLUENCE), "m_paper")
+        named = {"D_t": arm.dataset, "MODEL": network_words(arm.network)}
+        paper += [
+            {"ID": str(r["image"]), **named, "M": _small(r["m_paper"])} for r in rows.head(TOP).to_dict("records")
+        ]
+        averages.append({"ID": "AVG.", **named, "M": _small(positive_mean(numbers(rows, "m_paper")))})
+        ours.append(arm_columns(arm) | arm_row(reading, arm))
+    note = (
+        "The paper averages over canaries with M > 0: models that never saw the mark have such an average, too, which "
+        "stands beside. Its Welch test takes probes for replicates; the share of the references that it calls "
+        "significant is its rate of false alarms. In the corrected test the canary models are compared with "
+        "references, models trained alike without the mark: M is how many times (natural logarithm) more they answer "
+        "to the mark than to its controls, less the same of the references."
+    )
+    why = "" if ours else "no network trains canaries of the highest and lowest self-influence"
+    frame = pd.DataFrame([*paper, *averages])
+    return StudyTable("table_2", "M, black box, by self-influence", frame, pd.DataFrame(ours), note, why)
+
+
+def arm_row(reading: Reading, arm: Arm) -> dict[str, object]:
+    """All canaries of an arm that were chosen by self-influence, in the corrected and in the paper's form."""
+    rows, references = reading.rows(arm, INFLUENCE), reading.rows(arm, REFERENCE)
+    level = reading.level
+    m = numbers(rows, "m_paper")
+    limits = mean_limits(m, level=1 - level)
+    share = clopper_pearson(int(truths(rows, "found").sum()), len(rows), 1 - level)
+    row: dict[str, object] = {
+        "n_canaries": len(rows), "n_references": len(references), "found": share.successes,
+        "found_share": share.estimate, "found_low": share.low, "found_high": share.high,
+        "m_paper": limits.estimate, "m_paper_low": limits.low, "m_paper_high": limits.high,
+        "m_positive": positive_mean(m), "n_positive": int((m > 0).sum()),
+        "welch_share": float((numbers(rows, "p_welch") <= level).mean()),
+        "accuracy": float(numbers(rows, "accuracy").mean()), "epochs": float(np.median(numbers(rows, "best_epoch"))),
+        "same": float(numbers(rows, "same").mean()), "mirrored": float(numbers(rows, "mirrored").mean()),
+    }  # fmt: skip
+    group = reading.group(arm, INFLUENCE)
+    if group is not None:
+        row |= {"m": group.m, "m_low": group.low, "m_high": group.high, "p": group.p_references}
+        theirs = numbers(references, "m_paper")
+        row |= {"m_paper_references": float(theirs.mean()), "m_positive_references": positive_mean(theirs)}
+        row |= {"welch_references": float((numbers(references, "p_welch") <= level).mean())}
+    return row
+
+
+def _table_3(reading: Reading) -> StudyTable:
+    paper, ours = [], []
+    for arm in [arm for arm in reading.arms(INFLUENCE) if arm.regulariser != PLAIN]:
+        rows = reading.rows(arm, INFLUENCE)
+        named = {"D_t": arm.dataset, "MODEL": network_words(arm.network), "REGULARISATION": regulariser_words(arm)}
+        paper.append({**named, "M": _small(positive_mean(numbers(rows, "m_paper")))})
+        ours.append(arm_columns(arm) | arm_row(reading, arm) | _against_plain(reading, arm))
+    note = (
+        "Each regulariser has references of its own, trained with it and without the mark. The difference to no "
+        "regulariser is of M; its limits are over models. “Same” is the share of the epochs in which the canary showed "
+        "the very pixels of the mark that the probes show: augmentation changes them, and a model that remembers "
+        "other forms of the mark is asked about one."
+    )
+    why = "" if ours else "no network is trained with regularisers"
+    return StudyTable("table_3", "Regularisers", pd.DataFrame(paper), pd.DataFrame(ours), note, why)
+
+
+def _against_plain(reading: Reading, arm: Arm) -> dict[str, float]:
+    """M under the regulariser less M without: a difference of differences, each with references of its own."""
+    plain = Arm(arm.dataset, arm.network)
+    groups = [[a.t for a in reading.of(one, role)] for one in (arm, plain) for role in (INFLUENCE, REFERENCE)]
+    if any(len(group) < 2 for group in groups):
+        return {}
+    # Each group enters the difference with a mean of its own: four independent groups.
+    found = contrast(groups, (1.0, -1.0, -1.0, 1.0), level=1 - reading.level)
+    return {"change": found.estimate, "change_low": found.low, "change_high": found.high}
+
+
+def _two(value: float) -> str:
+    """A number as table 1 prints it: ".11"."""
+    return f"{value:.2f}".replace("0.", ".", 1) if np.isfinite(value) else "n/a"
+
+
+def _small(value: float) -> str:
+    """A number as tables 2 and 3 print it, with two digits that count: ".0038"."""
+    if not np.isfinite(value):
+        return "n/a"
+    return f"{value:.2g}".replace("0.", ".", 1) if "e" not in f"{value:.2g}" else f"{value:.5f}".replace("0.", ".", 1)

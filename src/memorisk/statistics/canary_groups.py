@@ -1,0 +1,186 @@
+"""Groups of models that carry a mark against models that do not; what belongs to the image and what to the seed.
+
+Paper 002, sections 3.1 to 3.3 and B.2; METHODS section 2, "Studies". The independent unit is the model.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import stats
+
+from memorisk.runs.errors import InputError
+from memorisk.statistics.jackknife import JackknifeInterval, jackknife, unavailable
+
+FloatArray = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class MeanLimits:
+    """A mean, or a difference of two, with its t limits over models."""
+
+    estimate: float
+    """Mean of the first less mean of the second, where there is one; NaN without values."""
+    low: float
+    """Lower limit; NaN with fewer than two values in a group."""
+    high: float
+    """Upper limit."""
+    n: int
+    """Models of the first group."""
+    n_other: int
+    """Of the second; 0 where there is none."""
+
+
+@dataclass(frozen=True)
+class SeedShare:
+    """How much of the spread of a score is the image's and how much the training's."""
+
+    share: float
+    """Intraclass correlation ICC(1): the share of the variance that stays when a model is trained anew; NaN where it
+    cannot be had."""
+    low: float
+    """Lower limit, of F."""
+    high: float
+    """Upper limit."""
+    between: float
+    """Mean square between images."""
+    within: float
+    """Mean square between trainings of one image: the variance that the seed alone makes."""
+    n_images: int
+    """Images."""
+    n_runs: int
+    """Trainings of each."""
+
+
+def mean_limits(values: ArrayLike, others: ArrayLike | None = None, *, level: float = 0.95) -> MeanLimits:
+    """Mean with Student's limits, or a difference of two means with Welch's.
+
+    Args:
+        values: [n].
+        others: [m], whose mean is taken away.
+        level: Coverage.
+    """
+    groups = [values] if others is None else [values, others]
+    return contrast(groups, (1.0, -1.0)[: len(groups)], level=level)
+
+
+def contrast(groups: Sequence[ArrayLike], signs: Sequence[float], *, level: float = 0.95) -> MeanLimits:
+    """A sum or difference of the means of independent groups, with Welch's limits and Satterthwaite's freedom.
+
+    Args:
+        groups: [n_i] each.
+        signs: What each mean is multiplied by.
+        level: Coverage.
+
+    Returns:
+        ``n`` is the size of the first group, ``n_other`` of the others together.
+    """
+    arrays = [np.asarray(group, dtype=np.float64) for group in groups]
+    sizes = (len(arrays[0]), sum(len(array) for array in arrays[1:]))
+    nan = float("nan")
+    if not all(len(array) for array in arrays):
+        return MeanLimits(nan, nan, nan, *sizes)
+    estimate = float(sum(sign * array.mean() for sign, array in zip(signs, arrays, strict=True)))
+    if min(len(array) for array in arrays) < 2:
+        return MeanLimits(estimate, nan, nan, *sizes)
+    parts = [s**2 * array.var(ddof=1) / len(array) for s, array in zip(signs, arrays, strict=True)]
+    below = sum(part**2 / (len(array) - 1) for part, array in zip(parts, arrays, strict=True))
+    df = sum(parts) ** 2 / below if below > 0 else sum(len(array) - 1 for array in arrays)
+    half = float(np.sqrt(sum(parts)) * stats.t.ppf(0.5 + level / 2, df))
+    return MeanLimits(estimate, estimate - half, estimate + half, *sizes)
+
+
+def positive_mean(values: ArrayLike) -> float:
+    """The mean of those above 0, as paper 002 prints it ("average over canaries with M > 0"); NaN where there is none.
+
+    Selection-biased: of pure noise with deviation s it is 0.8 s, so that models without any mark have one, too.
+
+    Args:
+        values: [n].
+    """
+    array = np.asarray(values, dtype=np.float64)
+    return float(array[array > 0].mean()) if (array > 0).any() else float("nan")
+
+
+def seed_share(values: ArrayLike, *, level: float = 0.95) -> SeedShare:
+    """ICC(1) of images trained on several times: ``(MSB - MSW) / (MSB + (k - 1) MSW)``, limits by F.
+
+    Exact for Gaussian scores. Below 0 where trainings of one image differ more than images do; it is shown as it is.
+
+    Args:
+        values: [n images, k runs].
+        level: Coverage.
+
+    Returns:
+        The share, NaN with fewer than two images or runs.
+
+    Raises:
+        InputError: Another shape, or a value that is not finite.
+
+    Source:
+        Shrout and Fleiss (1979), ICC(1,1).
+    """
+    table = np.asarray(values, dtype=np.float64)
+    if table.ndim != 2 or not np.isfinite(table).all():
+        raise InputError(f"scores have shape {table.shape}; give finite values, [images, runs]")
+    n, k = table.shape
+    nan = float("nan")
+    if n < 2 or k < 2:
+        return SeedShare(nan, nan, nan, nan, nan, n, k)
+    means = table.mean(axis=1)
+    between = float(k * means.var(ddof=1))
+    within = float(((table - means[:, None]) ** 2).sum() / (n * (k - 1)))
+    if within == 0:
+        return SeedShare(1.0 if between else nan, nan, nan, between, within, n, k)
+    f, dfs = between / within, (n - 1, n * (k - 1))
+    ends = [f / stats.f.ppf(0.5 + level / 2, *dfs), f / stats.f.ppf(0.5 - level / 2, *dfs)]
+    share, low, high = ((value - 1) / (value + k - 1) for value in (f, *ends))
+    return SeedShare(float(share), float(low), float(high), between, within, n, k)
+
+
+def pearson(x: ArrayLike, y: ArrayLike, *, level: float = 0.95) -> JackknifeInterval:
+    """Pearson's r with the limits of a delete-one jackknife on Fisher's z, which needs no Gaussian scores.
+
+    Args:
+        x: [n].
+        y: [n].
+        level: Coverage.
+
+    Raises:
+        InputError: Lengths differ, or a value is not finite.
+    """
+    a, b = np.asarray(x, dtype=np.float64), np.asarray(y, dtype=np.float64)
+    if a.ndim != 1 or a.shape != b.shape or not (np.isfinite(a).all() and np.isfinite(b).all()):
+        raise InputError(f"a correlation needs two equally long finite columns; got {a.shape} and {b.shape}")
+    if len(a) < 4 or np.ptp(a) == 0 or np.ptp(b) == 0:
+        return unavailable("fewer than 4 values, or a column is constant", len(a))
+    keep = ~np.eye(len(a), dtype=bool)
+    deleted = np.array([_r(a[row], b[row]) for row in keep])
+    return jackknife(_r(a, b), deleted, np.zeros(len(a), dtype=np.intp), scale="fisher", level=level)
+
+
+def pearson_p(x: ArrayLike, y: ArrayLike, *, draws: int = 9999, seed: int = 0) -> float:
+    """Two-sided p of "no association" by permutation of y: ``(1 + #{|r*| >= |r|}) / (1 + draws)``.
+
+    Args:
+        x: [n].
+        y: [n].
+        draws: Random permutations.
+        seed: Of them.
+
+    Returns:
+        p; NaN where a column is constant.
+    """
+    a, b = np.asarray(x, dtype=np.float64), np.asarray(y, dtype=np.float64)
+    if len(a) < 2 or np.ptp(a) == 0 or np.ptp(b) == 0:
+        return float("nan")
+    rng, observed = np.random.default_rng(seed), abs(_r(a, b))
+    extreme = sum(abs(_r(a, rng.permutation(b))) >= observed - 1e-12 for _ in range(draws))
+    return float((1 + extreme) / (1 + draws))
+
+
+def _r(a: FloatArray, b: FloatArray) -> float:
+    a, b = a - a.mean(), b - b.mean()
+    length = np.sqrt((a @ a) * (b @ b))
+    return float(np.clip(a @ b / length, -1, 1)) if length > 0 else 0.0
