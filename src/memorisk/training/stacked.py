@@ -86,13 +86,13 @@ def fit_stacked(
     begun = time.perf_counter()
     where = check_device(device)
     check_images(images)
-    parameters = _stack(models, options, where)
+    parameters = stack_parameters(models, options, where)
     rows = stack_rows(rows_list, seeds, len(images))
     normalisation = normalisation or choose_normalisation(images, options.normalise)
     dtype = next(models[0].parameters()).dtype
     source = PixelSource(images, np.arange(len(images)), device=where, dtype=dtype, normalisation=normalisation)
     values = target_tensor(targets, options.head, dtype)
-    together = _Together(models[0], parameters, source, values, rows, options, tuple(seeds), where)
+    together = Together(models[0], parameters, source, values, rows, options, tuple(seeds), where)
     kept = None
     if checkpoint is not None:
         kept = Checkpoint(Path(checkpoint), together.identity(normalisation), checkpoint_seconds)
@@ -101,12 +101,26 @@ def fit_stacked(
         together.losses, parameters, optimizer, options,
         n=rows.shape[1], n_models=len(models), checkpoint=kept, on_epoch=on_epoch,
     )  # fmt: skip
-    _unstack(models, parameters)
+    unstack_parameters(models, parameters)
     return together.logs(progress, normalisation, time.perf_counter() - begun)
 
 
-class _Together:
-    """K networks as one function of their stacked parameters and a batch for each."""
+class Together:
+    """K networks as one function of their stacked parameters and a batch for each, or one batch for all.
+
+    Args:
+        model: One of them.
+        parameters: Of all, from `stack_parameters`.
+        source: Pixels of all images.
+        targets: Of all images, on the CPU.
+        rows: [K, n], from `stack_rows`.
+        options: The settings.
+        seeds: K.
+        device: Where they are trained.
+
+    Raises:
+        InputError: The network's outputs do not fit the targets.
+    """
 
     def __init__(
         self,
@@ -124,7 +138,11 @@ class _Together:
         self.targets = targets.to(device)
         self.precision = choose_precision(options.precision, device)
         skeleton = copy.deepcopy(model).to("meta").train()
-        self.forward = vmap(lambda values, x: functional_call(skeleton, values, (x,)))
+
+        def alone(values: dict[str, torch.Tensor], x: torch.Tensor) -> torch.Tensor:
+            return functional_call(skeleton, values, (x,))
+
+        self.forward, self.forward_shared = vmap(alone), vmap(alone, in_dims=(0, None))
         with torch.no_grad():
             n_outputs = self.forward(parameters, self._pixels(next(source.batches([rows[:, :2].reshape(-1)])))).shape[2]
         check_outputs(n_outputs, targets[rows.reshape(-1)], options.head)
@@ -172,8 +190,19 @@ class _Together:
         return flat.unflatten(0, (len(self.seeds), -1))
 
 
-def _stack(models: Sequence[nn.Module], options: TrainOptions, device: torch.device) -> dict[str, torch.Tensor]:
-    """Parameters by name with a leading axis of K, as leaves on the device."""
+def stack_parameters(
+    models: Sequence[nn.Module], options: TrainOptions, device: torch.device
+) -> dict[str, torch.Tensor]:
+    """Parameters by name with a leading axis of K, as leaves on the device.
+
+    Args:
+        models: K networks.
+        options: The settings.
+        device: Where to train.
+
+    Raises:
+        InputError: There are none, they are of several architectures, or they cannot be stacked.
+    """
     if not models:
         raise InputError("there is no model to train")
     reason = why_not_stackable(models[0], options)
@@ -189,8 +218,8 @@ def _stack(models: Sequence[nn.Module], options: TrainOptions, device: torch.dev
     }
 
 
-def _unstack(models: Sequence[nn.Module], parameters: dict[str, torch.Tensor]) -> None:
-    """Copy the trained values back into the networks."""
+def unstack_parameters(models: Sequence[nn.Module], parameters: dict[str, torch.Tensor]) -> None:
+    """Copy the trained values back into the K networks, from `stack_parameters`."""
     with torch.no_grad():
         for index, model in enumerate(models):
             for name, value in model.named_parameters():

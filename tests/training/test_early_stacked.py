@@ -1,0 +1,169 @@
+"""Networks stopped early in a stack are those that `fit_early` stops alone, whoever else leaves the stack."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from memorisk.models.zoo import create_model
+from memorisk.runs.errors import InputError, MemoriskError
+from memorisk.training import early_stacked
+from memorisk.training.early_stacked import fit_early_stacked
+from memorisk.training.early_stopping import EarlyLog, fit_early
+from memorisk.training.options import TrainOptions
+from memorisk.training.predict import predict_logits
+from tests.training.helpers import Digits, NoisyNet, weights_of
+
+VALIDATION = np.arange(300, 500)
+SEEDS = [1, 2, 3, 4, 1]
+HOW = TrainOptions(epochs=40, lr=1e-3, schedule="constant", batch_size=64)
+FAST = replace(HOW, lr=3e-3)
+
+
+def networks(name: str, dtype: torch.dtype = torch.float32) -> list[nn.Module]:
+    return [create_model(name, num_classes=10, in_chans=1, image_size=8, seed=seed).to(dtype) for seed in SEEDS]
+
+
+def canaries(digits: Digits) -> tuple[np.ndarray, np.ndarray, list[np.ndarray]]:
+    """Images with a marked copy of a canary a network behind them, and the rows of each network."""
+    marked = digits.images[[5, 17, 40, 80, 120]].copy()
+    marked[:, 1:4, 1:4] = 255
+    rows = [
+        np.where(np.arange(300) == canary, 1797 + k, np.arange(300)) for k, canary in enumerate([5, 17, 40, 80, 120])
+    ]
+    labels = np.concatenate([digits.labels, digits.labels[[5, 17, 40, 80, 120]]])
+    return np.concatenate([digits.images, marked]), labels, rows
+
+
+def stacked(digits: Digits, models: list[nn.Module], options: TrainOptions = HOW, **changed: object) -> list[EarlyLog]:
+    images, labels, rows = canaries(digits)
+    given = {"seeds": SEEDS, "patience": 3, **changed}
+    return fit_early_stacked(models, images, labels, rows, VALIDATION, options, **given)
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("mlp1", HOW),
+        ("cnn1", FAST),
+        ("mlp1", TrainOptions(epochs=14, lr=0.1, schedule="step", optimizer="nesterov", weight_decay=1e-4)),
+        ("mlp1", TrainOptions(epochs=14, lr=3e-3, optimizer="adamw")),
+    ],
+)
+def test_equals_one_after_another(digits: Digits, name: str, options: TrainOptions) -> None:
+    """In float64, where rounding cannot hide a difference of method; not all stop at one epoch."""
+    images, labels, rows = canaries(digits)
+    together, alone = networks(name, torch.float64), networks(name, torch.float64)
+    logs = stacked(digits, together, options)
+    for k, model in enumerate(alone):
+        log = fit_early(model, images, labels, rows[k], VALIDATION, options, seed=SEEDS[k], patience=3)
+        assert (logs[k].best_epoch, logs[k].stopped) == (log.best_epoch, log.stopped)
+        np.testing.assert_allclose(logs[k].losses, log.losses, atol=1e-6)
+        np.testing.assert_allclose(logs[k].validation, log.validation, atol=1e-6)
+        assert not together[k].training
+        for a, b in zip(together[k].parameters(), model.parameters(), strict=True):
+            torch.testing.assert_close(a, b, rtol=0, atol=1e-6)
+    if options.schedule == "constant":
+        assert len({len(log.losses) for log in logs}) > 1
+
+
+@pytest.mark.parametrize("name", ["mlp1", "cnn1"])
+def test_float32_agrees_in_what_is_kept(digits: Digits, name: str) -> None:
+    """Measured: 2e-7 and 4e-5. At lr 3e-4 it is up to 1e-3: Adam enlarges vanishing gradients."""
+    images, labels, rows = canaries(digits)
+    together, alone = networks(name), networks(name)
+    logs = stacked(digits, together)
+    for k, model in enumerate(alone):
+        log = fit_early(model, images, labels, rows[k], VALIDATION, HOW, seed=SEEDS[k], patience=3)
+        assert logs[k].best_epoch == log.best_epoch
+        np.testing.assert_allclose(logs[k].losses, log.losses, atol=1e-4)
+        np.testing.assert_allclose(logs[k].validation, log.validation, atol=1e-4)
+        gap = np.abs(predict_logits(together[k], images, None, HOW) - predict_logits(model, images, None, HOW)).max()
+        assert gap < 1e-2
+
+
+@pytest.mark.parametrize("optimizer", ["adam", "sgd"])
+def test_leaving_changes_nothing_for_the_rest(digits: Digits, monkeypatch: pytest.MonkeyPatch, optimizer: str) -> None:
+    options = TrainOptions(
+        epochs=40, lr=0.3 if optimizer == "sgd" else 1e-3, schedule="constant", optimizer=optimizer
+    )  # fmt: skip
+    sizes: list[int] = []
+    shrink = early_stacked._Stack.shrink
+
+    def watched(stack: early_stacked._Stack, numbers: list[int]) -> None:
+        shrink(stack, numbers)
+        sizes.append(len(stack.numbers))
+        assert all(len(value) == len(stack.numbers) for value in stack.parameters.values())
+
+    monkeypatch.setattr(early_stacked._Stack, "shrink", watched)
+    shrunk, whole = networks("mlp1", torch.float64), networks("mlp1", torch.float64)
+    logs = stacked(digits, shrunk, options)
+    assert len(set(sizes)) > 1, sizes
+    assert sizes == sorted(sizes, reverse=True)
+    monkeypatch.setattr(early_stacked._Stack, "shrink", lambda stack, numbers: None)
+    others = stacked(digits, whole, options)
+    for log, other, a, b in zip(logs, others, shrunk, whole, strict=True):
+        assert log.best_epoch == other.best_epoch
+        np.testing.assert_allclose(log.losses, other.losses, atol=1e-9)
+        np.testing.assert_allclose(log.validation, other.validation, atol=1e-9)
+        for x, y in zip(a.parameters(), b.parameters(), strict=True):
+            torch.testing.assert_close(x, y, rtol=0, atol=1e-9)
+
+
+def test_one_that_has_stopped_may_diverge(digits: Digits, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Alone it would have ended before; in the stack it must neither end nor change the others."""
+    undisturbed, disturbed = networks("mlp1", torch.float64), networks("mlp1", torch.float64)
+    logs = stacked(digits, undisturbed)
+    run_epoch, spoilt = early_stacked._Stack.run_epoch, []
+
+    def spoil(stack: early_stacked._Stack, epoch: int, going: list[int]) -> dict[int, float]:
+        for number in set(stack.numbers) - set(going):
+            spoilt.append(number)
+            for value in stack.parameters.values():
+                value.data[stack.numbers.index(number)] = float("nan")
+        return run_epoch(stack, epoch, going)
+
+    monkeypatch.setattr(early_stacked._Stack, "run_epoch", spoil)
+    assert stacked(digits, disturbed) == logs
+    assert spoilt
+    assert [weights_of(m) for m in disturbed] == [weights_of(m) for m in undisturbed]
+
+
+def test_on_epoch_sees_those_that_are_trained(digits: Digits) -> None:
+    models = networks("mlp1")
+    images, labels, _ = canaries(digits)
+    seen: dict[int, list[float]] = {k: [] for k in range(5)}
+
+    def look(epoch: int, trained: dict[int, nn.Module]) -> None:
+        for k, model in trained.items():
+            assert model is models[k]
+            assert not model.training
+            logits = torch.from_numpy(predict_logits(model, images, VALIDATION, HOW))
+            seen[k].append(float(nn.functional.cross_entropy(logits, torch.from_numpy(labels[VALIDATION]))))
+            assert len(seen[k]) == epoch
+
+    for k, log in enumerate(stacked(digits, models, on_epoch=look)):
+        np.testing.assert_allclose(seen[k], log.validation, atol=1e-5)
+
+
+def test_refusals(digits: Digits) -> None:
+    images, labels, rows = canaries(digits)
+
+    def refuse(said: str, models: list[nn.Module], options: TrainOptions = HOW, **changed: object) -> None:
+        given = {"images": images, "targets": labels, "rows_list": rows, "validation_rows": VALIDATION, **changed}
+        with pytest.raises(InputError, match=said):
+            fit_early_stacked(models, options=options, **{"seeds": SEEDS, **given})
+
+    refuse("not trained on", networks("mlp1"), validation_rows=rows[0][:4])
+    refuse("patience is 0", networks("mlp1"), patience=0)
+    refuse("running statistics", [NoisyNet() for _ in SEEDS])
+    refuse("augmented", networks("mlp1"), TrainOptions(epochs=2, lr=1e-3, augment="hflip"))
+    refuse("one each is needed", networks("mlp1")[:4])
+    refuse("one each is needed", networks("mlp1"), seeds=SEEDS[:4])
+    refuse("no model to train", [], rows_list=[], seeds=[])
+    refuse("targets for", networks("mlp1"), targets=labels[:-1])
+    refuse("epochs or lr are not set", networks("mlp1"), TrainOptions(lr=1e-3))
+    with pytest.raises(MemoriskError, match="the loss of model 0 became"):
+        stacked(digits, networks("mlp1"), TrainOptions(epochs=3, lr=1e30, schedule="constant"))
