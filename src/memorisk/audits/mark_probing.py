@@ -1,10 +1,12 @@
 """What a model says to probes with and without marks: one pass a mark, nothing kept but divergences.
 
-The probes are normalised once a batch; a mark changes only its own rectangle of the input, which is put back after, so
-that a mark costs a forward pass and little else (``benchmarks/bench_marks.py``).
+The probes are normalised once a batch; a mark changes only its own rectangle of the input, which is put back after, and
+an opaque mark's rectangle is the same on every probe; divergences are computed for many controls at once. A mark costs
+a forward pass and little else (``benchmarks/bench_marks.py``).
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -21,6 +23,8 @@ from memorisk.training.predict import predict_batch_size
 FloatArray = NDArray[np.float64]
 STILL = 1e-9
 """A divergence up to this is no answer to a mark."""
+BLOCK = 1 << 18
+"""Probabilities of controls that are kept until their divergences are computed together."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,29 +94,25 @@ def ask_about_marks(
     log_kl, kl = np.zeros(len(controls)), np.zeros(len(controls))
     transparent, transparent_log, shift, clean_sum = 0.0, 0.0, 0.0, 0.0
     rng = np.random.default_rng([seed, 2])
-    size = predict_batch_size(images)
-    for start in range(0, n, size):
-        pixels = _unit(images[start : start + size])
-        own = slice(start, start + len(pixels))
-        patched = _Patched(preprocessing, pixels)
+    stamp, unseen = _Stamp(mark, preprocessing), _Stamp(mark.at(0.0), preprocessing)
+    stamps = [_Stamp(control, preprocessing) for control in controls]
+    for own, patched in _batches(images, preprocessing):
         clean = predictor.probabilities(patched.x)
-        if start == 0:
-            patched.check(mark)
-        with patched.burnt(mark):
+        if own.start == 0:
+            patched.check(stamp)
+        with patched.burnt(stamp):
             marked = predictor.probabilities(patched.x)
         mark_kl[own] = kl_divergence(clean, marked)
         shift, clean_sum = shift + (marked - clean).sum(axis=0), clean_sum + clean.sum(axis=0)
-        with patched.burnt(mark.at(0.0)):
+        with patched.burnt(unseen):
             gone = kl_divergence(clean, predictor.probabilities(patched.x))
         transparent = max(transparent, float(np.abs(gone).max()))
-        transparent_log += float(mean_log_kl(gone)) * len(pixels)
-        for c, control in enumerate(controls):
-            with patched.burnt(control):
-                found = kl_divergence(clean, predictor.probabilities(patched.x))
-            log_kl[c] += float(mean_log_kl(found)) * len(pixels)
-            kl[c] += float(found.sum())
+        transparent_log += float(mean_log_kl(gone)) * len(clean)
+        for some, found in _divergences(predictor, patched, clean, stamps):
+            log_kl[some] += mean_log_kl(found) * len(clean)
+            kl[some] += found.sum(axis=-1)
         for draw in range(draws):
-            with patched.random(mark, rng):
+            with patched.random(stamp, rng):
                 random_kl[draw, own] = kl_divergence(clean, predictor.probabilities(patched.x))
         progress(own.stop, n)
     return MarkAnswers(
@@ -142,14 +142,11 @@ def label_probabilities(
     """
     rng = np.random.default_rng([seed, 3])
     marked, random = np.empty(len(images)), np.empty(len(images))
-    size = predict_batch_size(images)
-    for start in range(0, len(images), size):
-        pixels = _unit(images[start : start + size])
-        own = slice(start, start + len(pixels))
-        patched = _Patched(preprocessing, pixels)
-        with patched.burnt(mark):
+    stamp = _Stamp(mark, preprocessing)
+    for own, patched in _batches(images, preprocessing):
+        with patched.burnt(stamp):
             marked[own] = predictor.probabilities(patched.x)[:, label]
-        with patched.random(mark, rng):
+        with patched.random(stamp, rng):
             random[own] = predictor.probabilities(patched.x)[:, label]
     return marked, random
 
@@ -159,6 +156,24 @@ def _unit(stored: np.ndarray) -> NDArray[np.float32]:
     return stored.astype(np.float32) / np.float32(np.iinfo(stored.dtype).max)
 
 
+class _Stamp:
+    """A mark on its own rectangle, and that rectangle as preprocessing gives it where no pixel below shines through."""
+
+    def __init__(self, mark: Mark, preprocessing: Preprocessing) -> None:
+        top, left = mark.corner(*preprocessing.size)
+        self.mark, self.alone = mark, replace(mark, place=(0, 0))
+        self.rows, self.columns = slice(top, top + mark.shape[0]), slice(left, left + mark.shape[1])
+        self.preprocessing = replace(preprocessing, size=mark.shape)
+        below = np.zeros((1, *mark.shape, preprocessing.channels), np.float32)
+        self.opaque = self.preprocessing.apply(burn_into(below, self.alone)) if np.all(mark.alpha == 1) else None
+
+    def on(self, pixels: NDArray[np.float32]) -> NDArray[np.float32]:
+        """[n, C, h, w], or [1, C, h, w] for all: the rectangle on these pixels [n, H, W, C]."""
+        if self.opaque is not None:
+            return self.opaque
+        return self.preprocessing.apply(burn_into(pixels[:, self.rows, self.columns].copy(), self.alone))
+
+
 class _Patched:
     """A batch of inputs of which one rectangle is exchanged and put back."""
 
@@ -166,43 +181,50 @@ class _Patched:
         self.preprocessing, self.pixels = preprocessing, pixels
         self.x = preprocessing.apply(pixels)
 
-    def burnt(self, mark: Mark) -> "_Exchange":
-        """The batch with a mark, for as long as the block lasts."""
-        rows, columns = _rectangle(mark, self.pixels)
-        part = burn_into(self.pixels[:, rows, columns].copy(), replace(mark, place=(0, 0)))
-        return _Exchange(self.x, rows, columns, self._normalised(part))
+    @contextmanager
+    def exchanged(self, stamp: _Stamp, part: NDArray[np.float32]) -> Iterator[None]:
+        """The batch with another rectangle where the stamp stands, for as long as the block lasts."""
+        view = self.x[:, :, stamp.rows, stamp.columns]
+        kept = view.copy()
+        view[:] = part
+        try:
+            yield
+        finally:
+            view[:] = kept
 
-    def random(self, mark: Mark, rng: np.random.Generator) -> "_Exchange":
+    def burnt(self, stamp: _Stamp) -> AbstractContextManager[None]:
+        """The batch with a mark."""
+        return self.exchanged(stamp, stamp.on(self.pixels))
+
+    def random(self, stamp: _Stamp, rng: np.random.Generator) -> AbstractContextManager[None]:
         """The batch with a fresh uniform patch an image, as large as the mark and where it stands."""
-        rows, columns = _rectangle(mark, self.pixels)
-        part = rng.random((len(self.pixels), *mark.shape, 1), dtype=np.float32)
+        part = rng.random((len(self.pixels), *stamp.mark.shape, 1), dtype=np.float32)
         part = np.ascontiguousarray(np.broadcast_to(part, (*part.shape[:3], self.pixels.shape[3])))
-        return _Exchange(self.x, rows, columns, self._normalised(part))
+        return self.exchanged(stamp, stamp.preprocessing.apply(part))
 
-    def check(self, mark: Mark) -> None:
+    def check(self, stamp: _Stamp) -> None:
         """Assert that the exchanged rectangle is what preprocessing the whole marked image gives."""
-        with self.burnt(mark):
-            if not np.array_equal(self.x, self.preprocessing.apply(burn(self.pixels, mark))):
+        with self.burnt(stamp):
+            if not np.array_equal(self.x, self.preprocessing.apply(burn(self.pixels, stamp.mark))):
                 raise MemoriskError("the marked probes are not what the declared preprocessing gives: please report it")
 
-    def _normalised(self, part: NDArray[np.float32]) -> NDArray[np.float32]:
-        return replace(self.preprocessing, size=(part.shape[1], part.shape[2])).apply(part)
+
+def _batches(images: np.ndarray, preprocessing: Preprocessing) -> Iterator[tuple[slice, _Patched]]:
+    """Which images, and their inputs, batch by batch."""
+    size = predict_batch_size(images)
+    for start in range(0, len(images), size):
+        pixels = _unit(images[start : start + size])
+        yield slice(start, start + len(pixels)), _Patched(preprocessing, pixels)
 
 
-class _Exchange:
-    """Puts a rectangle into the inputs, and the old one back."""
-
-    def __init__(self, x: np.ndarray, rows: slice, columns: slice, part: np.ndarray) -> None:
-        self.view, self.part = x[:, :, rows, columns], part
-
-    def __enter__(self) -> None:
-        self.kept = self.view.copy()
-        self.view[:] = self.part
-
-    def __exit__(self, *error: object) -> None:
-        self.view[:] = self.kept
-
-
-def _rectangle(mark: Mark, pixels: np.ndarray) -> tuple[slice, slice]:
-    top, left = mark.corner(pixels.shape[1], pixels.shape[2])
-    return slice(top, top + mark.shape[0]), slice(left, left + mark.shape[1])
+def _divergences(
+    predictor: Predictor, patched: _Patched, clean: FloatArray, stamps: Sequence[_Stamp]
+) -> Iterator[tuple[slice, FloatArray]]:
+    """KL(clean || marked) [k, n] of every stamp, k of them at a time."""
+    step = max(1, BLOCK // clean.size)
+    for first in range(0, len(stamps), step):
+        answers = []
+        for stamp in stamps[first : first + step]:
+            with patched.burnt(stamp):
+                answers.append(predictor.probabilities(patched.x))
+        yield slice(first, first + len(answers)), kl_divergence(clean, np.stack(answers))
