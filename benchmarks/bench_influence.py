@@ -32,6 +32,7 @@ from torch.func import functional_call, grad, vmap
 
 from bench_memory import private_bytes
 from intervals import median_interval
+from memorisk.models.zoo import seeded
 from memorisk.runs.environment import machine, versions
 from memorisk.runs.files import write_json
 from memorisk.scores.influence import self_influence
@@ -43,12 +44,12 @@ RESULT = Path(__file__).parent / "results" / "influence.json"
 
 def cnn2() -> nn.Module:
     """CNN-2 of paper 002, A.3, 4.3 million weights."""
-    torch.manual_seed(0)
-    return nn.Sequential(
-        nn.Conv2d(3, 32, 3, padding=1), nn.ReLU(), nn.Conv2d(32, 32, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2),
-        nn.Conv2d(32, 64, 3, padding=1), nn.ReLU(), nn.Conv2d(64, 64, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2),
-        nn.Flatten(), nn.Linear(4096, 1024), nn.ReLU(), nn.Linear(1024, CLASSES),
-    )  # fmt: skip
+    with seeded(0):
+        return nn.Sequential(
+            nn.Conv2d(3, 32, 3, padding=1), nn.ReLU(), nn.Conv2d(32, 32, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2),
+            nn.Conv2d(32, 64, 3, padding=1), nn.ReLU(), nn.Conv2d(64, 64, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2),
+            nn.Flatten(), nn.Linear(4096, 1024), nn.ReLU(), nn.Linear(1024, CLASSES),
+        )  # fmt: skip
 
 
 def by_vmap(model: nn.Module, x: torch.Tensor, y: torch.Tensor, chunk: int = BATCH) -> np.ndarray:
