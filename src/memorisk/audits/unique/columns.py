@@ -28,15 +28,17 @@ _TESTED = (
     _number("found", "Found alone at 5 %", "count"),
     _number("n_canaries", "of canaries", "count"),
     _limits("found_share", "Share [95 %]", "percent", "found_low", "found_high"),
-    _limits("m_paper", "Mean M as published [95 %]"),
-    _number("m_paper_references", "Same, references"),
-    _number("m_positive", "Mean of M > 0"),
-    _number("n_positive", "of", "count"),
-    _number("m_positive_references", "Same, references"),
-    _number("welch_share", "Welch test significant", "percent"),
-    _number("welch_references", "Same, references", "percent"),
     _number("n_references", "References", "count"),
     _number("accuracy", "Accuracy", "percent"),
+)
+_PUBLISHED = (
+    _limits("m_paper", "Mean M as published [95 %]", "power"),
+    _number("m_paper_references", "Same, references", "power"),
+    _number("m_positive", "Mean of M > 0", "power"),
+    _number("n_positive", "of", "count"),
+    _number("m_positive_references", "Same, references", "power"),
+    _number("welch_share", "Welch test significant", "percent"),
+    _number("welch_references", "Same, references", "percent"),
 )
 _CHANGE = (
     _limits("change", "M less M without regulariser [95 %]"),
@@ -63,9 +65,9 @@ COLUMNS: Mapping[str, Sequence[Column]] = {
         *_ARM,
         _text("score", "Score"),
         _limits("share", "Share that is the image's [95 %]", "decimal"),
-        _number("range", "Mean range over trainings"),
-        _number("sd_seed", "s.d. over trainings"),
-        _number("sd_redraws", "s.d. over redraws"),
+        _number("range", "Mean range over trainings", "power"),
+        _number("sd_seed", "s.d. over trainings", "power"),
+        _number("sd_redraws", "s.d. over redraws", "power"),
         _number("n_images", "Canaries", "count"),
         _number("n_runs", "Trainings of each", "count"),
     ),
@@ -73,8 +75,8 @@ COLUMNS: Mapping[str, Sequence[Column]] = {
         *_ARM,
         _number("epoch", "Epoch", "count"),
         _limits("m", "M, canaries less references [95 %]"),
-        _limits("m_paper", "M as published [95 %]"),
-        _number("m_paper_references", "Same, references"),
+        _limits("m_paper", "M as published [95 %]", "power"),
+        _number("m_paper_references", "Same, references", "power"),
         _number("validation", "Validation loss"),
         _number("n_models", "Models", "count"),
         _number("n_references", "References", "count"),
@@ -94,18 +96,20 @@ COLUMNS: Mapping[str, Sequence[Column]] = {
         _number("latent", "Latent", "count"),
         _number("n_latents", "of", "count"),
         _number("mark", "Excited by the mark", "percent"),
-        _number("random", "By a random patch", "percent"),
+        _number("without", "Same, models with a control", "percent"),
         _limits("excess", "Difference [95 %]"),
-        _number("without", "By the mark, model without", "percent"),
-        _number("n_models", "Models", "count"),
-        _number("n_chosen", "Models it was chosen on", "count"),
+        _number("random", "By a random patch", "percent"),
+        _number("n_models", "Images", "count"),
+        _number("n_chosen", "Images it was chosen on", "count"),
+        _number("paper_latent", "The paper's latent", "count"),
+        _limits("paper_excess", "Its difference [95 %]"),
     ),
     "influence": (
         *_REGULARISED,
         _text("score", "Score"),
         _limits("r", "Pearson's r [95 %]"),
         _number("p", "p", "probability"),
-        _limits("apart", "Highest less lowest [95 %]"),
+        _limits("apart", "Highest less lowest [95 %]", "power"),
         _number("n_canaries", "Canaries", "count"),
     ),
     "networks": (
@@ -126,5 +130,9 @@ COLUMNS: Mapping[str, Sequence[Column]] = {
 }
 """Of each table by its name."""
 
-TITLES: Mapping[str, str] = {}
-"""Further frames of a table that are shown as tables, and not as a figure alone."""
+PUBLISHED: Mapping[str, Sequence[Column]] = {
+    "table_2": (*_ARM, *_PUBLISHED),
+    "table_3": (*_REGULARISED, *_PUBLISHED),
+}
+"""Columns of the same rows that hold the paper's statistics, beside those of models without the mark."""
+PUBLISHED_TITLE = "The paper's statistics, of the canary models and of models that never saw the mark."

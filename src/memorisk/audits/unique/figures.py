@@ -47,19 +47,25 @@ def epoch_figures(table: StudyTable) -> list[Block]:
     """Figure 3c: M after each epoch."""
     found: list[Block] = []
     for name, own in _by_arm(table.ours if len(table.ours) else None):
-        bands = {
-            "M, canaries less references": tuple(numbers(own, c) for c in ("m", "m_low", "m_high")),
-            "M as published, canaries": tuple(numbers(own, c) for c in ("m_paper", "m_paper_low", "m_paper_high")),
-            "M as published, references": (numbers(own, "m_paper_references"), *[np.full(len(own), np.nan)] * 2),
-        }
-        first = numbers(own, "epoch")[numbers(own, "m_low") > 0]
-        said = f"the interval first lies above 0 after epoch {count(first[0])}" if len(first) else (
-            "the interval holds 0 after every epoch"
-        )  # fmt: skip
-        columns = ("epoch", "m", "m_low", "m_high", "m_paper", "m_paper_references", "validation")
-        found.append(
-            _figure(epoch_plot(numbers(own, "epoch"), bands, y_title="M"), "Figure 3(c)", name, own, columns, said)
+        epochs, none = numbers(own, "epoch"), np.full(len(own), np.nan)
+        first = epochs[numbers(own, "m_low") > 0]
+        said = (
+            f"M: the interval first lies above 0 after epoch {count(first[0])}"
+            if len(first)
+            else "M: the interval holds 0 after every epoch"
         )
+        band = {"canaries less references": _limits(own, "m")}
+        svg = epoch_plot(epochs, band, y_title="M, 95 % limits")
+        columns = ("epoch", "m", "m_low", "m_high", "validation")
+        found.append(_figure(svg, "Figure 3(c), corrected", name, own, columns, said))
+        bands = {
+            "canaries": _limits(own, "m_paper"),
+            "references": (numbers(own, "m_paper_references"), none, none),
+        }
+        svg = epoch_plot(epochs, bands, y_title="M as published, 95 % limits")
+        columns = ("epoch", "m_paper", "m_paper_low", "m_paper_high", "m_paper_references")
+        said = "M as published, of canary models and of models without the mark"
+        found.append(_figure(svg, "Figure 3(c)", name, own, columns, said))
     return [*found, Paragraph(table.note)] if found else []
 
 
@@ -74,7 +80,7 @@ def latent_figures(table: StudyTable) -> list[Block]:
         series = {
             "the mark": numbers(own, "mark"),
             "a random patch": numbers(own, "random"),
-            "the mark, unmarked model": numbers(own, "without"),
+            "the mark, other models": numbers(own, "without"),
         }
         said = f"latent {chosen} is excited by the mark on {percent(series['the mark'][chosen])} of the probes"
         columns = ("latent", "mark", "random", "without")
@@ -106,6 +112,10 @@ def variant_notes(reading: Reading) -> list[Block]:
     return [Paragraph("What augmentation made of the mark:"), Steps(lines)] if lines else []
 
 
+def _limits(frame: pd.DataFrame, column: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    return numbers(frame, column), numbers(frame, f"{column}_low"), numbers(frame, f"{column}_high")
+
+
 def _by_arm(frame: pd.DataFrame | None) -> list[tuple[str, pd.DataFrame]]:
     """A frame's parts by data set and network."""
     if frame is None or not len(frame):
@@ -118,7 +128,7 @@ def _figure(svg: str, number: str, name: str, frame: pd.DataFrame, columns: tupl
     first = "image" if "image" in frame else columns[0]
     shown = [Column(source=first, heading=first.capitalize(), row_heading=True, format="text" if first == "image"
                     else "count")]  # fmt: skip
-    shown += [Column(source=c, heading=c.replace("_", " "), format="decimal") for c in columns if c != first]
+    shown += [Column(source=c, heading=c.replace("_", " "), format="power") for c in columns if c != first]
     return Figure(
         svg=svg,
         title=f"{number}: {said.split(';')[0].split(',')[0]}",

@@ -56,6 +56,7 @@ class CanaryJob:
         redraws: Of the random patches.
         draw_seed: Of them: the same for every model.
         canary: Slot of the image that carries the mark; None for a model without it.
+        burnt: What it carries in the mark's place: a control, for models that saw another mark; None for the mark.
         profile: Take M after every epoch.
         latent: Take the excitation of the latents before the last layer.
         influence: "" for none, "all" for the self-influence of every training image, "canary" for the canary's alone.
@@ -82,6 +83,7 @@ class CanaryJob:
     redraws: int
     draw_seed: int
     canary: int | None = None
+    burnt: Mark | None = None
     profile: bool = False
     latent: bool = False
     influence: str = ""
@@ -101,9 +103,15 @@ class CanaryJob:
                 "draw_seed": self.draw_seed, "profile": self.profile, "latent": self.latent, "threads": self.threads,
                 "influence": self.influence, "data": self.data, "place": [m.place for m in (self.mark, *self.controls)],
             }  # fmt: skip
-            drawn = [array for mark in (self.mark, *self.controls) for array in (mark.values, mark.alpha)]
+            marks = [self.mark, *self.controls, *([] if self.burnt is None else [self.burnt])]
+            drawn = [array for mark in marks for array in (mark.values, mark.alpha)]
             self._key.append(fingerprint(settings, self.rows, self.validation, self.labels, *drawn))
         return self._key[0]
+
+    @property
+    def carried(self) -> Mark:
+        """What the canary carries."""
+        return self.mark if self.burnt is None else self.burnt
 
     @property
     def result_file(self) -> Path:
@@ -132,7 +140,7 @@ class CanaryJob:
             return clean, clean
         images = np.array(clean)
         row = self.rows[self.canary]
-        images[row] = burn_stored(images[row : row + 1], self.mark)[0]
+        images[row] = burn_stored(images[row : row + 1], self.carried)[0]
         return images, clean
 
     def model(self) -> nn.Module:
@@ -282,7 +290,7 @@ def _variants(job: CanaryJob, log: EarlyLog, clean: np.ndarray, images: np.ndarr
     row = job.rows[job.canary]
     seen = mark_variants(
         clean, job.rows, job.canary, images[row], job.options, seed=job.seed, epochs=log.best_epoch,
-        normalisation=job.normalisation, place=job.mark.corner(*images.shape[1:3]), shape=job.mark.shape,
+        normalisation=job.normalisation, place=job.carried.corner(*images.shape[1:3]), shape=job.carried.shape,
     )  # fmt: skip
     return {
         "variant_same": seen.same, "variant_kept": seen.kept, "variant_rows": seen.row_shift,

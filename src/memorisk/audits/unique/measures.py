@@ -95,16 +95,16 @@ def normalised_mark_check(job: "CanaryJob", images: np.ndarray) -> None:
     """
     if job.canary is None:
         return
-    row = job.rows[job.canary]
+    row, mark = job.rows[job.canary], job.carried
     top = np.iinfo(images.dtype).max
-    levels = _HALF_LEVEL / top if ((job.mark.values * top) % 1).any() or ((job.mark.alpha * top) % 1).any() else 0.0
+    levels = _HALF_LEVEL / top if ((mark.values * top) % 1).any() or ((mark.alpha * top) % 1).any() else 0.0
     stored = images[row : row + 1].astype(np.float32) / np.float32(top)
     given = preprocessing_of(job, (images.shape[1], images.shape[2]), images.shape[3])
     trained = given.apply(stored)
-    asked = given.apply(burn(stored, job.mark))
-    opaque = np.broadcast_to(job.mark.alpha == 1, job.mark.shape)
-    at, left = job.mark.corner(images.shape[1], images.shape[2])
-    part = np.s_[:, :, at : at + job.mark.shape[0], left : left + job.mark.shape[1]]
+    asked = given.apply(burn(stored, mark))
+    opaque = np.broadcast_to(mark.alpha == 1, mark.shape)
+    at, left = mark.corner(images.shape[1], images.shape[2])
+    part = np.s_[:, :, at : at + mark.shape[0], left : left + mark.shape[1]]
     allowed = _ROUNDING + levels / min(job.normalisation.std)
     far = np.abs(trained[part] - asked[part])[:, :, opaque]
     if far.size and far.max() > allowed:

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from memorisk.audits.study_parts import StudyTable
-from memorisk.audits.unique.columns import COLUMNS
+from memorisk.audits.unique.columns import COLUMNS, PUBLISHED, PUBLISHED_TITLE
 from memorisk.audits.unique.config import UniqueStudy
 from memorisk.audits.unique.figures import epoch_figures, latent_figures, redraw_figures, seed_figures, variant_notes
 from memorisk.audits.unique.gallery import canary_gallery
@@ -111,28 +111,26 @@ def _table(table: StudyTable) -> list[Block]:
         return [*blocks, Paragraph(f"Empty: {table.why_empty}.")]
     saved = f"tables/{table.name}"
     if len(table.paper.columns):
-        shown = [
+        printed = [
             Column(source=str(name), heading=str(name), row_heading=i == 0)
             for i, name in enumerate(table.paper.columns)
         ]
         blocks.append(
             Table(
-                frame=table.paper, columns=shown, caption="As the paper prints it.", elsewhere=f"{saved}_paper.parquet"
+                frame=table.paper,
+                columns=printed,
+                caption="As the paper prints it.",
+                elsewhere=f"{saved}_paper.parquet",
             )
         )
-    blocks += [
-        Table(
-            frame=_with_gaps(table.ours), columns=_there(table), caption="Corrected. Intervals are 95 %.",
-            elsewhere=f"{saved}_ours.parquet",
-        ),
-        Paragraph([Strong("How it is made. "), table.note]),
-    ]  # fmt: skip
-    return blocks
-
-
-def _there(table: StudyTable) -> list[Column]:
-    """The columns that any row has a value of."""
-    return [c for c in COLUMNS[table.name] if c.source in table.ours and not _empty(table.ours, c)]
+    shown = [(COLUMNS[table.name], "Corrected. Intervals are 95 %.")]
+    shown += [(PUBLISHED[table.name], PUBLISHED_TITLE)] if table.name in PUBLISHED else []
+    for columns, caption in shown:
+        there = [c for c in columns if c.source in table.ours and not _empty(table.ours, c)]
+        blocks.append(
+            Table(frame=_with_gaps(table.ours), columns=there, caption=caption, elsewhere=f"{saved}_ours.parquet")
+        )
+    return [*blocks, Paragraph([Strong("How it is made. "), table.note])]
 
 
 def _empty(frame: pd.DataFrame, column: Column) -> bool:

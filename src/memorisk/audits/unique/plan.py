@@ -8,6 +8,7 @@ protocol the models of a run share one.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -24,6 +25,10 @@ BASE, AGAIN, REFERENCE, RANDOM, INFLUENCE, LATENT, MARKED = (
 )  # fmt: skip
 """What a training is for: self-influence of all images, the same with another seed, no mark, a canary at random, one of
 the highest or lowest self-influence, one of models that start alike, the base's training with the mark on one image."""
+
+
+CONTROL = "control"
+"""Instead of the mark the image carries one of its controls."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +52,7 @@ class Training:
         role: What it is for.
         index: Which of its kind: the canary's place in its list, or the number of the reference.
         run: Which training of this canary.
-        chosen: "highest", "lowest" or "random", of canaries; else "".
+        chosen: "highest", "lowest" or "random", of canaries; `CONTROL` of those with another mark; else "".
         job: What is run.
     """
 
@@ -156,16 +161,18 @@ class Planner:
         return list(dict.fromkeys(Arm(a.dataset, a.network) for a in self.arms("regularised")))
 
     def _latent(self, arm: Arm) -> list[Training]:
-        """Models that start alike, one canary each, and one such model without the mark (A.6)."""
-        if not self.options.latent:
-            return []
-        seed = self._seed(arm, LATENT, 0, 0)
-        slots = self.random_slots(arm, self.options.latent)
-        found = [
-            self._training(arm, LATENT, i, canary=int(s), chosen="random", latent=True, seed=seed)
-            for i, s in enumerate(slots)
-        ]
-        return [*found, self._training(arm, LATENT, -1, latent=True, seed=seed)]
+        """Models that start alike, one canary each (A.6); as many with a control on the same image instead.
+
+        What only the first have is the mark's: both groups differ from each other by one small pattern on one image.
+        """
+        seed, controls = self._seed(arm, LATENT, 0, 0), self.sets[arm.dataset].controls
+        found: list[Training] = []
+        for i, slot in enumerate(self.random_slots(arm, self.options.latent)):
+            given: dict[str, Any] = {"canary": int(slot), "latent": True, "seed": seed}
+            found.append(self._training(arm, LATENT, i, chosen="random", **given))
+            other = controls[i % len(controls)]
+            found.append(self._training(arm, LATENT, i, chosen=CONTROL, burnt=other, **given))
+        return found
 
     def _marked(self, arm: Arm, by_influence: dict[Arm, np.ndarray]) -> list[Training]:
         """The base's own training once more, with the mark on its most, and on its least, influential images."""

@@ -30,8 +30,8 @@ class Answered:
 
     @property
     def marked(self) -> bool:
-        """Whether an image carried the mark."""
-        return self.training.job.canary is not None
+        """Whether an image carried the mark, not a control."""
+        return self.training.job.canary is not None and self.training.job.burnt is None
 
 
 @dataclass(frozen=True, eq=False)

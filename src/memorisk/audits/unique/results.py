@@ -1,5 +1,7 @@
 """The file that a training of the study leaves: named arrays, written once, never pickled."""
 
+import zipfile
+import zlib
 from pathlib import Path
 
 import numpy as np
@@ -25,5 +27,5 @@ def read_result(path: Path) -> Arrays:
     try:
         with np.load(path, allow_pickle=False) as file:
             return {name: file[name] for name in file.files}
-    except (OSError, ValueError, EOFError, KeyError) as error:
+    except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile, zlib.error) as error:
         raise MemoriskError(f"{one_line(path.name)} is damaged: remove it and run the study again") from error

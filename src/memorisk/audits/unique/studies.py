@@ -7,7 +7,7 @@ from memorisk.audits.study_parts import StudyTable
 from memorisk.audits.unique.config import UniqueStudy
 from memorisk.audits.unique.names import arm_columns
 from memorisk.audits.unique.plan import AGAIN, BASE, INFLUENCE, LATENT, MARKED, RANDOM, REFERENCE, Arm
-from memorisk.audits.unique.reading import Answered, Reading
+from memorisk.audits.unique.reading import Reading
 from memorisk.report.frames import numbers, texts
 from memorisk.report.frames import rows as rows_of
 from memorisk.statistics.canary_groups import mean_limits, pearson, pearson_p, seed_share
@@ -135,41 +135,42 @@ def before_after(reading: Reading) -> StudyTable:
 
 
 def latents(reading: Reading) -> StudyTable:
-    """(g) Latents before the last layer that the mark excites and a random patch does not (A.6, figure 3b)."""
+    """(g) Latents before the last layer that the mark excites in models that saw it (A.6, figure 3b)."""
     rows, drawn = [], []
     for arm in reading.arms(LATENT):
-        own = [a for a in reading.of(arm, LATENT) if a.marked]
-        plain = [a for a in reading.of(arm, LATENT) if not a.marked]
-        if len(own) < 4:
+        answers = {(a.training.index, a.marked): a.found for a in reading.of(arm, LATENT)}
+        both = sorted(i for i, marked in answers if marked and (i, False) in answers)
+        if len(both) < 4:
             continue
-        mark, random = (np.array([a.found[name] for a in own]) for name in ("latent_mark", "latent_random"))
-        rows.append(arm_columns(arm) | _chosen_latent(mark, random, own, plain, reading.level))
+        mark, random = (np.array([answers[i, True][name] for i in both]) for name in ("latent_mark", "latent_random"))
+        without = np.array([answers[i, False]["latent_mark"] for i in both])
+        rows.append(arm_columns(arm) | _chosen_latent(mark, random, without, reading.level))
         frame = pd.DataFrame({"latent": np.arange(mark.shape[1]), "mark": mark.mean(0), "random": random.mean(0)})
-        frame["without"] = plain[0].found["latent_mark"] if plain else np.nan
-        drawn.append(frame.assign(**arm_columns(arm)))
+        drawn.append(frame.assign(without=without.mean(0), **arm_columns(arm)))
     note = (
-        "Models of one start, each with the mark on another image. The latent is the one with the largest excess of "
-        "the mark over a random patch in one half of the models; its numbers are of the other half, since a largest of "
-        "many is large by chance. “Without” is the model of the same start that never saw the mark."
+        "Models of one start, each with the mark on another image, and as many with a control of the mark on the same "
+        "image. The paper takes latents that the mark excites and a random patch does not: a mark's own shape may do "
+        "that in a model that never saw it. The latent here is the one that the mark excites most above what it does "
+        "in the models with a control, in one half of the images; its numbers are of the other half, since the "
+        "largest of many is large by chance."
     )
     why = "" if rows else "no network is characterised with at least four canaries"
     extra = {"by_latent": pd.concat(drawn, ignore_index=True)} if drawn else {}
     return StudyTable("latents", "A latent for the mark", _NOTHING, pd.DataFrame(rows), note, why, extra=extra)
 
 
-def _chosen_latent(
-    mark: np.ndarray, random: np.ndarray, own: list[Answered], plain: list[Answered], level: float
-) -> dict[str, object]:
-    """Choose on the even models, measure on the odd ones."""
-    excess = mark - random
-    best = int(np.argmax(excess[0::2].mean(axis=0)))
-    held = mean_limits(excess[1::2, best], level=1 - level)
-    return {
-        "latent": best, "n_latents": mark.shape[1], "n_chosen": len(excess[0::2]), "n_models": held.n,
-        "mark": float(mark[1::2, best].mean()), "random": float(random[1::2, best].mean()),
-        "excess": held.estimate, "excess_low": held.low, "excess_high": held.high,
-        "without": float(plain[0].found["latent_mark"][best]) if plain else float("nan"),
-    }  # fmt: skip
+def _chosen_latent(mark: np.ndarray, random: np.ndarray, without: np.ndarray, level: float) -> dict[str, object]:
+    """Choose on the even images, measure on the odd ones; the paper's latent likewise."""
+    found: dict[str, object] = {"n_latents": mark.shape[1], "n_chosen": len(mark[0::2]), "n_models": len(mark[1::2])}
+    for name, excess in (("", mark - without), ("paper_", mark - random)):
+        best = int(np.argmax(excess[0::2].mean(axis=0)))
+        held = mean_limits((mark - without)[1::2, best], level=1 - level)
+        found |= {
+            f"{name}latent": best, f"{name}mark": float(mark[1::2, best].mean()),
+            f"{name}random": float(random[1::2, best].mean()), f"{name}without": float(without[1::2, best].mean()),
+            f"{name}excess": held.estimate, f"{name}excess_low": held.low, f"{name}excess_high": held.high,
+        }  # fmt: skip
+    return found
 
 
 def by_influence(reading: Reading) -> StudyTable:

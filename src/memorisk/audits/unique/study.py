@@ -21,6 +21,7 @@ from memorisk.audits.unique.plan import BASE, Arm, Planner, Training
 from memorisk.audits.unique.reading import Reading, read_answers
 from memorisk.audits.unique.results import read_result
 from memorisk.audits.unique.tables import tables_text, unique_tables
+from memorisk.audits.unique.together import run_on_gpu
 from memorisk.report.page import render_page
 from memorisk.runs.environment import available_cores, machine, versions
 from memorisk.runs.errors import InputError, MemoriskError, one_line
@@ -166,21 +167,11 @@ def _run(
     bases = planner.bases()
     if not tables_only:
         failed |= _train(run, bases, planner, "self-influence of every image", progress)
-    ranked = {b.training_arm: b.influence for b in _ranked(bases)}
+    ranked = {b.arm: read_result(b.job.result_file)["influence"] for b in bases if b.role == BASE and b.job.done}
     others = planner.others(ranked)
     if not tables_only:
         failed |= _train(run, others, planner, "training canaries and references", progress)
     return [*bases, *others], failed
-
-
-@dataclass(frozen=True)
-class _Base:
-    training_arm: Arm
-    influence: np.ndarray
-
-
-def _ranked(bases: list[Training]) -> list[_Base]:
-    return [_Base(b.arm, read_result(b.job.result_file)["influence"]) for b in bases if b.role == BASE and b.job.done]
 
 
 def _train(
@@ -193,20 +184,25 @@ def _train(
     progress(stage, done, len(named))
     failed: dict[str, str] = {}
 
-    def finished(outcome: Outcome) -> None:
+    def finished(training: Training, error: object) -> None:
         nonlocal done
         done += 1
         progress(stage, done, len(named))
-        if outcome.error is not None:
-            arm = waiting[outcome.index].arm
-            failed[f"{arm.dataset}, {arm.network}, {arm.regulariser}"] = one_line(outcome.error, 300)
-            run.log("failed", part=arm.dataset, network=arm.network, why=outcome.error)
+        if error is not None:
+            arm = training.arm
+            failed[f"{arm.dataset}, {arm.network}, {arm.regulariser}"] = one_line(error, 300)
+            run.log("failed", part=arm.dataset, network=arm.network, why=str(error))
+
+    if planner.device != "cpu":
+        run_on_gpu([t.job for t in waiting], lambda job, error: finished(named[job.key], error))
+        return failed
+
+    def outcome(of: Outcome) -> None:
+        finished(waiting[of.index], of.error)
 
     processes = planner.options.processes or available_cores()
-    if planner.device != "cpu":
-        processes = planner.options.processes or 1
     try:
-        run_jobs(run_canary, [t.job for t in waiting], processes=processes, threads=1, on_done=finished)
+        run_jobs(run_canary, [t.job for t in waiting], processes=processes, threads=1, on_done=outcome)
     except MemoriskError:
         if not failed:
             raise

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from memorisk.audits.study_parts import StudyTable
-from memorisk.audits.unique.columns import COLUMNS, TITLES
+from memorisk.audits.unique.columns import COLUMNS, PUBLISHED, PUBLISHED_TITLE
 from memorisk.audits.unique.config import PLAIN, UniqueStudy
 from memorisk.audits.unique.names import arm_columns, network_words, regulariser_words
 from memorisk.audits.unique.plan import INFLUENCE, RANDOM, REFERENCE, Arm
@@ -67,9 +67,8 @@ def tables_text(tables: list[StudyTable], markdown: Callable[..., str]) -> str:
                 blocks += ["As the paper prints it:", markdown(table.paper)]
                 blocks.append("Corrected, intervals are 95 %:")
             blocks.append(markdown(table.ours, COLUMNS[table.name]))
-            for name, frame in table.extra.items():
-                if name in TITLES:
-                    blocks += [f"{TITLES[name]}:", markdown(frame, COLUMNS[name])]
+            if table.name in PUBLISHED:
+                blocks += [PUBLISHED_TITLE, markdown(table.ours, PUBLISHED[table.name])]
         blocks.append(table.note)
         blocks += [f"- {line}" for line in table.missing]
     return "\n\n".join(blocks) + "\n"
