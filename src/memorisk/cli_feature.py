@@ -52,6 +52,7 @@ def mark(
     size: int | None = None,
     n_shown: int = 11,
     seed: int = 0,
+    arrays: Path | None = None,
     options: Annotated[MarkOptions, FLAT] = _MARK,
 ) -> int:
     """Burn a mark into an image and show it beside its controls, before a model is asked.
@@ -68,8 +69,10 @@ def mark(
         Controls shown.
     seed
         Of the controls.
+    arrays
+        NPZ file to write, too: the mark and all its controls, for a model that cannot be moved (docs/feature.md).
     """
     from memorisk.audits.mark_preview import preview
 
-    print(preview(image, out, options, size=size, shown=n_shown, seed=seed))  # noqa: T201 (the command's answer)
+    print(preview(image, out, options, size=size, shown=n_shown, seed=seed, arrays=arrays))  # noqa: T201 (the command's answer)
     return 0

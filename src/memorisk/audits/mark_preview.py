@@ -8,6 +8,7 @@ import numpy as np
 from PIL import Image
 
 from memorisk.audits.feature_options import FeatureOptions, MarkOptions
+from memorisk.audits.mark_arrays import check_arrays_file, write_mark_arrays
 from memorisk.audits.mark_choice import choose_controls, choose_mark
 from memorisk.images.marks import burn_stored
 from memorisk.images.readers import read_image
@@ -18,7 +19,14 @@ _BORDER = 4
 
 
 def preview(
-    image: Path, out: Path, options: MarkOptions, *, size: int | None = None, shown: int = 11, seed: int = 0
+    image: Path,
+    out: Path,
+    options: MarkOptions,
+    *,
+    size: int | None = None,
+    shown: int = 11,
+    seed: int = 0,
+    arrays: Path | None = None,
 ) -> Path:
     """Write the image with the mark and with its first controls side by side, six a row.
 
@@ -29,9 +37,10 @@ def preview(
         size: Side in pixels that the image is resized to.
         shown: Controls shown.
         seed: Of the controls.
+        arrays: A new .npz file for the mark and all its controls as arrays (`mark_arrays`).
 
     Returns:
-        The file.
+        The picture's file.
 
     Raises:
         InputError: The image or the mark cannot be read, the mark does not fit, or the file is there already.
@@ -48,13 +57,18 @@ def preview(
         raise InputError(f"size is {size}; it must be at least 1")
     if not image.is_file():
         raise InputError(f"there is no image {one_line(image)}")
+    if arrays is not None:
+        check_arrays_file(arrays)
     checked = FeatureOptions(**{f.name: getattr(options, f.name) for f in fields(MarkOptions)})
     checked.validate()
     pixels = _as_model_sees(image, size)[None]
     mark = choose_mark(options, checked.where)
-    marks = [mark, *choose_controls(mark, options, checked.where, seed)[:shown]]
+    controls = choose_controls(mark, options, checked.where, seed)
+    marks = [mark, *controls[:shown]]
     buffer = io.BytesIO()
     Image.fromarray(_sheet([burn_stored(pixels, one)[0] for one in marks])).save(buffer, format="PNG")
+    if arrays is not None:
+        write_mark_arrays(arrays, [mark, *controls], *pixels.shape[1:3])
     write_bytes(out, buffer.getvalue())
     return out
 
