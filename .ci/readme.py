@@ -60,6 +60,11 @@ settings: {epochs: 1}
 architectures: {CNN: {model: small_cnn}}
 datasets: {digits: {images: digits}}
 """
+UNIQUE = """
+settings: {random: 2, runs: 2, highest: 1, lowest: 1, references: 3, latent: 0, profiled: 0, n_controls: 19, epochs: 2}
+datasets:
+  DATA: {images: DATA, probes: PROBES, networks: [mlp1], random: [mlp1], regularised: [mlp1], regularisers: [dropout]}
+"""
 EXPECTED: dict[str, list[Expected]] = {
     "make demo": [Expected((0,), "Report: runs/demo/report.html", in_checkout=True)],
     "make test": [],  # the step before this one
@@ -83,6 +88,7 @@ EXPECTED: dict[str, list[Expected]] = {
     "memorisk audit classifier DATA --regime": [Expected((1,), "dp-lora-8", BRIEF)],
     "memorisk train classifier DATA": [Expected((0,), "dp-lora-8", " --epochs 1")],
     "memorisk study rare-distinctive": [Expected((0,), "report: ")],
+    "memorisk study unique-features": [Expected((0,), "Table 3. Regularisers")],
     "memorisk images mark xray.png": [Expected((0,), "seen.png")],
     "memorisk audit feature net.onnx": [Expected((0, 1), "Report: ", " --n-controls 30")],
     "memorisk report RUN --redact": [Expected((0,), "report-redacted.html", replaced=("RUN", "runs/skin"))],
@@ -132,6 +138,7 @@ def inputs(folder: Path) -> None:
         rows.append({"SOPInstanceUID": str(data.SOPInstanceUID), "label": ("clear", "nodule")[k % 2]})
     pd.DataFrame(rows).to_csv(folder / "labels.csv", index=False)
     (folder / "study.yaml").write_text(STUDY)
+    (folder / "unique.yaml").write_text(UNIQUE)
     Image.fromarray(picture(1, 64)).save(folder / "xray.png")
     (folder / "PROBES").mkdir()
     for k in range(40):

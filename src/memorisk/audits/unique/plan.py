@@ -97,8 +97,8 @@ class Planner:
 
     def bases(self) -> list[Training]:
         """Trainings without the mark from which the self-influence of every image is taken."""
-        found = [self._training(arm, BASE, 0, influence="all") for arm in self.ranked()]
-        return found + [self._training(arm, AGAIN, 0, influence="all") for arm in self.arms("characterised")]
+        found = [self.training(arm, BASE, 0, influence="all") for arm in self.ranked()]
+        return found + [self.training(arm, AGAIN, 0, influence="all") for arm in self.arms("characterised")]
 
     def others(self, by_influence: dict[Arm, np.ndarray]) -> list[Training]:
         """All other trainings.
@@ -136,12 +136,12 @@ class Planner:
 
     def _references(self, arm: Arm) -> list[Training]:
         profiled = self.options.profiled if arm in self.arms("characterised") else 0
-        return [self._training(arm, REFERENCE, r, profile=r < profiled) for r in range(self.options.references)]
+        return [self.training(arm, REFERENCE, r, profile=r < profiled) for r in range(self.options.references)]
 
     def _random(self, arm: Arm) -> list[Training]:
         profiled = self.options.profiled if arm in self.arms("characterised") else 0
         return [
-            self._training(arm, RANDOM, i, run=k, canary=int(slot), chosen="random", profile=k == 0 and i < profiled)
+            self.training(arm, RANDOM, i, run=k, canary=int(slot), chosen="random", profile=k == 0 and i < profiled)
             for k in range(self.options.runs)
             for i, slot in enumerate(self.random_slots(arm, self.options.random))
         ]
@@ -152,7 +152,7 @@ class Planner:
         if values is None:
             return []
         return [
-            self._training(arm, INFLUENCE, i, canary=slot, chosen=chosen)
+            self.training(arm, INFLUENCE, i, canary=slot, chosen=chosen)
             for i, (slot, chosen) in enumerate(chosen_slots(values, self.options.highest, self.options.lowest))
         ]
 
@@ -169,9 +169,9 @@ class Planner:
         found: list[Training] = []
         for i, slot in enumerate(self.random_slots(arm, self.options.latent)):
             given: dict[str, Any] = {"canary": int(slot), "latent": True, "seed": seed}
-            found.append(self._training(arm, LATENT, i, chosen="random", **given))
+            found.append(self.training(arm, LATENT, i, chosen="random", **given))
             other = controls[i % len(controls)]
-            found.append(self._training(arm, LATENT, i, chosen=CONTROL, burnt=other, **given))
+            found.append(self.training(arm, LATENT, i, chosen=CONTROL, burnt=other, **given))
         return found
 
     def _marked(self, arm: Arm, by_influence: dict[Arm, np.ndarray]) -> list[Training]:
@@ -182,7 +182,7 @@ class Planner:
         n = self.options.influenced
         seed = self._seed(arm, BASE, 0, 0)
         return [
-            self._training(arm, MARKED, i, canary=slot, chosen=chosen, influence="canary", seed=seed)
+            self.training(arm, MARKED, i, canary=slot, chosen=chosen, influence="canary", seed=seed)
             for i, (slot, chosen) in enumerate(chosen_slots(values, n, n))
         ]
 
@@ -193,9 +193,20 @@ class Planner:
         told = [self.options.seed, arm.dataset, arm.network, arm.regulariser, role, index, run]
         return int(fingerprint(told, length=8), 16)
 
-    def _training(
-        self, arm: Arm, role: str, index: int, *, run: int = 0, chosen: str = "", seed: int | None = None, **asked
+    def training(
+        self, arm: Arm, role: str, index: int, *, run: int = 0, chosen: str = "", seed: int | None = None, **asked: Any
     ) -> Training:
+        """One training.
+
+        Args:
+            arm: Network, data set and regulariser.
+            role: What it is for.
+            index: Which of its kind.
+            run: Which training of this canary.
+            chosen: How the canary was chosen.
+            seed: Its seed; by default one of its own.
+            **asked: Further attributes of `CanaryJob`.
+        """
         data = self.sets[arm.dataset]
         options = train_options(
             self.study, arm.network, arm.regulariser, data.channels, self.study.datasets[arm.dataset].augment
