@@ -144,8 +144,8 @@ def main() -> None:
     sd = np.sqrt(LEVEL * (1 - LEVEL) / given.models)
     text = "\n".join(
         [
-            f"## {given.net.upper()} ({NETS[given.net]}), {given.models} models that never saw a mark, nominal {LEVEL:.0%} "
-            f"(two s.d.: {LEVEL - 2 * sd:.1%} to {LEVEL + 2 * sd:.1%})",
+            f"## {given.net.upper()} ({NETS[given.net]}), {given.models} models that never saw a mark, "
+            f"nominal {LEVEL:.0%} (two s.d.: {LEVEL - 2 * sd:.1%} to {LEVEL + 2 * sd:.1%})",
             "",
             "| mark | ink | matched controls | shuffled | other letters | matched, less 20 references | "
             "against 20 references (nominal 4.8%) | paper's t-test |",
