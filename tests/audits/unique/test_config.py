@@ -58,7 +58,7 @@ def test_the_papers_protocol_has_no_references() -> None:
         (changed({"opacity": 0}), "opacity"),
         (changed({"mark": ""}), "no mark"),
         (changed({"device": "gpu"}), "device"),
-        (changed({"level": 1.0}), "level is 1.0"),
+        (changed({"validation": 1.0}), "validation is 1.0"),
         (changed(dataset={"networks": ["mlp9"]}), "mlp9"),
         (changed(dataset={"networks": ["mlp1_dropout"]}), "regularisers are named in regularisers"),
         (changed(dataset={"regularisers": ["weight_decay"]}), "weight_decay"),

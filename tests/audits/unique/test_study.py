@@ -180,7 +180,14 @@ def test_the_page_has_every_figure_and_no_image_unasked(studied: tuple[Path, Uni
     config = little()
     config["settings"]["gallery"] = True
     study_unique_features(config, out=tmp_path / "s")
-    assert (tmp_path / "s" / "report.html").read_text().count("data:image/png") == 2
+    shown = (tmp_path / "s" / "report.html").read_text()
+    assert shown.count("data:image/png") == 2
+    assert "Mark: <bdi" in shown
+    config["settings"]["redact"] = True
+    study_unique_features(config, out=tmp_path / "s")
+    hidden = (tmp_path / "s" / "report.html").read_text()
+    assert "data:image/png" not in hidden
+    assert "Mark: " not in hidden
 
 
 def test_every_model_is_a_row(studied: tuple[Path, UniqueResult]) -> None:

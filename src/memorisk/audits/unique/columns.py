@@ -25,7 +25,7 @@ _REGULARISED = (*_ARM, _text("regulariser", "Regulariser"))
 _TESTED = (
     _limits("m", "M, canaries less references [95 %]"),
     _number("p", "p of all canaries together", "probability"),
-    _number("found", "Found alone at 5 %", "count"),
+    _number("found", "Found alone", "count"),
     _number("n_canaries", "of canaries", "count"),
     _limits("found_share", "Share [95 %]", "percent", "found_low", "found_high"),
     _number("n_references", "References", "count"),
@@ -116,6 +116,7 @@ COLUMNS: Mapping[str, Sequence[Column]] = {
         *_REGULARISED,
         _number("n_images", "Images", "count"),
         _number("n_validation", "Validation", "count"),
+        _number("left_out", "Left out", "count"),
         _number("n_probes", "Probes", "count"),
         _number("n_controls", "Controls", "count"),
         _number("trainings", "Trainings", "count"),

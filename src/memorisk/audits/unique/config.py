@@ -17,6 +17,8 @@ PLAIN = "none"
 REGULARISERS = ("dropout", "augmentation", "dropout+augmentation", "batch_norm")
 """Of table 3, in its order; any of ``dropout``, ``augmentation`` and ``batch_norm`` may be joined by ``+``."""
 _PARTS = ("dropout", "augmentation", "batch_norm")
+LEVEL = 0.05
+"""Of a test of one canary; intervals hold 1 - LEVEL."""
 STUDIES = ("networks", "random", "regularised", "characterised")
 STUDY_KEYS = ("protocol", "settings", "training", "datasets")
 AUGMENT = {1: "contrast,shift1", 3: "contrast,hflip"}
@@ -68,8 +70,6 @@ class UniqueOptions(MarkOptions):
     """Most epochs of a training; networks that have their own in the file take those."""
     patience: int = 10
     """Epochs without a lower validation loss after which a training ends."""
-    level: float = 0.05
-    """Of tests, and 1 - coverage of intervals."""
     seed: int = 0
     """Of everything that is drawn."""
     device: str = "auto"
@@ -78,6 +78,8 @@ class UniqueOptions(MarkOptions):
     """Trainings side by side on a CPU; 0 for one a core."""
     keep_weights: bool = False
     """Keep the weights of every model in the folder."""
+    redact: bool = False
+    """Leave the mark, which may name a person, and the gallery out of the page."""
     gallery: bool = False
     """Show the canaries of tables 1 and 2 in the page: images of the training data."""
 
@@ -97,9 +99,8 @@ class UniqueOptions(MarkOptions):
         for name, smallest in least.items():
             if getattr(self, name) < smallest:
                 raise InputError(f"{name} is {getattr(self, name)}; it must be a whole number of at least {smallest}")
-        for name in ("validation", "level"):
-            if not 0 < getattr(self, name) < 1:
-                raise InputError(f"{name} is {getattr(self, name)}; it must lie between 0 and 1, as in 0.1")
+        if not 0 < self.validation < 1:
+            raise InputError(f"validation is {self.validation}; it must lie between 0 and 1, as in 0.1")
         if not 0 < self.opacity <= 1:
             raise InputError(f"opacity is {self.opacity}; it must lie above 0, where nothing is burnt in, and up to 1")
         if not self.mark:

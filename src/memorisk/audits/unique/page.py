@@ -56,19 +56,20 @@ def unique_page(study: UniqueStudy, reading: Reading, tables: Sequence[StudyTabl
         Section("Early or late?", epoch_figures(named["epochs"]) or _table(named["epochs"]), "epochs"),
         Section("Influential images", [*_table(named["influence"]), *_table(named["before_after"])], "influence"),
         Section("Where it is stored", [*_table(named["latents"]), *latent_figures(named["latents"])], "latents"),
-        Section("What was run", _table(named["networks"]), "setup"),
+        Section("What was run", [*_mark(study), *_table(named["networks"])], "setup"),
         Section("How to read this", _how_to_read(), "reading"),
     ]
-    pictures = canary_gallery(reading) if study.options.gallery else []
+    pictures = canary_gallery(reading) if study.options.gallery and not study.options.redact else []
     if pictures:
         sections.insert(3, Section("Canaries", pictures, "canaries"))
+    names = "" if study.options.redact else "It names the mark, which may be a person's name. "
     held = "images of the training data, as was asked for" if pictures else "no image; images are named by their row"
     return Page(
         title="Unique features",
         subtitle="Does a network remember a mark that it saw once? A study on canaries",
         lead=_lead(study, reading, named["table_2"], failed),
         sections=sections,
-        footer=[Paragraph(f"This page holds {held}. Every model is a row of tables/models.parquet.")],
+        footer=[Paragraph(f"{names}This page holds {held}. Every model is a row of tables/models.parquet.")],
     )
 
 
@@ -94,7 +95,7 @@ def _lead(study: UniqueStudy, reading: Reading, table: StudyTable, failed: dict[
     facts = [
         Fact("Models trained", count(len(reading.answers)), "the independent units"),
         Fact("Data sets", count(len(reading.sets))),
-        Fact("Mark", study.options.mark if len(study.options.mark) < 20 else "as in config.yaml"),
+        Fact("Canary models", count(sum(a.marked for a in reading.answers))),
         Fact("Networks that failed", count(len(failed))),
     ]
     lead: list[Block] = [Callout("note", f"Protocol: {study.protocol}", blocks), Facts(facts)]
@@ -102,6 +103,14 @@ def _lead(study: UniqueStudy, reading: Reading, table: StudyTable, failed: dict[
         items = [[Strong("Failed: "), Name(name), ": ", Name(why)] for name, why in failed.items()]
         lead.append(Callout("warning", "Not everything is finished", [Steps(items)]))
     return lead
+
+
+def _mark(study: UniqueStudy) -> list[Block]:
+    """The mark, unless it shall be left out."""
+    options = study.options
+    if options.redact:
+        return [Paragraph("The mark is left out; config.yaml in the study's folder names it.")]
+    return [Paragraph(["Mark: ", Name(options.mark), f", {options.place}, opacity {options.opacity:g}."])]
 
 
 def _table(table: StudyTable) -> list[Block]:
@@ -150,7 +159,7 @@ def _how_to_read() -> list[Block]:
                 "A canary is the one training image that carries the mark. A reference is a model trained alike, "
                 "without it. Canary models and references differ in nothing else, so that what tells them apart is "
                 "the mark.",
-                "“Found alone” is a test of one model against all references at the level of the study: without any "
+                "“Found alone” is a test of one model against all references at 5 %: without any "
                 "memory one in twenty is found. They share the references, so that such findings come together or not "
                 "at all; the p of all canaries together is one test.",
                 "M is a natural logarithm: 0.69 is twice as sensitive to the mark, beyond what references are.",

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from memorisk.audits.unique.config import LEVEL
 from memorisk.audits.unique.data import SetData
 from memorisk.audits.unique.plan import AGAIN, BASE, REFERENCE, Arm, Training
 from memorisk.audits.unique.results import Arrays, read_result
@@ -42,14 +43,12 @@ class Reading:
         models: A row a model (`model_rows`).
         answers: Every finished training, in the study's order.
         sets: The data sets.
-        level: Of tests.
         references: Whether the study has any.
     """
 
     models: pd.DataFrame
     answers: list[Answered]
     sets: dict[str, SetData]
-    level: float
     references: bool
 
     def of(self, arm: Arm, *roles: str) -> list[Answered]:
@@ -71,16 +70,15 @@ class Reading:
         own, references = [a for a in self.of(arm, *roles) if a.marked], self.of(arm, REFERENCE)
         if not own or not references:
             return None
-        return _ranked(own, references, self.level)
+        return _ranked(own, references)
 
 
-def read_answers(trainings: Sequence[Training], sets: dict[str, SetData], level: float) -> Reading:
+def read_answers(trainings: Sequence[Training], sets: dict[str, SetData]) -> Reading:
     """Read what is finished.
 
     Args:
         trainings: All of the study.
         sets: Its data sets.
-        level: Of tests.
     """
     answers = [Answered(t, read_result(t.job.result_file)) for t in trainings if t.job.done]
     by_arm: dict[Arm, list[Answered]] = {}
@@ -92,15 +90,15 @@ def read_answers(trainings: Sequence[Training], sets: dict[str, SetData], level:
         if answer.training.role == BASE:
             ranking[Arm(arm.dataset, arm.network)] = answer.found
     table = [
-        _row(answer, by_arm.get(answer.training.arm, []), ranking, sets, level)
+        _row(answer, by_arm.get(answer.training.arm, []), ranking, sets)
         for answer in answers
         if answer.training.role not in (BASE, AGAIN)
     ]
-    return Reading(pd.DataFrame(table), answers, sets, level, bool(by_arm))
+    return Reading(pd.DataFrame(table), answers, sets, bool(by_arm))
 
 
 def _row(
-    answer: Answered, references: list[Answered], ranking: dict[Arm, Arrays], sets: dict[str, SetData], level: float
+    answer: Answered, references: list[Answered], ranking: dict[Arm, Arrays], sets: dict[str, SetData]
 ) -> dict[str, Any]:
     training, found = answer.training, answer.found
     arm, job = training.arm, training.job
@@ -142,22 +140,22 @@ def _row(
         "mirrored": float(np.mean(found["variant_mirrored"])),
     }
     if references:
-        rank = _ranked([answer], references, level)
+        rank = _ranked([answer], references)
         row |= {"m": rank.m, "p_references": rank.p_references, "p_centred": rank.p_centred}
         row |= {"p": rank.p, "method": rank.method}
     else:
         row |= {"p": row["p_controls"], "method": "controls"}
-    row["found"] = bool(row["p"] <= level)
+    row["found"] = bool(row["p"] <= LEVEL)
     return row
 
 
-def _ranked(own: list[Answered], references: list[Answered], level: float) -> MarkRank:
+def _ranked(own: list[Answered], references: list[Answered]) -> MarkRank:
     return rank_mark(
         [float(a.found["statistic"]) for a in own],
         [a.found["controls"] for a in own],
         [float(r.found["statistic"]) for r in references],
         [r.found["controls"] for r in references],
-        level=level,
+        level=LEVEL,
     )
 
 

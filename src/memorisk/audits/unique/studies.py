@@ -4,7 +4,6 @@ import numpy as np
 import pandas as pd
 
 from memorisk.audits.study_parts import StudyTable
-from memorisk.audits.unique.config import UniqueStudy
 from memorisk.audits.unique.names import arm_columns
 from memorisk.audits.unique.plan import AGAIN, BASE, INFLUENCE, LATENT, MARKED, RANDOM, REFERENCE, Arm
 from memorisk.audits.unique.reading import Reading
@@ -25,7 +24,7 @@ def by_seed(reading: Reading) -> StudyTable:
         table = reading.rows(arm, RANDOM)
         for score, words in SCORES.items():
             wide = _by_run(table, score)
-            found = seed_share(wide, level=1 - reading.level)
+            found = seed_share(wide)
             redraws = {"m_w": "m_w_sd", "m_paper": "m_paper_sd"}.get(score)
             rows.append(
                 {
@@ -82,8 +81,8 @@ def by_epoch(reading: Reading) -> StudyTable:
         shortest = min(len(a.found["profile_t"]) for a in [*own, *theirs])
         for epoch in range(shortest):
             t, r = (np.array([a.found["profile_t"][epoch] for a in group]) for group in (own, theirs))
-            found = mean_limits(t, r if len(r) else None, level=1 - reading.level)
-            paper = mean_limits([a.found["profile_m"][epoch] for a in own], level=1 - reading.level)
+            found = mean_limits(t, r if len(r) else None)
+            paper = mean_limits([a.found["profile_m"][epoch] for a in own])
             loss = float(np.mean([a.found["validation"][epoch] for a in own]))
             rows.append(
                 {
@@ -144,7 +143,7 @@ def latents(reading: Reading) -> StudyTable:
             continue
         mark, random = (np.array([answers[i, True][name] for i in both]) for name in ("latent_mark", "latent_random"))
         without = np.array([answers[i, False]["latent_mark"] for i in both])
-        rows.append(arm_columns(arm) | _chosen_latent(mark, random, without, reading.level))
+        rows.append(arm_columns(arm) | _chosen_latent(mark, random, without))
         frame = pd.DataFrame({"latent": np.arange(mark.shape[1]), "mark": mark.mean(0), "random": random.mean(0)})
         drawn.append(frame.assign(without=without.mean(0), **arm_columns(arm)))
     note = (
@@ -159,12 +158,12 @@ def latents(reading: Reading) -> StudyTable:
     return StudyTable("latents", "A latent for the mark", _NOTHING, pd.DataFrame(rows), note, why, extra=extra)
 
 
-def _chosen_latent(mark: np.ndarray, random: np.ndarray, without: np.ndarray, level: float) -> dict[str, object]:
+def _chosen_latent(mark: np.ndarray, random: np.ndarray, without: np.ndarray) -> dict[str, object]:
     """Choose on the even images, measure on the odd ones; the paper's latent likewise."""
     found: dict[str, object] = {"n_latents": mark.shape[1], "n_chosen": len(mark[0::2]), "n_models": len(mark[1::2])}
     for name, excess in (("", mark - without), ("paper_", mark - random)):
         best = int(np.argmax(excess[0::2].mean(axis=0)))
-        held = mean_limits((mark - without)[1::2, best], level=1 - level)
+        held = mean_limits((mark - without)[1::2, best])
         found |= {
             f"{name}latent": best, f"{name}mark": float(mark[1::2, best].mean()),
             f"{name}random": float(random[1::2, best].mean()), f"{name}without": float(without[1::2, best].mean()),
@@ -184,9 +183,9 @@ def by_influence(reading: Reading) -> StudyTable:
             x, y = numbers(table, "self_influence"), numbers(table, score)
             if len(x) < 4:
                 continue
-            r = pearson(x, y, level=1 - reading.level)
+            r = pearson(x, y)
             top, bottom = (y[chosen == which] for which in ("highest", "lowest"))
-            apart = mean_limits(top, bottom, level=1 - reading.level)
+            apart = mean_limits(top, bottom)
             rows.append(
                 {
                     **arm_columns(arm), "score": words, "r": r.estimate, "r_low": r.low, "r_high": r.high,
@@ -202,7 +201,7 @@ def by_influence(reading: Reading) -> StudyTable:
     return StudyTable("influence", "Self-influence and M", _NOTHING, pd.DataFrame(rows), note, why)
 
 
-def what_was_run(reading: Reading, study: UniqueStudy) -> StudyTable:
+def what_was_run(reading: Reading) -> StudyTable:
     """Networks, data sets, images, trainings and how well the models name unseen images."""
     rows = []
     arms = list(dict.fromkeys(a.training.arm for a in reading.answers))
@@ -214,6 +213,7 @@ def what_was_run(reading: Reading, study: UniqueStudy) -> StudyTable:
         rows.append(
             {
                 **arm_columns(arm), "n_images": len(data.rows), "n_validation": len(data.validation),
+                "left_out": len(data.store.skipped),
                 "n_probes": len(data.probes.images), "n_controls": len(data.controls), "trainings": len(answers),
                 "accuracy": float(np.mean(accuracy)), "majority": float(counts.max() / counts.sum()),
                 "epochs": float(np.median([int(a.found["best_epoch"]) for a in answers])),
@@ -222,7 +222,7 @@ def what_was_run(reading: Reading, study: UniqueStudy) -> StudyTable:
             }
         )  # fmt: skip
     note = (
-        f"Mark: {study.options.mark}, {study.options.place}. Accuracy is on the validation images, which also said "
+        "Accuracy is on the validation images, which also said "
         "when to stop; “majority” is what always naming the commonest class gives. “Opacity 0” is the largest KL of a "
         "mark that cannot be seen: rounding, or the probing is broken."
     )

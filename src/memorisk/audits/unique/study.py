@@ -84,10 +84,9 @@ def study_unique_features(
     study, folder = read_unique(config), Path(out)
     if tables_only and not folder.is_dir():
         raise InputError(f"--out {one_line(folder)} is not there: a study that was never run has no tables")
-    check_out(folder, {"run": _identity(study, None)}, identity=["run"])
-    sets = prepare_sets(study, progress)
-    identity = {"run": _identity(study, sets)}
+    identity = {"run": _identity(study)}
     check_out(folder, identity, identity=["run"])
+    sets = prepare_sets(study, progress)
     planner = Planner(study, sets, folder)
     if not tables_only:
         check_arms(planner, progress)
@@ -95,8 +94,8 @@ def study_unique_features(
         run.log("started", versions=versions(), machine=machine())
         trainings, failed = _run(run, planner, progress, tables_only)
         progress("laying out the tables", 0, 0)
-        reading = read_answers(trainings, sets, study.options.level)
-        tables = unique_tables(reading, study)
+        reading = read_answers(trainings, sets)
+        tables = unique_tables(reading)
         _write(run, study, reading, tables, failed)
         run.log("finished", failed=failed)
     return UniqueResult(reading, tables, failed)
@@ -109,8 +108,8 @@ def plan_unique(config: Mapping[str, Any], *, out: str | Path, progress: Progres
         InputError: As `study_unique_features`.
     """
     study, folder = read_unique(config), Path(out)
+    check_out(folder, {"run": _identity(study)}, identity=["run"])
     sets = prepare_sets(study, progress)
-    check_out(folder, {"run": _identity(study, sets)}, identity=["run"])
     planner = Planner(study, sets, folder)
     check_arms(planner, progress)
     sizes = {name: (len(d.rows), len(d.validation), len(d.probes.images)) for name, d in sets.items()}
@@ -150,10 +149,10 @@ def check_arms(planner: Planner, progress: Progress) -> None:
             raise InputError(f"{one_line(arm.dataset, 60)}, {job.network}: {error}") from None
 
 
-def _identity(study: UniqueStudy, sets: dict[str, SetData] | None) -> dict[str, Any]:
+def _identity(study: UniqueStudy) -> dict[str, Any]:
     """What may not change in a folder: the protocol and what the models are asked. Data sets may be added."""
     told = asdict(study.options)
-    kept = {key: told[key] for key in ("mark", "place", "mark_scale", "opacity", "seed", "validation", "level")}
+    kept = {key: told[key] for key in ("mark", "place", "mark_scale", "opacity", "seed", "validation")}
     return {"study": "unique-features", "protocol": study.protocol, **kept}
 
 

@@ -11,7 +11,7 @@ import pandas as pd
 
 from memorisk.audits.study_parts import StudyTable
 from memorisk.audits.unique.columns import COLUMNS, PUBLISHED, PUBLISHED_TITLE
-from memorisk.audits.unique.config import PLAIN, UniqueStudy
+from memorisk.audits.unique.config import LEVEL, PLAIN
 from memorisk.audits.unique.names import arm_columns, network_words, regulariser_words
 from memorisk.audits.unique.plan import INFLUENCE, RANDOM, REFERENCE, Arm
 from memorisk.audits.unique.reading import Reading
@@ -24,12 +24,11 @@ from memorisk.statistics.proportions import clopper_pearson
 TOP_WHITE, TOP = 5, 3
 
 
-def unique_tables(reading: Reading, study: UniqueStudy) -> list[StudyTable]:
+def unique_tables(reading: Reading) -> list[StudyTable]:
     """Every table of the study from what is finished; an empty one says why.
 
     Args:
         reading: Of `read_answers`.
-        study: As its file asks for it.
     """
     return [
         _table_1(reading),
@@ -40,7 +39,7 @@ def unique_tables(reading: Reading, study: UniqueStudy) -> list[StudyTable]:
         before_after(reading),
         latents(reading),
         by_influence(reading),
-        what_was_run(reading, study),
+        what_was_run(reading),
     ]
 
 
@@ -102,12 +101,12 @@ def _white_row(reading: Reading, arm: Arm, rows: pd.DataFrame) -> dict[str, obje
     index, m_w = numbers(rows, "index"), numbers(rows, "m_w")
     own = np.array([m_w[index == i].mean() for i in np.unique(index)])
     found: dict[str, object] = {"n_canaries": len(own), "n_models": len(rows), "m_w": float(own.mean())}
-    limits = mean_limits(own, level=1 - reading.level)
+    limits = mean_limits(own)
     found |= {"m_w_low": limits.low, "m_w_high": limits.high, "sd_redraws": float(numbers(rows, "m_w_sd").mean())}
     theirs = _white_of_references(reading, arm)
     if theirs is not None:
-        excess = mean_limits(own, theirs, level=1 - reading.level)
-        share = clopper_pearson(int((numbers(rows, "p_white") <= reading.level).sum()), len(rows), 1 - reading.level)
+        excess = mean_limits(own, theirs)
+        share = clopper_pearson(int((numbers(rows, "p_white") <= LEVEL).sum()), len(rows))
         found |= {
             "m_w_references": float(theirs.mean()), "excess": excess.estimate, "excess_low": excess.low,
             "excess_high": excess.high, "n_references": len(theirs), "found": share.successes,
@@ -152,16 +151,15 @@ def _table_2(reading: Reading) -> StudyTable:
 def arm_row(reading: Reading, arm: Arm) -> dict[str, object]:
     """All canaries of an arm that were chosen by self-influence, in the corrected and in the paper's form."""
     rows, references = reading.rows(arm, INFLUENCE), reading.rows(arm, REFERENCE)
-    level = reading.level
     m = numbers(rows, "m_paper")
-    limits = mean_limits(m, level=1 - level)
-    share = clopper_pearson(int(truths(rows, "found").sum()), len(rows), 1 - level)
+    limits = mean_limits(m)
+    share = clopper_pearson(int(truths(rows, "found").sum()), len(rows))
     row: dict[str, object] = {
         "n_canaries": len(rows), "n_references": len(references), "found": share.successes,
         "found_share": share.estimate, "found_low": share.low, "found_high": share.high,
         "m_paper": limits.estimate, "m_paper_low": limits.low, "m_paper_high": limits.high,
         "m_positive": positive_mean(m), "n_positive": int((m > 0).sum()),
-        "welch_share": float((numbers(rows, "p_welch") <= level).mean()),
+        "welch_share": float((numbers(rows, "p_welch") <= LEVEL).mean()),
         "accuracy": float(numbers(rows, "accuracy").mean()), "epochs": float(np.median(numbers(rows, "best_epoch"))),
         "same": float(numbers(rows, "same").mean()), "mirrored": float(numbers(rows, "mirrored").mean()),
     }  # fmt: skip
@@ -170,7 +168,7 @@ def arm_row(reading: Reading, arm: Arm) -> dict[str, object]:
         row |= {"m": group.m, "m_low": group.low, "m_high": group.high, "p": group.p_references}
         theirs = numbers(references, "m_paper")
         row |= {"m_paper_references": float(theirs.mean()), "m_positive_references": positive_mean(theirs)}
-        row |= {"welch_references": float((numbers(references, "p_welch") <= level).mean())}
+        row |= {"welch_references": float((numbers(references, "p_welch") <= LEVEL).mean())}
     return row
 
 
@@ -198,7 +196,7 @@ def _against_plain(reading: Reading, arm: Arm) -> dict[str, float]:
     if any(len(group) < 2 for group in groups):
         return {}
     # Each group enters the difference with a mean of its own: four independent groups.
-    found = contrast(groups, (1.0, -1.0, -1.0, 1.0), level=1 - reading.level)
+    found = contrast(groups, (1.0, -1.0, -1.0, 1.0))
     return {"change": found.estimate, "change_low": found.low, "change_high": found.high}
 
 
