@@ -20,6 +20,7 @@ _PUBLIC = {
     "load_manifest": "memorisk.images.sources",
     "Result": "memorisk.report.result",
     "study_rare_distinctive": "memorisk.audits.study",
+    "study_unique_features": "memorisk.audits.unique.study",
     "train_classifier": "memorisk.training.classifier",
 }
 
