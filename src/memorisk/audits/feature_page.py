@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from memorisk.audits.feature_verdict import MATCHED_LEVEL
 from memorisk.report.blocks import (
     Block,
     Callout,
@@ -278,7 +279,7 @@ def _reading(result: Result) -> list[Block]:
         "Mark and controls are exchangeable only if the mark was not chosen for its shape. Controls have the mark's "
         "pixels in another arrangement, equally rough, or names of the same length; a given letter still answers "
         "somewhat more or less than they do in models that never saw it, so that without references a p near the level "
-        "is weak evidence (1 to 24 % of harmless models at 5 %, by the letter).",
+        f"is weak evidence ({MATCHED_LEVEL} of harmless models at 5 %, by the letter).",
         "With references trained alike without the mark the test is exact for every mark, if they differ from the "
         "audited model by chance alone.",
         "A mark that is not found was not shown to be absent from the training data: one training image often leaves "

@@ -11,9 +11,12 @@ METHODS = {
     "centred": "rank among the controls, less what the reference models make of each",
     "controls": "rank among the controls",
 }
+MATCHED_LEVEL = "0 to 20 %"
+"""Of models that never saw a mark, those that matched controls call remembering at 5 %: lowest and highest of five
+letters and three networks (docs/results/mark_level.md, which a test holds this to)."""
 WEAK = (
-    "without 19 references this is no proof: by the shape of the mark, 1 to 24 % of models that never saw it are "
-    "called so at 5 %"
+    f"without 19 references this is no proof: by the shape of the mark, {MATCHED_LEVEL} of models that never saw it "
+    "are called so at 5 %"
 )
 ABSENT = (
     "not found does not mean that the mark was not in the training data: one image often leaves no trace in the answers"

@@ -4,8 +4,8 @@ METHODS section 2, "Corrected". The statistic of model i and pattern j is ``l_ij
 (``scores.marks``); ``T_i = l_i,mark - mean over controls c of l_ic``.
 
 * Controls: ``p = (1 + #{c: l_c >= l_mark}) / (1 + C)``, means over the models that share the mark. Its level rests on
-  mark and controls being alike to models that saw neither, and a given letter is not: for a fixed mark it rejects
-  between 1 and 24 % of harmless models at 5 % (``recipes/mark_level.py``).
+  mark and controls being alike to models that saw neither, and a given letter is not: for a fixed mark it may reject
+  hardly any harmless model or several times too many (``recipes/mark_level.py``, docs/results/mark_level.md).
 * Centred: the same on ``l_j - mean over references of l_rj``, which takes away what every model thinks of a pattern.
 * References: ``T`` of the audited models against ``T`` of reference models trained alike without the mark, by
   permutation of who is audited. Exchangeable models make it exact for every mark, whatever its shape; the smallest p
