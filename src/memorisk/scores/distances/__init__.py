@@ -1,0 +1,8 @@
+"""Distances between embeddings: the 14 measures of paper 003, exact nearest neighbours, exact histograms."""
+
+from memorisk.scores.distances.fitted import FittedMeasure
+from memorisk.scores.distances.fitting import fit_measure
+from memorisk.scores.distances.pairs import pairwise
+from memorisk.scores.distances.registry import MEASURES, Measure, find_measure
+
+__all__ = ["MEASURES", "FittedMeasure", "Measure", "find_measure", "fit_measure", "pairwise"]

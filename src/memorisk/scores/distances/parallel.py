@@ -1,0 +1,50 @@
+"""Work by threads: compiled kernels and matrix products both run outside Python's lock.
+
+Python threads, not numba's own: these survive a fork, and two callers may work at once.
+"""
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import TypeVar
+
+from threadpoolctl import threadpool_limits
+
+Task = TypeVar("Task")
+
+
+class Team:
+    """Runs a function over tasks with a fixed number of threads.
+
+    Args:
+        threads: Of them.
+        pool: Where they run; None for the caller's own thread.
+    """
+
+    def __init__(self, threads: int, pool: ThreadPoolExecutor | None) -> None:
+        self.threads, self._pool = threads, pool
+
+    def run(self, function: Callable[[Task], None], tasks: Sequence[Task]) -> None:
+        """The function of every task; the first error is raised."""
+        if self._pool is None:
+            for task in tasks:
+                function(task)
+        else:
+            for _ in self._pool.map(function, tasks):
+                pass
+
+
+@contextmanager
+def team(threads: int | None):
+    """A team of the given number of threads, or of as many as numba would use; each multiplies matrices alone.
+
+    BLAS is held to one thread meanwhile and has its own number again afterwards.
+    """
+    import numba
+
+    number = numba.get_num_threads() if threads is None else max(1, threads)
+    if number == 1:
+        yield Team(1, None)
+        return
+    with threadpool_limits(1, user_api="blas"), ThreadPoolExecutor(number) as pool:
+        yield Team(number, pool)

@@ -1,0 +1,111 @@
+"""Rows from arrays, memory maps and tensors, a block at a time, in float64; rows that no measure takes are named."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from memorisk.runs.errors import InputError, one_line
+
+FloatArray = NDArray[np.float64]
+
+LARGEST = 1e100
+"""Values beyond it overflow when squared or raised to a power."""
+ELEMENTS = 1 << 20
+"""Numbers in a block: 8 MiB in float64."""
+_LISTED = 5
+_EXACT = frozenset(("bfloat16", "float16", "float32", "bool", "int8", "uint8", "int16", "uint16"))
+_TAKEN = _EXACT | {"float64", "int32", "uint32", "int64", "uint64"}
+
+
+def name_rows(rows: NDArray[np.int64]) -> str:
+    """Row numbers for a message: the first few and how many in all."""
+    listed = ", ".join(str(int(r)) for r in rows[:_LISTED])
+    if len(rows) > _LISTED:
+        return f"rows {listed}, ... ({len(rows):,} in all)"
+    return f"row {listed}" if len(rows) == 1 else f"rows {listed}"
+
+
+class Rows:
+    """An [n, d] table that is read in blocks.
+
+    Args:
+        table: A NumPy array or memory map, a PyTorch tensor on any device (bfloat16 too), or what becomes an array.
+        what: "queries" or "references", for messages.
+
+    Attributes:
+        n: Rows.
+        d: Columns.
+        exact: The type's values are all float32 values.
+
+    Raises:
+        InputError: It is no table of real numbers.
+    """
+
+    def __init__(self, table: Any, what: str) -> None:
+        self.what = what
+        self._tensor = hasattr(table, "detach") and hasattr(table, "device")
+        self._table: Any = table.detach() if self._tensor else (
+            table if isinstance(table, np.ndarray) else np.asarray(table)
+        )  # fmt: skip
+        kind = str(self._table.dtype).removeprefix("torch.")
+        if kind not in _TAKEN:
+            raise InputError(f"{what} are of type {one_line(kind, 40)}; give real numbers, float64 or shorter")
+        if len(self._table.shape) != 2 or self._table.shape[1] == 0:
+            raise InputError(f"{what} have shape {tuple(self._table.shape)}; give [n, d], a row an image")
+        self._half = kind == "bfloat16"
+        self.exact = kind in _EXACT
+        self.n, self.d = (int(size) for size in self._table.shape)
+
+    def block(self, first: int, last: int) -> FloatArray:
+        """Rows ``first`` to ``last`` in float64, a copy."""
+        part = self._table[first:last]
+        if self._tensor:
+            part = part.cpu()
+            part = (part.float() if self._half else part).numpy()
+        return np.array(part, dtype=np.float64, order="C")
+
+    def columns(self, first: int, last: int) -> FloatArray:
+        """Columns ``first`` to ``last`` in float64, a copy."""
+        part = self._table[:, first:last]
+        if self._tensor:
+            part = part.cpu()
+            part = (part.float() if self._half else part).numpy()
+        return np.array(part, dtype=np.float64, order="C")
+
+    def blocks(self, size: int | None = None) -> Iterator[tuple[int, FloatArray]]:
+        """First row and rows of every block in turn."""
+        step = size or rows_per_block(self.d)
+        for first in range(0, self.n, step):
+            yield first, self.block(first, min(first + step, self.n))
+
+    def refuse(self, reason: str, bad: Callable[[FloatArray], Any]) -> None:
+        """Refuse the table where any row is bad.
+
+        Args:
+            reason: The end of the sentence "rows 1, 2 of the queries ...".
+            bad: [m, d] to [m], which rows are.
+
+        Raises:
+            InputError: One is; the first few are named and all counted.
+        """
+        found = [np.flatnonzero(bad(rows)) + first for first, rows in self.blocks()]
+        numbers = np.concatenate(found) if found else np.empty(0, np.int64)
+        if len(numbers):
+            raise InputError(f"{name_rows(numbers)} of the {self.what} {reason}")
+
+    def check(self) -> None:
+        """Refuse NaN, inf and values beyond ``LARGEST``.
+
+        Raises:
+            InputError: There are some.
+        """
+        self.refuse(
+            f"hold NaN, inf or values beyond {LARGEST:g}; leave them out", lambda x: ~(np.abs(x) <= LARGEST).all(axis=1)
+        )
+
+
+def rows_per_block(d: int, elements: int = ELEMENTS) -> int:
+    """Rows of ``d`` numbers in a block."""
+    return max(1, elements // d)
