@@ -1,0 +1,103 @@
+"""Plants read blind: p-values as the audit would have given, and a bound that holds as often as it says."""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from memorisk.runs.errors import InputError
+from memorisk.statistics.planted_copies import copied_p, copies_bound, list_cut, plant_power
+from memorisk.statistics.proportions import clopper_pearson
+from memorisk.statistics.reversed_queries import reversed_queries
+
+
+@pytest.mark.parametrize("sizes", ["any", "matched"])
+def test_p_of_a_plant_is_what_its_patient_would_have_had(sizes):
+    rng = np.random.default_rng(0)
+    train, held = rng.integers(0, 30, 60) / 4, rng.integers(0, 30, 40) / 4
+    ours, theirs = np.repeat(np.arange(15), 4), rng.integers(0, 12, 40)
+    distance, source = rng.integers(0, 20, 15) / 4, rng.permutation(15)
+    p = copied_p(distance, np.full(15, 4), held, theirs, sizes=sizes)
+    for d, unit, value in zip(distance, source, p, strict=True):
+        changed = train + 100.0
+        changed[np.flatnonzero(ours == unit)[2]] = d
+        result = reversed_queries(changed, held, ours, theirs + 100, sizes=sizes)
+        assert value == result.p_value[unit]
+
+
+def test_the_cut_of_a_list():
+    train = np.r_[np.zeros(30), np.full(70, 9.0)]
+    found = reversed_queries(train, np.linspace(1, 8, 99), q=0.1)
+    assert found.listed.n_rejected == 30
+    assert list_cut(found) == pytest.approx(0.1 * 30 / 100)
+    assert list_cut(found, 50) == pytest.approx(0.1 * 50 / 100)
+    assert found.p_value[:30].max() <= list_cut(found) < found.p_value[30:].min()
+    with pytest.raises(InputError, match="from 1 to all"):
+        list_cut(found, 101)
+
+
+def test_a_single_copy_is_not_found_with_few_held_out_patients():
+    held = np.linspace(1, 8, 99)
+    nobody = reversed_queries(np.full(100, 9.0), held, q=0.1)
+    p = copied_p(np.zeros(20), np.ones(20, dtype=int), held)
+    assert plant_power(np.zeros(20), np.arange(20), p, list_cut(nobody)).recall.estimate == 0
+    assert plant_power(np.zeros(20), np.arange(20), p, list_cut(nobody, 10)).recall.estimate == 1
+
+
+def test_recall_counts_one_plant_of_each_source():
+    p = np.array([0.01, 0.01, 0.5, 0.01, 0.9, 0.02])
+    source = np.array(["a", "a", "a", "b", "c", "c"])
+    kinds = ["flip", "noise", "crop", "flip", "flip", "noise"]
+    found = plant_power(np.zeros(6), source, p, 0.02, kinds=kinds, seed=1)
+    np.testing.assert_array_equal(found.found, p <= 0.02)
+    assert found.recall.trials == 3
+    assert found.kinds["flip"] == clopper_pearson(2, 3)
+    assert found.kinds["noise"] == clopper_pearson(2, 2)
+    assert found.kinds["crop"] == clopper_pearson(0, 1)
+    assert f"at least {found.recall.low:.2f}" in found.promise
+
+
+def test_recall_covers_over_sources():
+    """Plants of one source are alike; a random plant of a random source is found with probability 0.7."""
+    rng, repeats, covered = np.random.default_rng(1), 400, 0
+    cut = stats.norm.cdf(np.sqrt(1.09) * stats.norm.ppf(0.7))
+    for i in range(repeats):
+        z = rng.normal(size=(30, 1)) + 0.3 * rng.normal(size=(30, 4))
+        p = stats.norm.cdf(z).ravel()
+        found = plant_power(np.zeros(120), np.repeat(np.arange(30), 4), p, cut, seed=i).recall
+        covered += found.low <= 0.7 <= found.high
+    assert covered >= stats.binom.ppf(0.001, repeats, 0.95)
+
+
+@pytest.mark.parametrize(("share", "recall"), [(0.01, 0.9), (0.01, 0.4), (0.002, 0.7)])
+def test_the_bound_holds_jointly(share, recall):
+    rng, repeats, held, n = np.random.default_rng(2), 1000, 0, 500
+    for _ in range(repeats):
+        plants = clopper_pearson(int(rng.binomial(60, recall)), 60)
+        held += copies_bound(int(rng.binomial(n, share * recall)), n, plants).upper >= share
+    assert held >= stats.binom.ppf(0.001, repeats, 0.95)
+
+
+def test_zero_found_by_the_formula():
+    plants = clopper_pearson(100, 100)
+    found = copies_bound(0, 10_000, plants)
+    assert found.upper == pytest.approx((1 - 0.025 ** (1 / 10_000)) / plants.low)
+    assert found.rule_of_three == pytest.approx(3 / (10_000 * plants.low))
+    assert 1 < found.upper / found.rule_of_three < 1.25
+    assert copies_bound(0, 10, clopper_pearson(0, 5)).upper == 1
+    assert np.isnan(copies_bound(3, 10, plants).rule_of_three)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: copied_p([1.0], [0], [1.0]), "at least 1"),
+        (lambda: copied_p([1.0], [1, 1], [1.0]), "number of images"),
+        (lambda: plant_power([1.0], [1, 2], [0.5], 0.1), "one source"),
+        (lambda: plant_power([1.0], [1], [0.5], 5), "between 0 and 1"),
+        (lambda: copies_bound(0, 10, clopper_pearson(1, 2, 0.9)), "one level"),
+        (lambda: copies_bound(11, 10, clopper_pearson(1, 2)), "no share"),
+    ],
+)
+def test_misfits_are_refused(call, message):
+    with pytest.raises(InputError, match=message):
+        call()
