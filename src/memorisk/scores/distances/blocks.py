@@ -1,0 +1,135 @@
+"""Every pair of a query and a reference visited once, a tile at a time; the one place that chooses the evaluator."""
+
+from collections.abc import Callable
+from queue import SimpleQueue
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from memorisk.runs.errors import InputError, one_line
+from memorisk.scores.distances.bounds import Block, Form, find_form
+from memorisk.scores.distances.fitted import FittedMeasure
+from memorisk.scores.distances.parallel import team
+from memorisk.scores.distances.rows import Rows, rows_per_block
+
+Ids = NDArray[np.int64]
+Visit = Callable[[Form, Block, Block, NDArray[np.float32], np.ndarray, slice, slice], None]
+"""Takes form, queries, references, tile [m, n], betas [m] and which rows of the tables these are."""
+QUERIES = 1 << 22
+"""Numbers of the queries held at once: 32 MiB in float64."""
+TILE_ROWS = 128
+"""Queries of a tile."""
+
+
+def evaluate(form: Form, queries: Block, references: Block, tile: NDArray[np.float32]) -> None:
+    """Fill a tile [m, n] with values that ``form`` bounds; another device's evaluator would be chosen here."""
+    from memorisk.scores.distances import kernels
+
+    name, x, y = form.measure.name, queries.short, references.short
+    if form.family == "none":
+        tile[:] = 0
+    elif form.family == "product":
+        np.matmul(x, y.T, out=tile)
+        kernels.squares_from_products(queries.own, references.own, tile)
+        if name == "dice":
+            kernels.shares_from(queries.own, references.own, False, tile)
+    elif form.family == "entropy":
+        kernels.entropies(x, y, queries.own, references.own, tile)
+    elif form.family == "share":
+        kernels.shares(x, y, tile)
+    elif form.family == "ratio" and form.measure.domain == "signed":
+        kernels.shares_of_sums(x, y, tile)
+    elif name == "chebyshev":
+        kernels.largest(x, y, tile)
+    elif name == "minkowski" and form.root > 1:
+        if form.root == 3:
+            kernels.cubes(x, y, tile)
+        else:
+            kernels.powers(x, y, int(form.root), tile)
+    else:
+        kernels.absolute_sums(x, y, tile)
+        if form.family == "ratio":
+            kernels.shares_from(queries.own, references.own, True, tile)
+
+
+def visit_tiles(
+    left: Rows, right: Rows, measure: FittedMeasure, visit: Visit, *, threads: int | None, block: int | None
+) -> None:
+    """Call ``visit`` on every tile; tiles of the same query never at once, references in ascending order.
+
+    Args:
+        left: Queries, checked.
+        right: References, checked.
+        measure: From `fit_measure`.
+        visit: See `Visit`.
+        threads: None for as many as numba would use.
+        block: Rows of a block; None for as many as fit the memory.
+    """
+    with team(threads) as workers:
+        form = find_form(measure, right, left.exact and right.exact)
+        few = block or rows_per_block(right.d)
+        many = block or rows_per_block(left.d, QUERIES)
+        height = min(TILE_ROWS, many)
+        tiles: SimpleQueue[NDArray[np.float32]] = SimpleQueue()
+        for _ in range(workers.threads):
+            tiles.put(np.empty((height, min(few, right.n)), np.float32))
+        for first in range(0, left.n, many):
+            queries = form.prepare(left, first, min(first + many, left.n), workers)
+            for start in range(0, right.n, few):
+                end = min(start + few, right.n)
+                references = form.prepare(right, start, end, workers)
+                betas = form.betas(queries, references)
+
+                def task(
+                    row: int, first=first, start=start, end=end, queries=queries, references=references, betas=betas
+                ) -> None:
+                    last = min(row + height, len(betas))
+                    tile = tiles.get()
+                    try:
+                        some = queries.part(row, last)
+                        values = tile.reshape(-1)[: (last - row) * (end - start)].reshape(last - row, end - start)
+                        evaluate(form, some, references, values)
+                        mine = slice(first + row, first + last)
+                        visit(form, some, references, values, betas[row:last], mine, slice(start, end))
+                    finally:
+                        tiles.put(tile)
+
+                workers.run(task, range(0, len(betas), height))
+
+
+def group_codes(exclude_same: Any, left: Rows, right: Rows) -> tuple[Ids, Ids]:
+    """Groups of queries and references as numbers, the same for the same group; empty where there are none.
+
+    Raises:
+        InputError: There is not one group a row.
+    """
+    if exclude_same is None:
+        return np.empty(0, np.int64), np.empty(0, np.int64)
+    if not isinstance(exclude_same, tuple | list) or len(exclude_same) != 2:
+        raise InputError("exclude_same is no pair; give (groups of the queries, groups of the references)")
+    groups = [np.asarray(ids) for ids in exclude_same]
+    for ids, rows in zip(groups, (left, right), strict=True):
+        if ids.shape != (rows.n,):
+            raise InputError(
+                f"exclude_same has {one_line(ids.shape, 40)} groups for {rows.n} {rows.what}; give one a row"
+            )
+    kinds = {ids.dtype.kind for ids in groups}
+    if len(kinds & {"U", "S", "O"}) and len(kinds) > 1:
+        raise InputError("exclude_same holds text for one side and numbers for the other, so that none would agree")
+    codes = np.unique(np.concatenate(groups), return_inverse=True)[1].reshape(-1).astype(np.int64)
+    return codes[: left.n].copy(), codes[left.n :].copy()
+
+
+def open_tables(queries: Any, references: Any, measure: FittedMeasure) -> tuple[Rows, Rows]:
+    """Both tables, checked.
+
+    Raises:
+        InputError: One of them is none that the measure takes, or there are no references.
+    """
+    left, right = Rows(queries, "queries"), Rows(references, "references")
+    for rows in (left, right):
+        measure.check_rows(rows)
+    if not right.n:
+        raise InputError("there are no references")
+    return left, right

@@ -1,0 +1,209 @@
+"""Approximations in float32 with bounds that always hold: |key - value| <= rho |value| + beta.
+
+The *key* of a pair is a monotone function of its distance (``Form.multiplier``, ``Form.power``), the *value* what a
+block evaluator leaves in its tile. With u = 2^-24, gamma(n) = n u / (1 - n u) (Higham, Accuracy and Stability of
+Numerical Algorithms, chapter 3) and r the measured distance of a row to its float32 form:
+
+- product: key K = s^2 |x - y|^2 of rows centred, weighted or whitened, and scaled; value |x|^2 + |y|^2 - 2 x.y, off by
+  at most gamma(d + 8) (|x|^2 + |y|^2) in any order of addition, and |y|^2 <= 2 |x|^2 + 2 K. Of 0 and 1 it is exact.
+- sum: terms of one sign, so that rounding is relative, gamma(d + c); r by the triangle inequality.
+- ratio (braycurtis): key N / (N + D) with N = sum |x - y|, D = sum |x + y|; N + D >= |x|_1 + |y|_1, so that rows off by
+  r change it by at most r / |x|_1.
+- share (canberra): every term is off by 3 u, by u where a row is no float32, by 1 below 1e-30.
+- entropy (jensenshannon): key d^2; with x = d p / 2, value (h(x) + h(y) - sum m log m) / d with m = x + y; the sum of
+  |m log m| is at most h(x) + h(y) + 0.74 d.
+
+Where no bound can be given (values out of range) beta is infinite and every pair is evaluated by definition.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from memorisk.scores.distances.fitted import BINARY, FittedMeasure
+from memorisk.scores.distances.pairs import Definition, definition
+from memorisk.scores.distances.parallel import Team
+from memorisk.scores.distances.rows import FloatArray, Rows
+
+UNIT = 2.0**-24
+LOG_ERROR = 1e-6
+"""Of ``kernels.logarithms`` beside 4 u |log|, held by a test over all fractions."""
+SHARE = 1.0 + 2.0**-10
+"""Multiplies every beta: room for the rounding of the bounds themselves."""
+MOST_POWERS = 16
+_NO_FORM = "none"
+
+
+@dataclass(frozen=True, eq=False)
+class Block:
+    """Rows made ready."""
+
+    exact: FloatArray
+    """[m, d] what the definition takes."""
+    short: NDArray[np.float32]
+    """[m, d] centred, scaled, rounded."""
+    own: NDArray[np.float32]
+    """[m] each row's own term: |x|^2, sum |x| or the entropy term."""
+    slack: FloatArray
+    """[m] r in the family's norm; infinite where the row has no float32 form."""
+
+    def part(self, first: int, last: int) -> "Block":
+        """Some of the rows."""
+        return Block(self.exact[first:last], self.short[first:last], self.own[first:last], self.slack[first:last])
+
+
+@dataclass(frozen=True, eq=False)
+class Form:
+    """How a measure's pairs are approximated in one call."""
+
+    measure: FittedMeasure
+    definition: Definition
+    family: str
+    """The registry's, or "none" where everything is evaluated by definition."""
+    centre: FloatArray
+    """[d] taken from every row first."""
+    scale: float
+    """A power of two, or d / 2 for jensenshannon."""
+    multiplier: float
+    """The key is ``(multiplier distance)^power``."""
+    power: float
+    """See ``multiplier``; 0 for ``distance / (1 + distance)``."""
+    root: float
+    """The value's own power of the key: Minkowski's p."""
+    rho: float
+    """Relative bound."""
+
+    def prepare(self, rows: Rows, first: int, last: int, workers: Team) -> Block:
+        """Rows ``first`` to ``last`` made ready, some of them by each thread."""
+        size, d = last - first, self.measure.dimension
+        block = Block(np.empty((size, d)), np.empty((size, d), np.float32), np.empty(size, np.float32), np.empty(size))
+        step = max(1, min(256, -(-size // workers.threads)))
+
+        def fill(start: int) -> None:
+            end = min(start + step, size)
+            self._fill(self.measure.rows(rows.block(first + start, first + end)), block.part(start, end))
+
+        workers.run(fill, range(0, size, step))
+        return block
+
+    def betas(self, queries: Block, references: Block) -> FloatArray:
+        """[m] absolute bounds of the queries' values against a block of references."""
+        d, most = self.measure.dimension, float(references.slack.max())
+        both = queries.slack + most
+        if self.family == _NO_FORM:
+            beta = np.full(len(both), np.inf)
+        elif self.measure.name in BINARY:
+            beta = np.zeros(len(both)) if d < 1 << 22 else np.full(len(both), np.inf)
+        elif self.family == "product":
+            own = queries.own.astype(np.float64)
+            beta = 3.0 * gamma(d + 8) * own * (1.0 + self.rho) + both**2 * (1.0 + 2.0**20) + 2.0**-100
+        elif self.family == "sum":
+            beta = both * (1.0 + self.rho) + (d * 2.0**-120) ** (1.0 / self.root)
+        elif self.family == "entropy":
+            size = (queries.own + float(references.own.max())) / d + 0.74
+            beta = (gamma(d) + 16 * UNIT) * (np.maximum(size, 0.0) + 1.0) + LOG_ERROR
+        else:  # ratio: the larger share of two rows; share: terms of both
+            beta = (np.maximum(queries.slack, most) if self.family == "ratio" else both) + d * 1e-30
+        return beta * SHARE
+
+    def _fill(self, exact: FloatArray, out: Block) -> None:
+        """One part of a block."""
+        from memorisk.scores.distances.shortening import shorten
+
+        out.exact[:] = exact
+        moved, floor = exact, 0.0
+        if self.definition.weights.size or self.definition.whitening.size:
+            moved = exact - self.centre
+            if self.definition.weights.size:
+                moved = moved * np.sqrt(self.definition.weights)
+            else:  # the product's own rounding, and the definition's
+                lost = 4.0 * (self.measure.dimension + 4) * 2.0**-53 * float(np.linalg.norm(self.definition.whitening))
+                floor = np.linalg.norm(moved, axis=1) * lost * self.scale
+                moved = moved @ self.definition.whitening
+            shorten(np.ascontiguousarray(moved), np.zeros(0), self.scale, self.family, self.root, out)
+        else:
+            shorten(exact, self.centre, self.scale, self.family, self.root, out)
+        out.slack[:] += floor
+
+
+def gamma(n: float) -> float:
+    """``n u / (1 - n u)``, the bound of n roundings; infinite where there is none."""
+    return n * UNIT / (1 - n * UNIT) if n * UNIT < 0.01 else np.inf
+
+
+def find_form(measure: FittedMeasure, references: Rows, exact: bool) -> Form:
+    """Centre, scale and bounds for a set of references; one pass over them.
+
+    Args:
+        measure: From `fit_measure`.
+        references: Checked.
+        exact: Queries and references are of types whose values are float32 values: no centre is needed for sums.
+    """
+    parts, family, p = definition(measure), measure.measure.family, measure.p
+    if p in (1.0, 2.0):
+        family = "product" if p == 2 else family
+    elif p is not None and (p != int(p) or p > MOST_POWERS):
+        family = _NO_FORM
+    centring = (family == "product" and measure.name not in BINARY) or (family == "sum" and not exact)
+    centre, most = _centre_and_size(measure, references, centring, parts)
+    scale, d = _scale(family, most, measure), measure.dimension
+    multiplier, power, root = {
+        "product": (scale, 2.0, 1.0), "sum": (scale, 1.0, 1.0), "ratio": (1.0, 0.0, 1.0), "share": (1.0, 1.0, 1.0),
+        "entropy": (1.0, 2.0, 1.0), _NO_FORM: (1.0, 1.0, 1.0),
+    }[family]  # fmt: skip
+    rho = {"product": 4 * gamma(d + 8) + 2.0**-18, "sum": gamma(d + 4), "ratio": 2.1 * gamma(d + 6),
+           "share": gamma(d + 8), "entropy": 0.0, _NO_FORM: 0.0}[family]  # fmt: skip
+    if measure.name in ("cosine", "correlation"):
+        multiplier, power = 2.0 * scale**2, 1.0
+    elif measure.name == "sqeuclidean":
+        multiplier, power = scale**2, 1.0
+    elif measure.name in BINARY:
+        multiplier, power, rho = (d if measure.name == "matching" else 1.0), 1.0, 0.0
+        rho = rho if measure.name == "matching" else 4 * UNIT
+    elif measure.name == "minkowski" and family == "sum":
+        root, rho = float(p or 1), gamma(d + 2 * (p or 1) + 4)
+    elif measure.name == "chebyshev":
+        rho = 4 * UNIT
+    if not np.isfinite(rho):
+        family, rho = _NO_FORM, 0.0
+    return Form(measure, parts, family, centre, scale, float(multiplier), power, root, float(rho))
+
+
+def _centre_and_size(
+    measure: FittedMeasure, references: Rows, centring: bool, parts: Definition
+) -> tuple[FloatArray, float]:
+    """Mean of the references where rows are centred (else nothing), and the largest number or norm after that."""
+    centre, most = np.zeros(0), 0.0
+    weighted = bool(parts.weights.size or parts.whitening.size)
+    if centring:
+        total = np.zeros(measure.dimension)
+        for _, x in references.blocks():
+            total += measure.rows(x).sum(axis=0)
+        centre = total / references.n
+    if measure.measure.family == "entropy" or measure.name in BINARY:
+        return centre, 1.0
+    for _, x in references.blocks():
+        rows = measure.rows(x)
+        moved = rows - centre if centring else rows
+        if weighted:
+            moved = moved * np.sqrt(parts.weights) if parts.weights.size else moved @ parts.whitening
+        most = max(most, float(np.abs(moved).max()))
+    return centre, most
+
+
+def _scale(family: str, most: float, measure: FittedMeasure) -> float:
+    """A power of two that brings the references near 1; 1 where none is needed, d / 2 for jensenshannon."""
+    if family == "entropy":
+        return measure.dimension / 2
+    if measure.name in BINARY or most == 0:
+        return 1.0
+    if family in ("product", "sum") or not 2.0**-40 < most < 2.0**40:
+        return float(2.0 ** -np.clip(np.floor(np.log2(most)), -300, 340))
+    return 1.0
+
+
+def arguments(form: Form) -> tuple[Any, ...]:
+    """A form in the words of the compiled scans."""
+    return (*form.definition, form.multiplier, form.power, form.root, form.rho)

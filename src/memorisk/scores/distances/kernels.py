@@ -1,0 +1,254 @@
+"""Blocks of approximate values in float32, [m, n] at a time, for the measures that are no matrix product.
+
+What each kernel leaves in ``tile`` is bounded in `bounds`; sums may be added in any order (``reassoc``), since the
+bound of a sum of terms of one sign holds for any. One query meets four references at a time, and blocks of references
+small enough to stay near the processor meet all queries in turn.
+"""
+
+import numpy as np
+from llvmlite import ir
+from numba import njit, types
+from numba.extending import intrinsic
+
+FAST = {"reassoc", "nsz", "nnan", "ninf", "contract"}
+"""Freedom of order and of fused products; no reciprocals, no approximate functions."""
+SHARED = 1 << 16
+"""Numbers of a block of references that stays near: 256 KiB."""
+LOG = tuple(
+    np.float32(c)
+    for c in (
+        1.0000038536909452, -0.5000220823149556, 0.3330050446055722, -0.2487384276625391,
+        0.20629130288967437, -0.18961882084253165, 0.11825300007800685,
+    )
+)  # fmt: skip
+"""``log(1 + z) = z (c0 + c1 z + ...)`` on [2^-1/2 - 1, 2^1/2 - 1], minimax, off by at most 1.8e-7."""
+C0, C1, C2, C3, C4, C5, C6 = LOG
+LN2, ONE, LEAST = np.float32(np.log(2.0)), np.float32(1.0), np.float32(1e-31)
+_ROOT_HALF_BITS = 0x3F3504F3
+_WORD, _SINGLE = ir.IntType(32), ir.FloatType()
+
+
+def _exponent_bits(builder, value):
+    """The exponent e of ``value = 2^e f`` with f between 2^-1/2 and 2^1/2, as an integer; and the bits."""
+    bits = builder.bitcast(value, _WORD)
+    moved = builder.sub(bits, ir.Constant(_WORD, _ROOT_HALF_BITS))
+    return builder.ashr(moved, ir.Constant(_WORD, 23)), bits
+
+
+@intrinsic
+def _exponent(typing, value):
+    """The exponent of a positive float32, as a float32."""
+
+    def generate(context, builder, signature, args):
+        return builder.sitofp(_exponent_bits(builder, args[0])[0], _SINGLE)
+
+    return types.float32(types.float32), generate
+
+
+@intrinsic
+def _fraction(typing, value):
+    """The fraction of a positive float32."""
+
+    def generate(context, builder, signature, args):
+        exponent, bits = _exponent_bits(builder, args[0])
+        return builder.bitcast(builder.sub(bits, builder.shl(exponent, ir.Constant(_WORD, 23))), _SINGLE)
+
+    return types.float32(types.float32), generate
+
+
+@intrinsic
+def _larger(typing, a, b):
+    """The larger of two float32, in the one form that LLVM turns into a reduction over vectors."""
+
+    def generate(context, builder, signature, args):
+        kind = ir.FunctionType(_SINGLE, [_SINGLE, _SINGLE])
+        function = builder.module.globals.get("llvm.maxnum.f32") or ir.Function(builder.module, kind, "llvm.maxnum.f32")
+        return builder.call(function, args, fastmath=("nnan", "nsz", "reassoc", "ninf"))
+
+    return types.float32(types.float32, types.float32), generate
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _log(m):
+    z = _fraction(m) - ONE  # pyright: ignore[reportCallIssue]
+    whole = _exponent(m) * LN2  # pyright: ignore[reportCallIssue]
+    return whole + z * (C0 + z * (C1 + z * (C2 + z * (C3 + z * (C4 + z * (C5 + z * C6))))))
+
+
+@njit(cache=True, nogil=True, fastmath=FAST)
+def logarithms(values, out):
+    """The logarithm that `entropies` uses, of many positive float32: for the test of its bound."""
+    for t in range(len(values)):
+        out[t] = _log(values[t])
+
+
+@njit(cache=True, nogil=True, fastmath=FAST)
+def absolute_sums(x, y, tile):
+    """``sum |x - y|``."""
+    d, n = x.shape[1], len(y)
+    step = max(4, SHARED // d // 4 * 4)
+    for start in range(0, n, step):
+        for i in range(len(x)):
+            q = x[i]
+            for j in range(start, min(start + step, n), 4):
+                r0, r1, r2, r3 = y[j], y[min(j + 1, n - 1)], y[min(j + 2, n - 1)], y[min(j + 3, n - 1)]
+                s0 = s1 = s2 = s3 = np.float32(0)
+                for t in range(d):
+                    s0 += abs(q[t] - r0[t])
+                    s1 += abs(q[t] - r1[t])
+                    s2 += abs(q[t] - r2[t])
+                    s3 += abs(q[t] - r3[t])
+                _put(tile, i, j, n, s0, s1, s2, s3)
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _put(tile, i, j, n, s0, s1, s2, s3):
+    tile[i, j] = s0
+    if j + 1 < n:
+        tile[i, j + 1] = s1
+    if j + 2 < n:
+        tile[i, j + 2] = s2
+    if j + 3 < n:
+        tile[i, j + 3] = s3
+
+
+@njit(cache=True, nogil=True, fastmath=FAST)
+def largest(x, y, tile):
+    """``max |x - y|``."""
+    d, n = x.shape[1], len(y)
+    step = max(4, SHARED // d // 4 * 4)
+    for start in range(0, n, step):
+        for i in range(len(x)):
+            q = x[i]
+            for j in range(start, min(start + step, n), 4):
+                r0, r1, r2, r3 = y[j], y[min(j + 1, n - 1)], y[min(j + 2, n - 1)], y[min(j + 3, n - 1)]
+                s0 = s1 = s2 = s3 = np.float32(0)
+                for t in range(d):
+                    s0 = _larger(s0, abs(q[t] - r0[t]))  # pyright: ignore[reportCallIssue]
+                    s1 = _larger(s1, abs(q[t] - r1[t]))  # pyright: ignore[reportCallIssue]
+                    s2 = _larger(s2, abs(q[t] - r2[t]))  # pyright: ignore[reportCallIssue]
+                    s3 = _larger(s3, abs(q[t] - r3[t]))  # pyright: ignore[reportCallIssue]
+                _put(tile, i, j, n, s0, s1, s2, s3)
+
+
+@njit(cache=True, nogil=True, fastmath=FAST)
+def cubes(x, y, tile):
+    """``sum |x - y|^3``."""
+    d, n = x.shape[1], len(y)
+    step = max(4, SHARED // d // 4 * 4)
+    for start in range(0, n, step):
+        for i in range(len(x)):
+            q = x[i]
+            for j in range(start, min(start + step, n), 4):
+                r0, r1, r2, r3 = y[j], y[min(j + 1, n - 1)], y[min(j + 2, n - 1)], y[min(j + 3, n - 1)]
+                s0 = s1 = s2 = s3 = np.float32(0)
+                for t in range(d):
+                    d0, d1, d2, d3 = q[t] - r0[t], q[t] - r1[t], q[t] - r2[t], q[t] - r3[t]
+                    s0 += d0 * d0 * abs(d0)
+                    s1 += d1 * d1 * abs(d1)
+                    s2 += d2 * d2 * abs(d2)
+                    s3 += d3 * d3 * abs(d3)
+                _put(tile, i, j, n, s0, s1, s2, s3)
+
+
+@njit(cache=True, nogil=True, fastmath=FAST)
+def powers(x, y, power, tile):
+    """``sum |x - y|^power`` for a whole power of at least 1."""
+    d, n = x.shape[1], len(y)
+    terms = np.empty(64, np.float32)
+    for i in range(len(x)):
+        for j in range(n):
+            total = np.float32(0)
+            for first in range(0, d, 64):
+                size = min(64, d - first)
+                q, r = x[i, first : first + size], y[j, first : first + size]
+                for t in range(size):
+                    terms[t] = abs(q[t] - r[t])
+                for _ in range(power - 1):
+                    for t in range(size):
+                        terms[t] *= abs(q[t] - r[t])
+                for t in range(size):
+                    total += terms[t]
+            tile[i, j] = total
+
+
+@njit(cache=True, nogil=True, fastmath=FAST)
+def shares_of_sums(x, y, tile):
+    """``N / (N + D)`` of ``N = sum |x - y|`` and ``D = sum |x + y|``; 0 for two zero rows."""
+    d, n = x.shape[1], len(y)
+    step = max(2, SHARED // d // 2 * 2)
+    for start in range(0, n, step):
+        for i in range(len(x)):
+            q = x[i]
+            for j in range(start, min(start + step, n), 2):
+                r0, r1 = y[j], y[min(j + 1, n - 1)]
+                s0 = s1 = u0 = u1 = np.float32(0)
+                for t in range(d):
+                    s0 += abs(q[t] - r0[t])
+                    s1 += abs(q[t] - r1[t])
+                    u0 += abs(q[t] + r0[t])
+                    u1 += abs(q[t] + r1[t])
+                tile[i, j] = s0 / max(s0 + u0, LEAST)
+                if j + 1 < n:
+                    tile[i, j + 1] = s1 / max(s1 + u1, LEAST)
+
+
+@njit(cache=True, nogil=True, fastmath=FAST)
+def shares(x, y, tile):
+    """``sum |x - y| / (|x| + |y|)``; 0/0 is 0."""
+    d, n = x.shape[1], len(y)
+    step = max(4, SHARED // d // 4 * 4)
+    for start in range(0, n, step):
+        for i in range(len(x)):
+            q = x[i]
+            for j in range(start, min(start + step, n), 4):
+                r0, r1, r2, r3 = y[j], y[min(j + 1, n - 1)], y[min(j + 2, n - 1)], y[min(j + 3, n - 1)]
+                s0 = s1 = s2 = s3 = np.float32(0)
+                for t in range(d):
+                    size = abs(q[t])
+                    s0 += abs(q[t] - r0[t]) / max(size + abs(r0[t]), LEAST)
+                    s1 += abs(q[t] - r1[t]) / max(size + abs(r1[t]), LEAST)
+                    s2 += abs(q[t] - r2[t]) / max(size + abs(r2[t]), LEAST)
+                    s3 += abs(q[t] - r3[t]) / max(size + abs(r3[t]), LEAST)
+                _put(tile, i, j, n, s0, s1, s2, s3)
+
+
+@njit(cache=True, nogil=True, fastmath=FAST)
+def entropies(x, y, own_x, own_y, tile):
+    """``(own_x + own_y - sum m log m) / d`` with ``m = x + y``."""
+    d, n = x.shape[1], len(y)
+    step = max(2, SHARED // d // 2 * 2)
+    part = ONE / np.float32(d)
+    for start in range(0, n, step):
+        for i in range(len(x)):
+            q = x[i]
+            for j in range(start, min(start + step, n), 2):
+                r0, r1 = y[j], y[min(j + 1, n - 1)]
+                s0 = s1 = np.float32(0)
+                for t in range(d):
+                    m0, m1 = max(q[t] + r0[t], LEAST), max(q[t] + r1[t], LEAST)
+                    s0 += m0 * _log(m0)
+                    s1 += m1 * _log(m1)
+                tile[i, j] = (own_x[i] + own_y[j] - s0) * part
+                if j + 1 < n:
+                    tile[i, j + 1] = (own_x[i] + own_y[j + 1] - s1) * part
+
+
+@njit(cache=True, nogil=True)
+def squares_from_products(own_x, own_y, tile):
+    """``own_x + own_y - 2 tile`` in place: squared distances from products."""
+    two = np.float32(2)
+    for i in range(len(tile)):
+        own, row = own_x[i], tile[i]
+        for j in range(len(row)):
+            row[j] = (own_y[j] - two * row[j]) + own
+
+
+@njit(cache=True, nogil=True)
+def shares_from(own_x, own_y, both, tile):
+    """``tile / (own_x + own_y)``, or with ``both`` ``tile / (tile + own_x + own_y)``, in place; 0/0 is 0."""
+    for i in range(len(tile)):
+        own, row = own_x[i], tile[i]
+        for j in range(len(row)):
+            below = own + own_y[j] + (row[j] if both else np.float32(0))
+            row[j] = row[j] / max(below, LEAST)
