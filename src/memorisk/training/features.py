@@ -2,29 +2,30 @@
 
 Paper 000, A.4; METHODS section 1, "Distinctiveness, measured". One pass, evaluation mode, no augmentation, float32
 throughout (the paper autocasts to bfloat16). Images are resized to what the network was made for, bilinear with
-antialias, and grey ones get three equal channels where it was trained on colour.
+antialias, and grey ones get three equal channels where it was trained on colour. ``memorisk.training.feature_matrix``
+computes features by the same batches, keeps them and says what they are of.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from torch import nn
 
-from memorisk.models.parts import trunk_output
-from memorisk.models.specs import ModelSpec, model_spec
-from memorisk.models.zoo import create_model, is_download
+from memorisk.models.features import check_network
+from memorisk.models.features_encoders import Trunk
+from memorisk.models.preprocessing import Preprocessing
+from memorisk.models.specs import ModelSpec
+from memorisk.models.zoo import create_model
 from memorisk.runs.devices import check_device
 from memorisk.runs.errors import InputError, one_line
 from memorisk.runs.progress import Counted
-from memorisk.training.devices import exact_products, place
-from memorisk.training.pixels import Images, Normalisation, PixelSource, check_images, model_normalisation
+from memorisk.training.feature_extraction import MAX_BATCH, feature_batch_size, feature_batches
+from memorisk.training.pixels import Images, Normalisation, check_images, model_normalisation
 
-MAX_BATCH = 256
-_PIXELS_PER_BATCH = 1 << 22
-_AS_STORED = Normalisation((0.0,), (1.0,))
+__all__ = ["MAX_BATCH", "check_feature_network", "extract_features", "feature_network"]
 
 
 def feature_network(
@@ -59,15 +60,13 @@ def check_feature_network(name: str, weights: str | Path | None) -> ModelSpec:
     Raises:
         InputError: There is no such network or weights file, or no weights are named.
     """
-    spec = model_spec(name)
     if weights is None:
+        check_network(name, "none")
         raise InputError(
             f"features of {one_line(name, 60)} need its pre-trained weights: name their file with --feature-weights, "
             "'default' to download them, or 'none' for random ones"
         )
-    if weights != "none" and not is_download(weights, spec) and not Path(weights).is_file():
-        raise InputError(f"there is no weights file {one_line(weights)} for {one_line(name, 60)}")
-    return spec
+    return check_network(name, weights)
 
 
 def extract_features(
@@ -106,61 +105,28 @@ def extract_features(
         model, spec, size = feature_network(model, weights, size=size, stored_size=int(images.shape[1]))
         channels, normalisation = 3, model_normalisation(spec, 3)
     normalisation = normalisation or Normalisation((0.0,) * channels, (1.0,) * channels)
-    where = check_device(device)
-    everything = np.arange(len(images))
-    source = PixelSource(images, everything, device=where, dtype=torch.float32, normalisation=_AS_STORED)
-    prepare = _preparation(normalisation, channels, size, where)
-    side = size or max(images.shape[1:3])
-    batch = int(max(1, min(MAX_BATCH, _PIXELS_PER_BATCH // side**2)))
-    place(model, where)
-    was_training = model.training
-    model.eval()
-    try:
-        with torch.inference_mode(), exact_products(where):
-            slots = torch.arange(len(images)).split(batch)
-            return _gathered((_trunk(model, prepare(x)) for x in source.batches(slots)), len(images), progress)
-    finally:
-        model.train(was_training)
+    sides = (size, size) if size else (int(images.shape[1]), int(images.shape[2]))
+    batches = feature_batches(
+        Trunk(model),
+        images,
+        np.arange(len(images)),
+        Preprocessing(sides, channels, normalisation.mean, normalisation.std),
+        device=check_device(device),
+        batch=feature_batch_size((max(sides), max(sides))),
+        name=type(model).__name__,
+    )
+    with closing(batches):
+        return _gathered(batches, len(images), progress)
 
 
-def _gathered(batches: Iterator[torch.Tensor], n: int, progress: Counted | None) -> np.ndarray:
+def _gathered(batches: Iterator[np.ndarray], n: int, progress: Counted | None) -> np.ndarray:
     """Batches one after another in one array [n, d]; each is copied and let go, so that memory does not grow."""
     values, done = np.empty((n, 0), dtype=np.float32), 0
     for features in batches:
         if not done:
             values = np.empty((n, features.shape[1]), dtype=np.float32)
-        values[done : done + len(features)] = features.float().cpu().numpy()
+        values[done : done + len(features)] = features
         done += len(features)
         if progress is not None:
             progress(done, n)
     return values
-
-
-def _preparation(
-    normalisation: Normalisation, channels: int, size: int | None, device: torch.device
-) -> Callable[[torch.Tensor], torch.Tensor]:
-    """Pixels in [0, 1] as [b, c, H, W] to what the network sees: channels, size, normalisation, in this order."""
-    mean = torch.tensor(normalisation.mean, device=device)[:, None, None]
-    std = torch.tensor(normalisation.std, device=device)[:, None, None]
-
-    def prepare(x: torch.Tensor) -> torch.Tensor:
-        if x.shape[1] == 1 and channels > 1:
-            x = x.expand(-1, channels, -1, -1)
-        if size is not None and x.shape[2:] != (size, size):
-            x = F.interpolate(x, (size, size), mode="bilinear", antialias=True, align_corners=False)
-        return ((x - mean) / std).contiguous(memory_format=torch.channels_last)
-
-    return prepare
-
-
-def _trunk(model: nn.Module, x: torch.Tensor) -> torch.Tensor:
-    """Features [b, d] of a batch."""
-    name = type(model).__name__
-    try:
-        features = trunk_output(model, x)
-    except (RuntimeError, AttributeError, AssertionError, TypeError) as error:
-        size = tuple(x.shape[1:])
-        raise InputError(f"{name} gives no features of images {size}: {one_line(error, 160)}") from None
-    if features.ndim != 2:
-        raise InputError(f"{name} gives features of shape {tuple(features.shape)}; one vector per image is needed")
-    return features
