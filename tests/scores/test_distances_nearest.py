@@ -2,7 +2,6 @@
 
 import tracemalloc
 
-import numba
 import numpy as np
 import pytest
 import torch
@@ -147,16 +146,11 @@ def test_nothing_changes_a_result(name):
     x[:40] = r[:40]
     measure = fitted(name, r)
     plain = nearest(x, r, measure, 3)
-    threads = numba.get_num_threads()
     for block in (None, 1000, 97, 13):
         for number in (1, 2, 5):
             agree(nearest(x, r, measure, 3, block=block, threads=number), (plain.indices, plain.distances))
-    try:
-        numba.set_num_threads(1)
-        with threadpool_limits(1):
-            agree(nearest(x, r, measure, 3), (plain.indices, plain.distances))
-    finally:
-        numba.set_num_threads(threads)
+    with threadpool_limits(1):
+        agree(nearest(x, r, measure, 3), (plain.indices, plain.distances))
     rows, columns = rng.permutation(len(x)), rng.permutation(len(r))
     mixed = nearest(x[rows], r[columns], measure, 3)
     np.testing.assert_array_equal(mixed.distances, plain.distances[rows])

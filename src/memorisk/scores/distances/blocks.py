@@ -63,7 +63,7 @@ def visit_tiles(
         right: References, checked.
         measure: From `fit_measure`.
         visit: See `Visit`.
-        threads: None for as many as numba would use.
+        threads: None for NUMBA_NUM_THREADS, or the cores.
         block: Rows of a block; None for as many as fit the memory.
     """
     with team(threads) as workers:

@@ -124,12 +124,13 @@ def _fit_whitening(rows: Rows) -> dict[str, Any]:
         covariance += x.T @ x
     covariance /= rows.n - 1
     shrinkage = 0.0
-    if rows.n <= rows.d or _singular(np.linalg.eigvalsh(covariance), rows.d):
+    values, vectors = np.linalg.eigh(covariance)
+    if rows.n <= rows.d or _singular(values, rows.d):
         from sklearn.covariance import LedoitWolf
 
         shrunk = LedoitWolf(assume_centered=True).fit(rows.block(0, rows.n) - mean)
         covariance, shrinkage = np.asarray(shrunk.covariance_), float(shrunk.shrinkage_)
-    values, vectors = np.linalg.eigh(covariance)
+        values, vectors = np.linalg.eigh(covariance)
     if _singular(values, rows.d):
         raise InputError(
             "the covariance of the references is singular even after shrinkage; mahalanobis needs variance"

@@ -23,7 +23,7 @@ def histogram(
     threads: int | None = None,
     block: int | None = None,
 ) -> NDArray[np.int64]:
-    """Pairs by distance, exact at the edges: ``numpy.histogram(pairwise(...), edges)[0]`` in the memory of a few blocks.
+    """Pairs by distance, exact at the edges: ``numpy.histogram(pairwise(...), edges)[0]`` in little memory.
 
     Bins hold their lower edge, the last one its upper edge too. A pair whose approximate distance may lie on either
     side of an edge is evaluated by definition.
@@ -34,7 +34,7 @@ def histogram(
         measure: From `fit_measure`.
         edges: [b + 1] increasing.
         exclude_same: Pair of [n] and [m] groups: pairs of the same group are left out.
-        threads: Of the computation; None for numba's number.
+        threads: Of the computation; None for NUMBA_NUM_THREADS, or the cores.
         block: Rows of a block; None for about 8 MiB.
 
     Returns:

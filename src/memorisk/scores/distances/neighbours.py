@@ -48,7 +48,7 @@ def nearest(
         measure: From `fit_measure`.
         k: Neighbours of each.
         exclude_same: Pair of [n] and [m] groups: references of the query's own group are left out.
-        threads: Of the computation; None for numba's number.
+        threads: Of the computation; None for NUMBA_NUM_THREADS, or the cores.
         block: Rows of a block; None for about 8 MiB.
 
     Returns:

@@ -1,9 +1,10 @@
 """Work by threads: compiled kernels and matrix products both run outside Python's lock.
 
-Python threads, not numba's own: these survive a fork, and two callers may work at once.
+Python threads, not numba's own, which are never started: these end with the work, so that a process may fork before
+and after, and two callers may work at once.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import TypeVar
@@ -35,16 +36,17 @@ class Team:
 
 
 @contextmanager
-def team(threads: int | None):
-    """A team of the given number of threads, or of as many as numba would use; each multiplies matrices alone.
+def team(threads: int | None) -> Iterator[Team]:
+    """A team of the given number of threads, or of as many as numba is set to; each multiplies matrices alone.
 
     BLAS is held to one thread meanwhile and has its own number again afterwards.
     """
-    import numba
+    from numba import config
 
-    number = numba.get_num_threads() if threads is None else max(1, threads)
-    if number == 1:
-        yield Team(1, None)
-        return
-    with threadpool_limits(1, user_api="blas"), ThreadPoolExecutor(number) as pool:
-        yield Team(number, pool)
+    number = int(getattr(config, "NUMBA_NUM_THREADS", 1)) if threads is None else threads
+    with threadpool_limits(1, user_api="blas"):
+        if number == 1:
+            yield Team(1, None)
+            return
+        with ThreadPoolExecutor(number) as pool:
+            yield Team(number, pool)
