@@ -2,7 +2,7 @@
 
 Known copies of random training images are hidden among the synthetic images for features and distances, and taken out
 again for p-values and list. Left in, they are listed themselves and, Benjamini-Hochberg being a step-up procedure, make
-it easier for others to be listed: with 100 plants nearly every audit names a patient who has no copy
+it easier for others to be listed: with 100 plants most audits name a patient who has no copy
 (``docs/results/synthetic_null.md``). The plants are then read at a cut on the p-value frozen before: a plant is found
 if its distance would have given its source's patient a p-value at most the cut.
 
