@@ -12,16 +12,21 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
+from memorisk.images import cache
 from memorisk.images.options import ImageOptions
 from memorisk.images.sources import load_manifest
 from memorisk.images.store import ImageStore, build_store
+from memorisk.models import features_encoders
 from memorisk.models.features_encoders import Trunk
 from memorisk.models.specs import CAFFE_MEAN
 from memorisk.models.weights import save_weights
 from memorisk.models.zoo import create_model
-from memorisk.runs.errors import InputError
+from memorisk.runs.errors import InputError, MemoriskError
 from memorisk.training import feature_extraction
+from memorisk.training.feature_cache import first_rows
 from memorisk.training.feature_checks import check_values
 from memorisk.training.feature_matrix import load_features
 from memorisk.training.features import extract_features
@@ -108,6 +113,7 @@ def test_a_second_call_computes_nothing(
         assert isinstance(second.values, np.memmap)
         assert not second.values.flags.writeable
         np.testing.assert_array_equal(second.values, first.values)
+        assert second.described.weights_fingerprint == first.described.weights_fingerprint
         assert second.described.notes == first.described.notes
     with pytest.raises(AssertionError, match="network was called"):
         load_features(store, source, size=24, **CPU)
@@ -333,9 +339,9 @@ def test_a_network_that_sees_nothing_is_refused_and_not_kept(store: ImageStore, 
     model = create_model("small_resnet", num_classes=2, in_chans=3, image_size=16, seed=0)
     torch.nn.init.zeros_(model.get_submodule("stem.0").weight)
     save_weights(tmp_path / "dead.safetensors", model)
-    for cache in (True, False):
+    for keep in (True, False):
         with pytest.raises(InputError, match="features by small_resnet are the same for all 12 images") as error:
-            load_features(store, f"small_resnet@{tmp_path / 'dead.safetensors'}", cache=cache, **CPU)
+            load_features(store, f"small_resnet@{tmp_path / 'dead.safetensors'}", cache=keep, **CPU)
         assert "\n" not in str(error.value)
     assert not [p for p in (tmp_path / "cache" / "features").iterdir() if p.is_dir()]
 
@@ -361,9 +367,9 @@ def test_checks_of_blocks_are_those_of_the_whole(monkeypatch: pytest.MonkeyPatch
 
 
 def test_refusals(store: ImageStore, options: ImageOptions, weights: Path) -> None:
-    def refuse(message: str, source: str = "pixels", **given: object) -> None:
+    def refuse(message: str, source: str = "pixels", **more: object) -> None:
         with pytest.raises(InputError, match=message):
-            load_features(given.pop("images", store), source, **({"device": "cpu"} | given))
+            load_features(more.pop("images", store), source, **({"device": "cpu"} | more))
 
     refuse("precision bf16 is for a GPU", "small_cnn@none", precision="bf16")
     refuse("precision is 'half'", precision="half")
@@ -378,9 +384,66 @@ def test_refusals(store: ImageStore, options: ImageOptions, weights: Path) -> No
     refuse("no such file or folder", images="nowhere")
 
 
-def test_time_of_a_second_call_does_not_grow_with_the_network(store: ImageStore, weights: Path) -> None:
-    """Nothing is loaded for features that are there: the file is only hashed."""
-    load_features(store, f"small_resnet@{weights}", **CPU)
-    started = time.perf_counter()
-    load_features(store, f"small_resnet@{weights}", **CPU)
-    assert time.perf_counter() - started < 2
+def test_nothing_is_loaded_for_features_that_are_there(store: ImageStore, tmp_path: Path, monkeypatch) -> None:
+    """The file is only hashed; and not even that while it stands unchanged."""
+    file = tmp_path / "resnet10t.safetensors"
+    save_weights(file, create_model("resnet10t", num_classes=2, seed=0))
+    os.utime(file, (0, 0))
+    time.sleep(2.1)  # a file that was touched just now is not remembered
+    first = load_features(store, f"resnet10t@{file}", size=32, **CPU)
+    assert [n for n in first.described.notes if "32 x 32 pixels and was trained at 176 x 176" in n]
+
+    def never(*arguments: object, **named: object) -> None:
+        raise AssertionError("loaded or hashed again")
+
+    monkeypatch.setattr(features_encoders, "create_model", never)
+    monkeypatch.setattr(cache, "file_fingerprint", never)
+    assert load_features(store, f"resnet10t@{file}", size=32, **CPU).computed == 0
+    file.write_bytes(file.read_bytes()[:-4] + b"abcd")
+    with pytest.raises(MemoriskError, match="hashed again"):
+        load_features(store, f"resnet10t@{file}", size=32, **CPU)
+
+
+@given(st.lists(st.sampled_from("abcdef"), min_size=1, max_size=30))
+def test_the_first_of_equal_pixels_stands_for_all(hashes: list[str]) -> None:
+    assert first_rows(np.array(hashes, dtype=object)).tolist() == [hashes.index(h) for h in hashes]
+
+
+def test_real_dicom(shared_data: Path, tmp_path: Path) -> None:
+    pytest.importorskip("pydicom")
+    options = ImageOptions(store=tmp_path / "c", size=48, depth=16, skip_unreadable=True, layout="dicom")
+    found = load_features(
+        shared_data / "dicom_pydicom" / "test_files", "small_resnet@none", options=options, processes=1, **CPU
+    )
+    assert len(found) > 20
+    assert np.isfinite(found.values).all()
+    assert len(np.unique(found.values, axis=0)) == found.described.n_distinct
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_on_a_gpu(store: ImageStore) -> None:
+    here = load_features(store, "resnet10t@none", size=64, **CPU).values
+    exact = load_features(store, "resnet10t@none", size=64, device="cuda", precision="fp32")
+    mixed = load_features(store, "resnet10t@none", size=64, device="cuda", batch=4)
+    np.testing.assert_allclose(exact.values, here, atol=1e-3 * np.abs(here).max())
+    np.testing.assert_allclose(mixed.values, here, atol=0.05 * np.abs(here).max())
+    assert (exact.described.precision, mixed.computed) == ("fp32", 10)
+    np.testing.assert_array_equal(mixed.values[[10, 11]], mixed.values[[0, 0]])
+
+
+def test_downloaded_weights_are_known_by_their_tensors(store: ImageStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    import timm
+
+    from memorisk.models import zoo
+
+    asked = []
+
+    def download(full: str, sized: dict[str, int]) -> torch.nn.Module:
+        asked.append(full)
+        return timm.create_model("resnet10t", pretrained=False, **sized)
+
+    monkeypatch.setattr(zoo, "_download", download)
+    found = load_features(store, "timm:resnet10t@default", size=32, **CPU)
+    assert (found.described.state, found.described.weights) == ("pretrained", "c3_in1k, downloaded")
+    assert load_features(store, "resnet10t@c3_in1k", size=32, **CPU).computed == 0
+    assert asked == ["resnet10t.c3_in1k"] * 2

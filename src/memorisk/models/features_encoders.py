@@ -14,6 +14,7 @@ from typing import Any, Literal
 import torch
 from torch import nn
 
+from memorisk.images.cache import content_fingerprints
 from memorisk.models.features import RANDOM, FeatureSource, check_network
 from memorisk.models.features_pca import PixelPca, PixelProjection
 from memorisk.models.parts import trunk_output
@@ -22,7 +23,7 @@ from memorisk.models.specs import ModelSpec
 from memorisk.models.weights import head_and_stem
 from memorisk.models.zoo import create_model, is_download
 from memorisk.runs.errors import InputError, one_line
-from memorisk.runs.fingerprint import file_fingerprint, fingerprint
+from memorisk.runs.fingerprint import fingerprint
 
 State = Literal["pretrained", "random", "fitted", "no network"]
 Stored = tuple[int, int, int]
@@ -93,6 +94,7 @@ def open_encoder(
     normalise: str | None = None,
     seed: int = 0,
     fitted: PixelPca | None = None,
+    books: Path | None = None,
 ) -> Encoder:
     """The encoder that a source names, for images of one stored shape.
 
@@ -105,6 +107,7 @@ def open_encoder(
             `memorisk.models.preprocessing.preprocessing_from`.
         seed: Of random weights.
         fitted: With ``pca:K``: what was fitted on the reference images.
+        books: Cache folder where hashes of unchanged files of weights are remembered; None to hash them each time.
 
     Raises:
         InputError: A size, a normalisation or channels that the encoder cannot take, or weights that cannot be had.
@@ -118,9 +121,9 @@ def open_encoder(
     if source.kind == "transformers":
         from memorisk.models.features_transformers import open_transformers
 
-        return open_transformers(source, stored, size=size, normalise=normalise, seed=seed)
+        return open_transformers(source, stored, size=size, normalise=normalise, seed=seed, books=books)
     if source.kind == "network":
-        return _network_encoder(source, stored, size, normalise, seed)
+        return _network_encoder(source, stored, size, normalise, seed, books)
     raise InputError(f"{source.shown} holds features that are computed already")
 
 
@@ -162,7 +165,7 @@ def random_note(name: str) -> str:
 
 
 def _network_encoder(
-    source: FeatureSource, stored: Stored, size: int | None, normalise: str | None, seed: int
+    source: FeatureSource, stored: Stored, size: int | None, normalise: str | None, seed: int, books: Path | None
 ) -> Encoder:
     spec = check_network(source.name, source.weights)
     kind = RANDOM if source.weights == RANDOM else "download" if is_download(source.weights, spec) else "file"
@@ -194,7 +197,8 @@ def _network_encoder(
         )
         return Trunk(network).eval(), done
 
-    content = file_fingerprint(str(source.weights)) if kind == "file" else state_fingerprint(load()[0])
+    file = str(source.weights)
+    content = content_fingerprints([file], books)[file] if kind == "file" else state_fingerprint(load()[0])
     return Encoder(
         name=said,
         weights=_weights_words(source, kind, spec, seed),

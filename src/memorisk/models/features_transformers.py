@@ -16,6 +16,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from memorisk.images.cache import content_fingerprints
 from memorisk.models.downloads import quiet_hub
 from memorisk.models.features import DEFAULT, RANDOM, FeatureSource
 from memorisk.models.features_encoders import (
@@ -30,7 +31,7 @@ from memorisk.models.preprocessing import Preprocessing, preprocessing_from
 from memorisk.models.specs import IMAGENET_MEAN, IMAGENET_STD
 from memorisk.models.zoo import seeded
 from memorisk.runs.errors import InputError, MissingExtraError, one_line
-from memorisk.runs.fingerprint import file_fingerprint, fingerprint
+from memorisk.runs.fingerprint import fingerprint
 
 _CODE = 1  # part of the identity: a change of what is computed makes new features
 _FILES = ("config.json", "preprocessor_config.json", "model*.safetensors", "model.safetensors.index.json")
@@ -38,7 +39,7 @@ _FALLBACK_SIDE = 224
 
 
 def open_transformers(
-    source: FeatureSource, stored: Stored, *, size: int | None, normalise: str | None, seed: int
+    source: FeatureSource, stored: Stored, *, size: int | None, normalise: str | None, seed: int, books: Path | None
 ) -> Encoder:
     """The encoder of a network of transformers.
 
@@ -51,6 +52,7 @@ def open_transformers(
         size: Pixels a side; by default what ``preprocessor_config.json`` says, else ``config.json``, else 224.
         normalise: As for `preprocessing_from`; by default that of ``preprocessor_config.json``, else ImageNet's.
         seed: Of random weights.
+        books: As for `memorisk.models.features_encoders.open_encoder`.
 
     Raises:
         MissingExtraError: The library is not there.
@@ -77,7 +79,7 @@ def open_transformers(
     def load() -> tuple[nn.Module, list[str]]:
         return _loaded(folder, config, said, None if not is_random else seed, (channels, side, side))
 
-    content = state_fingerprint(load()[0]) if is_random else _folder_fingerprint(folder, said)
+    content = state_fingerprint(load()[0]) if is_random else _folder_fingerprint(folder, said, books)
     return Encoder(
         name=said,
         weights=f"random (seed {seed})" if is_random else "the hub's, by name" if source.weights else "the folder's",
@@ -276,11 +278,12 @@ def _check_repeats(module: nn.Module, said: str, shape: tuple[int, int, int]) ->
         raise InputError(f"{said} gives other features at each call (it masks or drops at random): it cannot be used")
 
 
-def _folder_fingerprint(folder: Path, said: str) -> str:
+def _folder_fingerprint(folder: Path, said: str, books: Path | None) -> str:
     files = sorted({file for pattern in _FILES for file in folder.glob(pattern)} | set(folder.glob("*.safetensors")))
     if not any(file.suffix == ".safetensors" for file in files):
         raise InputError(f"{said} holds no safetensors file; other kinds of weights are not read (or use @none)")
-    return fingerprint([[file.name, file_fingerprint(file)] for file in files], length=32)
+    contents = content_fingerprints([str(file) for file in files], books)
+    return fingerprint([[file.name, contents[str(file)]] for file in files], length=32)
 
 
 def _downloaded(name: str) -> Path:

@@ -127,6 +127,7 @@ def computed_features(plan: FeaturePlan, *, progress: Counted | None = None) -> 
             if progress is not None:
                 progress(done, len(distinct))
     _repeat(values, first)
+    values.flags.writeable = False
     return Kept(values, check_values(values, plan.name, n_distinct=done), plan.meta(), len(distinct), done)
 
 

@@ -88,7 +88,7 @@ class Features:
     """A feature matrix.
 
     Attributes:
-        values: [N, d] float32, perhaps a read-only memory map; rows as the images came.
+        values: [N, d] float32, read-only, perhaps a memory map; rows as the images came.
         ids: [N] str.
         groups: [N] str, whose image each is.
         described: What a report must say.
@@ -213,7 +213,8 @@ def _encoder(
     if isinstance(asked, PixelPca):
         return pca_encoder(asked, stored)
     fitted = _fitted(asked, store, reference, root) if asked.kind == "pca" else None
-    return open_encoder(asked, stored, size=size, normalise=normalise, seed=seed, fitted=fitted)
+    books = None if root is None else root.parent
+    return open_encoder(asked, stored, size=size, normalise=normalise, seed=seed, fitted=fitted, books=books)
 
 
 def _stored(store: ImageStore) -> Stored:
@@ -321,6 +322,7 @@ def _saved(asked: FeatureSource, manifest: Manifest) -> Features:
     found = read_saved(asked.name, manifest.images)
     with np.errstate(over="ignore"):  # what float32 cannot hold is found as not finite
         values = found.values if found.values.dtype == np.float32 else found.values.astype(np.float32)
+    values.flags.writeable = False
     checks = check_values(values, asked.shown)
     notes = [] if found.by_id else [f"{asked.shown} has no ids: its rows are taken in the order of the images."]
     if found.left_over:
