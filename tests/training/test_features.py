@@ -29,8 +29,10 @@ def test_a_network_given_as_such_gets_the_images_as_they_are(digits: Digits) -> 
     assert seen[-1] == (len(digits.images), len(digits.images))
     assert len(seen) == -(-len(digits.images) // MAX_BATCH)
     model.train()
-    extract_features(model, digits.images[:4])
-    assert model.training
+    for mode in (True, False):
+        model.train(mode)
+        extract_features(model, digits.images[:4])
+        assert {part.training for part in model.modules()} == {mode}
 
 
 def test_a_named_network_gets_colours_its_size_and_its_normalisation(digits: Digits, tmp_path) -> None:

@@ -72,6 +72,7 @@ class Trunk(nn.Module):
     def __init__(self, network: nn.Module) -> None:
         super().__init__()
         self.network = network
+        self.training = network.training  # whoever restores this one's mode restores the network's
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """[b, C, h, w] to what the linear head sees, [b, d]."""
