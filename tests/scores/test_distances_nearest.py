@@ -167,9 +167,9 @@ def test_bounds_hold(name):
     """Every value's bound, at every pair, is that of the key of the definition."""
     from memorisk.scores.distances.blocks import evaluate
     from memorisk.scores.distances.bounds import find_form
+    from memorisk.scores.distances.direct import key_of
     from memorisk.scores.distances.parallel import Team
     from memorisk.scores.distances.rows import Rows
-    from memorisk.scores.distances.scanning import key_of
 
     for number, kind in enumerate(KINDS):
         for type_ in ("float64", "float32"):

@@ -10,8 +10,9 @@ Numerical Algorithms, chapter 3) and r the measured distance of a row to its flo
 - ratio (braycurtis): key N / (N + D) with N = sum |x - y|, D = sum |x + y|; N + D >= |x|_1 + |y|_1, so that rows off by
   r change it by at most r / |x|_1.
 - share (canberra): every term is off by 3 u, by u where a row is no float32, by 1 below 1e-30.
-- entropy (jensenshannon): key d^2; with x = d p / 2, value (h(x) + h(y) - sum m log m) / d with m = x + y; the sum of
-  |m log m| is at most h(x) + h(y) + 0.74 d.
+- entropy (jensenshannon): key d^2; with x = d p / 2, value (h(x) + h(y) - sum m log m) / d with m = x + y and
+  h(x) = sum x log 2x. As t log t is convex and at least t - 1, the sum of |m log m| is at most r(x) + r(y) with
+  r(x) = h(x) + sum max(1 - 2x, 0).
 
 Where no bound can be given (values out of range) beta is infinite and every pair is evaluated by definition.
 """
@@ -28,7 +29,7 @@ from memorisk.scores.distances.parallel import Team
 from memorisk.scores.distances.rows import FloatArray, Rows
 
 UNIT = 2.0**-24
-LOG_ERROR = 1e-6
+LOG_ERROR = 6e-7
 """Of ``kernels.logarithms`` beside 4 u |log|, held by a test over all fractions."""
 SHARE = 1.0 + 2.0**-10
 """Multiplies every beta: room for the rounding of the bounds themselves."""
@@ -102,8 +103,7 @@ class Form:
         elif self.family == "sum":
             beta = both * (1.0 + self.rho) + (d * 2.0**-120) ** (1.0 / self.root)
         elif self.family == "entropy":
-            size = (queries.own + float(references.own.max())) / d + 0.74
-            beta = (gamma(d) + 16 * UNIT) * (np.maximum(size, 0.0) + 1.0) + LOG_ERROR
+            beta = gamma(d) * both / d + 16 * UNIT * (both / d + 1.0) + LOG_ERROR
         else:  # ratio: the larger share of two rows; share: terms of both
             beta = (np.maximum(queries.slack, most) if self.family == "ratio" else both) + d * 1e-30
         return beta * SHARE

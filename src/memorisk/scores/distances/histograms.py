@@ -43,7 +43,7 @@ def histogram(
     Raises:
         InputError: Shapes, types or rows that the measure does not take; edges that do not increase.
     """
-    from memorisk.scores.distances.scanning import scan_histogram
+    from memorisk.scores.distances.direct import scan_histogram
 
     bounds = np.array(edges, dtype=np.float64)
     if bounds.ndim != 1 or len(bounds) < 2 or not (np.diff(bounds) > 0).all():

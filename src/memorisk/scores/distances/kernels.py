@@ -7,8 +7,10 @@ small enough to stay near the processor meet all queries in turn.
 
 import numpy as np
 from llvmlite import ir
-from numba import njit, types
+from numba import types
 from numba.extending import intrinsic
+
+from memorisk.scores.distances.compiling import compiled
 
 FAST = {"reassoc", "nsz", "nnan", "ninf", "contract"}
 """Freedom of order and of fused products; no reciprocals, no approximate functions."""
@@ -68,40 +70,31 @@ def _larger(typing, a, b):
     return types.float32(types.float32, types.float32), generate
 
 
-@njit(cache=True, nogil=True, inline="always")
+@intrinsic
+def _fused(typing, a, b, c):
+    """``a b + c`` with one rounding."""
+
+    def generate(context, builder, signature, args):
+        return builder.fma(*args)
+
+    return types.float32(types.float32, types.float32, types.float32), generate
+
+
+@compiled(inline="always")
 def _log(m):
     z = _fraction(m) - ONE  # pyright: ignore[reportCallIssue]
     whole = _exponent(m) * LN2  # pyright: ignore[reportCallIssue]
     return whole + z * (C0 + z * (C1 + z * (C2 + z * (C3 + z * (C4 + z * (C5 + z * C6))))))
 
 
-@njit(cache=True, nogil=True, fastmath=FAST)
+@compiled(fastmath=FAST)
 def logarithms(values, out):
     """The logarithm that `entropies` uses, of many positive float32: for the test of its bound."""
     for t in range(len(values)):
         out[t] = _log(values[t])
 
 
-@njit(cache=True, nogil=True, fastmath=FAST)
-def absolute_sums(x, y, tile):
-    """``sum |x - y|``."""
-    d, n = x.shape[1], len(y)
-    step = max(4, SHARED // d // 4 * 4)
-    for start in range(0, n, step):
-        for i in range(len(x)):
-            q = x[i]
-            for j in range(start, min(start + step, n), 4):
-                r0, r1, r2, r3 = y[j], y[min(j + 1, n - 1)], y[min(j + 2, n - 1)], y[min(j + 3, n - 1)]
-                s0 = s1 = s2 = s3 = np.float32(0)
-                for t in range(d):
-                    s0 += abs(q[t] - r0[t])
-                    s1 += abs(q[t] - r1[t])
-                    s2 += abs(q[t] - r2[t])
-                    s3 += abs(q[t] - r3[t])
-                _put(tile, i, j, n, s0, s1, s2, s3)
-
-
-@njit(cache=True, nogil=True, inline="always")
+@compiled(inline="always")
 def _put(tile, i, j, n, s0, s1, s2, s3):
     tile[i, j] = s0
     if j + 1 < n:
@@ -112,7 +105,35 @@ def _put(tile, i, j, n, s0, s1, s2, s3):
         tile[i, j + 3] = s3
 
 
-@njit(cache=True, nogil=True, fastmath=FAST)
+@compiled(fastmath=FAST)
+def absolute_sums(x, y, minus, tile):
+    """``sum |x - y|``, two queries by four references; ``minus`` is -1.
+
+    ``minus y + x`` as one fused product is the same number as ``x - y``, but runs beside the sums, not in their turn.
+    """
+    m, d, n = len(x), x.shape[1], len(y)
+    step = max(4, SHARED // d // 4 * 4)
+    for start in range(0, n, step):
+        for i in range(0, m, 2):
+            q, o = x[i], x[min(i + 1, m - 1)]
+            for j in range(start, min(start + step, n), 4):
+                r0, r1, r2, r3 = y[j], y[min(j + 1, n - 1)], y[min(j + 2, n - 1)], y[min(j + 3, n - 1)]
+                s0 = s1 = s2 = s3 = u0 = u1 = u2 = u3 = np.float32(0)
+                for t in range(d):
+                    s0 += abs(_fused(minus, r0[t], q[t]))  # pyright: ignore[reportCallIssue]
+                    s1 += abs(_fused(minus, r1[t], q[t]))  # pyright: ignore[reportCallIssue]
+                    s2 += abs(_fused(minus, r2[t], q[t]))  # pyright: ignore[reportCallIssue]
+                    s3 += abs(_fused(minus, r3[t], q[t]))  # pyright: ignore[reportCallIssue]
+                    u0 += abs(_fused(minus, r0[t], o[t]))  # pyright: ignore[reportCallIssue]
+                    u1 += abs(_fused(minus, r1[t], o[t]))  # pyright: ignore[reportCallIssue]
+                    u2 += abs(_fused(minus, r2[t], o[t]))  # pyright: ignore[reportCallIssue]
+                    u3 += abs(_fused(minus, r3[t], o[t]))  # pyright: ignore[reportCallIssue]
+                _put(tile, i, j, n, s0, s1, s2, s3)
+                if i + 1 < m:
+                    _put(tile, i + 1, j, n, u0, u1, u2, u3)
+
+
+@compiled(fastmath=FAST)
 def largest(x, y, tile):
     """``max |x - y|``."""
     d, n = x.shape[1], len(y)
@@ -131,7 +152,7 @@ def largest(x, y, tile):
                 _put(tile, i, j, n, s0, s1, s2, s3)
 
 
-@njit(cache=True, nogil=True, fastmath=FAST)
+@compiled(fastmath=FAST)
 def cubes(x, y, tile):
     """``sum |x - y|^3``."""
     d, n = x.shape[1], len(y)
@@ -151,7 +172,7 @@ def cubes(x, y, tile):
                 _put(tile, i, j, n, s0, s1, s2, s3)
 
 
-@njit(cache=True, nogil=True, fastmath=FAST)
+@compiled(fastmath=FAST)
 def powers(x, y, power, tile):
     """``sum |x - y|^power`` for a whole power of at least 1."""
     d, n = x.shape[1], len(y)
@@ -172,7 +193,7 @@ def powers(x, y, power, tile):
             tile[i, j] = total
 
 
-@njit(cache=True, nogil=True, fastmath=FAST)
+@compiled(fastmath=FAST)
 def shares_of_sums(x, y, tile):
     """``N / (N + D)`` of ``N = sum |x - y|`` and ``D = sum |x + y|``; 0 for two zero rows."""
     d, n = x.shape[1], len(y)
@@ -193,7 +214,7 @@ def shares_of_sums(x, y, tile):
                     tile[i, j + 1] = s1 / max(s1 + u1, LEAST)
 
 
-@njit(cache=True, nogil=True, fastmath=FAST)
+@compiled(fastmath=FAST)
 def shares(x, y, tile):
     """``sum |x - y| / (|x| + |y|)``; 0/0 is 0."""
     d, n = x.shape[1], len(y)
@@ -213,7 +234,7 @@ def shares(x, y, tile):
                 _put(tile, i, j, n, s0, s1, s2, s3)
 
 
-@njit(cache=True, nogil=True, fastmath=FAST)
+@compiled(fastmath=FAST)
 def entropies(x, y, own_x, own_y, tile):
     """``(own_x + own_y - sum m log m) / d`` with ``m = x + y``."""
     d, n = x.shape[1], len(y)
@@ -234,7 +255,7 @@ def entropies(x, y, own_x, own_y, tile):
                     tile[i, j + 1] = (own_x[i] + own_y[j + 1] - s1) * part
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def squares_from_products(own_x, own_y, tile):
     """``own_x + own_y - 2 tile`` in place: squared distances from products."""
     two = np.float32(2)
@@ -244,7 +265,7 @@ def squares_from_products(own_x, own_y, tile):
             row[j] = (own_y[j] - two * row[j]) + own
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def shares_from(own_x, own_y, both, tile):
     """``tile / (own_x + own_y)``, or with ``both`` ``tile / (tile + own_x + own_y)``, in place; 0/0 is 0."""
     for i in range(len(tile)):

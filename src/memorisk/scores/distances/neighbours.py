@@ -57,7 +57,7 @@ def nearest(
     Raises:
         InputError: Shapes, types or rows that the measure does not take; a k below 1; groups that do not fit.
     """
-    from memorisk.scores.distances.scanning import scan_nearest
+    from memorisk.scores.distances.direct import scan_nearest
 
     left, right = open_tables(queries, references, measure)
     k = _whole("k", k)

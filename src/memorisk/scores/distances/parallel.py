@@ -1,7 +1,7 @@
 """Work by threads: compiled kernels and matrix products both run outside Python's lock.
 
 Python threads, not numba's own, which are never started: these end with the work, so that a process may fork before
-and after, and two callers may work at once.
+and after.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -39,7 +39,7 @@ class Team:
 def team(threads: int | None) -> Iterator[Team]:
     """A team of the given number of threads, or of as many as numba is set to; each multiplies matrices alone.
 
-    BLAS is held to one thread meanwhile and has its own number again afterwards.
+    BLAS is held to one thread in the whole process meanwhile and has its own number again afterwards.
     """
     from numba import config
 

@@ -49,7 +49,7 @@ class Rows:
         self._table: Any = table.detach() if self._tensor else (
             table if isinstance(table, np.ndarray) else np.asarray(table)
         )  # fmt: skip
-        kind = str(self._table.dtype).removeprefix("torch.")
+        kind = getattr(self._table.dtype, "name", str(self._table.dtype)).removeprefix("torch.")
         if kind not in _TAKEN:
             raise InputError(f"{what} are of type {one_line(kind, 40)}; give real numbers, float64 or shorter")
         if len(self._table.shape) != 2 or self._table.shape[1] == 0:

@@ -3,8 +3,8 @@
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numba import njit
 
+from memorisk.scores.distances.compiling import compiled
 from memorisk.scores.distances.rows import FloatArray
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ SMALLEST = 1e-30
 _NORMS = {"product": 2, "sum": 1, "ratio": 1, "share": 3, "entropy": 4, "none": 0}
 
 
-@njit(cache=True, nogil=True)
+@compiled()
 def _shorten(x, centre, scale, norm, limit, short, own, slack):
     """Round ``scale (x - centre)``; ``own`` and ``slack`` by ``norm``: 1 sums, 2 squares, 3 counts, 4 entropies."""
     centred = len(centre) > 0
@@ -37,6 +37,7 @@ def _shorten(x, centre, scale, norm, limit, short, own, slack):
                     lost += 2.0**-24 if near != 0 else 1.0
             elif norm == 4:
                 entropy += value * np.log(2.0 * value) if value > 0 else 0.0
+                lost += max(1.0 - 2.0 * value, 0.0)
             else:
                 lost += off
                 size += abs(value)
@@ -44,6 +45,8 @@ def _shorten(x, centre, scale, norm, limit, short, own, slack):
             lost = np.sqrt(lost) + 2.0**-50 * np.sqrt(size)
         elif norm == 1 and centred:
             lost += 2.0**-50 * size
+        elif norm == 4:
+            lost += max(entropy, 0.0)
         slack[i] = np.inf if far else lost
         own[i] = entropy if norm == 4 else size
 
