@@ -244,6 +244,20 @@ def test_tensors(kind):
     np.testing.assert_array_equal(pairwise(r, r, measure), pairwise(plain, plain, same))
 
 
+def test_without_a_place_for_the_cache(monkeypatch):
+    from memorisk.scores.distances import compiling
+
+    plain = compiling.njit
+
+    def njit(**options):
+        if options.get("cache"):
+            raise RuntimeError("cannot cache function: no locator available")
+        return plain(**options)
+
+    monkeypatch.setattr(compiling, "njit", njit)
+    assert compiling.compiled()(lambda x: x + 1)(2) == 3
+
+
 def test_registry():
     for name, measure in MEASURES.items():
         assert measure.name == name

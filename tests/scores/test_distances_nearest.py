@@ -285,6 +285,21 @@ def test_copies_in_a_far_cluster():
         assert (found.distances == 0).all()
 
 
+def test_mapped_and_loaded(tmp_path):
+    from memorisk.scores.distances import FittedMeasure
+
+    r = table("random", 60, 20, np.random.default_rng(10))
+    np.save(tmp_path / "r.npy", r)
+    mapped = np.load(tmp_path / "r.npy", mmap_mode="r")
+    for name in NAMES:
+        measure = fitted(name, mapped, "shift")
+        measure.save(tmp_path / "m")
+        loaded = FittedMeasure.load(tmp_path / "m")
+        found = nearest(mapped[5:9], mapped, loaded, 2)
+        agree(found, brute(r[5:9], r, measure, 2))
+        agree(nearest(r[5:9].astype(">f8"), np.asfortranarray(r), measure, 2), (found.indices, found.distances))
+
+
 def test_memory_is_that_of_blocks(tmp_path):
     peaks = []
     rng = np.random.default_rng(9)

@@ -275,10 +275,10 @@ def scan_nearest(  # one row of a tile after another
     waiting, values = np.empty(room, np.int64), np.empty(room, np.float32)
     lowest = np.empty(k, np.float32)
     for i in range(len(tile)):
-        row, beta = tile[i], betas[i]
+        row, beta, near, who = tile[i], betas[i], distances[i], indices[i]
         lowest[:] = np.inf
         count = 0
-        limit = _limit(key_of(distances[i, k - 1], multiplier, power), rho, beta, root)
+        limit = _limit(key_of(near[k - 1], multiplier, power), rho, beta, root)
         for first in range(0, n, 64):
             last = min(first + 64, n)
             if beta < np.inf and _least(row, first, last) > limit:
@@ -288,11 +288,7 @@ def scan_nearest(  # one row of a tile after another
                 if value > limit or (excluding and ids_x[i] == ids_y[j]):
                     continue
                 if value < lowest[k - 1]:
-                    place = k - 1
-                    while place > 0 and value < lowest[place - 1]:
-                        lowest[place] = lowest[place - 1]
-                        place -= 1
-                    lowest[place] = value
+                    _lower(value, lowest)
                     if lowest[k - 1] < np.inf:
                         limit = min(limit, _limit(_upper(lowest[k - 1], rho, beta, root), rho, beta, root))
                 waiting[count], values[count] = j, value
@@ -300,15 +296,28 @@ def scan_nearest(  # one row of a tile after another
                 if count == room:
                     count = _drop(waiting, values, count, limit)
                     if 4 * count > 3 * room:
-                        for c in range(count):
-                            r = waiting[c]
-                            _insert(direct(code, x[i], y[r], weights, whitening, p), base + r, distances[i], indices[i])
+                        _settle(waiting[:count], near, who, base, code, x[i], y, weights, whitening, p)
                         count = 0
-                        limit = min(limit, _limit(key_of(distances[i, k - 1], multiplier, power), rho, beta, root))
-        for c in range(count):
-            if not values[c] > limit:
-                r = waiting[c]
-                _insert(direct(code, x[i], y[r], weights, whitening, p), base + r, distances[i], indices[i])
+                        limit = min(limit, _limit(key_of(near[k - 1], multiplier, power), rho, beta, root))
+        count = _drop(waiting, values, count, limit)
+        _settle(waiting[:count], near, who, base, code, x[i], y, weights, whitening, p)
+
+
+@compiled()
+def _lower(value, lowest):
+    """Take a value into the lowest, which ascend."""
+    place = len(lowest) - 1
+    while place > 0 and value < lowest[place - 1]:
+        lowest[place] = lowest[place - 1]
+        place -= 1
+    lowest[place] = value
+
+
+@compiled()
+def _settle(waiting, near, who, base, code, x, y, weights, whitening, p):
+    """Evaluate those that wait by definition and keep the nearest."""
+    for r in waiting:
+        _insert(direct(code, x, y[r], weights, whitening, p), base + r, near, who)
 
 
 @compiled()
