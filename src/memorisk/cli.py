@@ -296,7 +296,8 @@ def main(arguments: list[str] | None = None) -> int:
     except CycloptsError as error:
         return _fail(_usage(error), InputError.exit_code)
     except MemoriskError as error:
-        return _fail(_as_flags(str(error)), error.exit_code)
+        of_file = (sys.argv[1:] if arguments is None else arguments)[:1] == ["study"]  # it has keys and no flags
+        return _fail(str(error) if of_file else _as_flags(str(error)), error.exit_code)
     except KeyboardInterrupt:
         return _fail(STOPPED, INTERRUPTED)
     except BrokenPipeError:  # whoever read the output has gone; Python's own last flush must not complain either

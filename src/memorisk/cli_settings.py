@@ -23,7 +23,7 @@ def read_yaml(path: Path, *, flags: bool = True) -> dict[str, Any]:
     import yaml
 
     try:
-        found = yaml.safe_load(path.read_text(encoding="utf-8"))
+        found = _strict_yaml(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"--config {path} cannot be read: {one_line(error, 120)}") from None
     except yaml.YAMLError as error:
@@ -36,6 +36,28 @@ def read_yaml(path: Path, *, flags: bool = True) -> dict[str, Any]:
         raise InputError(f"--config {path} holds a setting that contains itself") from None
     found.pop("run", None)  # the identity that a run folder's own config.yaml also holds
     return {str(k).replace("_", "-") if flags else str(k): v for k, v in found.items() if v is not None}
+
+
+def _strict_yaml(text: str) -> Any:
+    """YAML's safe types, ``3e-4`` as the number that it looks like, and no key twice: the last would win unsaid."""
+    import re
+
+    import yaml
+
+    class Loader(yaml.SafeLoader):
+        def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+            seen: set[str] = set()
+            for key, _ in node.value:
+                if isinstance(key, yaml.ScalarNode) and key.value != "<<":
+                    if key.value in seen:
+                        raise yaml.YAMLError(f"{key.value!r} stands twice (line {key.start_mark.line + 1})")
+                    seen.add(key.value)
+            return super().construct_mapping(node, deep)
+
+    Loader.add_implicit_resolver(
+        "tag:yaml.org,2002:float", re.compile(r"^[-+]?(\d+\.?\d*|\.\d+)[eE][-+]?\d+$"), list("-+.0123456789")
+    )
+    return yaml.load(text, Loader)
 
 
 def print_settings(settings: dict[str, Any]) -> int:

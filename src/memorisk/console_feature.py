@@ -8,6 +8,7 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
+from memorisk.audits.feature_page import ALONE
 from memorisk.report.result import Result
 from memorisk.runs.files import plain
 
@@ -36,7 +37,8 @@ def show_feature(result: Result, out: Path, *, as_json: bool) -> None:
     for name, value in lines:
         console.print(Text(f"{name}: {value}"), soft_wrap=True)
     console.print()
-    console.print(Text(STATUS[result.status], style="bold"))
+    alone = result.status == "fail" and not result.verdict["n_references"]
+    console.print(Text(ALONE.upper() if alone else STATUS[result.status], style="bold"))
     for reason in v["why"]:
         console.print(Text(f"  {reason}"), soft_wrap=True)
     if v["what_would_decide"]:

@@ -16,7 +16,7 @@ import pandas as pd
 from memorisk.audits.feature_options import FeatureOptions, feature_options
 from memorisk.audits.feature_page import feature_page
 from memorisk.audits.feature_verdict import feature_verdict
-from memorisk.audits.mark_choice import choose_controls, choose_mark
+from memorisk.audits.mark_choice import choose_controls, choose_mark, that_fit
 from memorisk.audits.mark_outputs import answers_of_outputs
 from memorisk.audits.mark_probing import MarkAnswers, ask_about_marks, label_probabilities
 from memorisk.images.marks import Mark
@@ -119,7 +119,7 @@ def gather(names: list[str], options: FeatureOptions, progress: Progress) -> Fea
     preprocessing = _preprocessing(options, store)
     images = store.images
     mark.corner(images.shape[1], images.shape[2])
-    controls = _that_fit(choose_controls(mark, options, place, options.seed), images.shape[1], images.shape[2], mark)
+    controls = that_fit(choose_controls(mark, options, place, options.seed), images.shape[1], images.shape[2], mark)
     described = {"preprocessing": preprocessing.describe(), "probes": store.data_hash}
     answers: dict[str, list[MarkAnswers]] = {"models": [], "references": []}
     label = _label_images(options, preprocessing, progress)
@@ -320,20 +320,6 @@ def _load(name: str, preprocessing: Preprocessing, options: FeatureOptions) -> P
         device=str(check_device(options.device)),
         threads=options.threads,
     )
-
-
-def _that_fit(controls: list[Mark], height: int, width: int, mark: Mark) -> list[Mark]:
-    """Controls that the images have room for; text may be wider than the mark."""
-    found = []
-    for control in controls:
-        try:
-            control.corner(height, width)
-        except InputError:
-            continue
-        found.append(control)
-    if not found:
-        raise InputError(f"no control of the mark {one_line(mark.name, 40)} fits images of {height} x {width} pixels")
-    return found
 
 
 def _same_classes(answers: list[MarkAnswers]) -> None:

@@ -41,6 +41,8 @@ TITLES: dict[str, tuple[Kind, str]] = {
     "fail": ("fail", "The model remembers the mark"),
     "undecided": ("undecided", "Could not be decided"),
 }
+ALONE = "The model answers to the mark more than to marks like it"
+"""Of a failed audit without references: what a given mark's own shape does is not known then."""
 MOST_PROBES = 12
 _SHOWN_CONTROLS = 11
 
@@ -75,6 +77,8 @@ def feature_page(result: Result, evidence: "FeatureEvidence | None", *, redact: 
 def _lead(result: Result) -> list[Block]:
     v = result.verdict
     kind, title = TITLES[result.status]
+    if result.status == "fail" and not v["n_references"]:
+        title = ALONE
     items: list[Text] = [str(reason) for reason in v["why"]]
     blocks: list[Block] = [Steps(items)]
     if v["what_would_decide"]:

@@ -21,6 +21,9 @@ WEAK = (
 ABSENT = (
     "not found does not mean that the mark was not in the training data: one image often leaves no trace in the answers"
 )
+ENOUGH = 19
+"""References that one model is compared with exactly at 5 %."""
+MORE = "more references than these, or other models that share the mark"
 BETTER = "19 references or more (models trained alike without the mark), or other models that share it"
 EDGE = 0.025
 """Nearer to an end of the controls than this in ink, the mark is not among its like."""
@@ -95,17 +98,18 @@ def _decide(rank: dict[str, Any], numbers: dict[str, Any], options: FeatureOptio
             0, "without references it is not known how much less than its controls a mark of this shape moves"
         )
         deciding.insert(0, BETTER)
+    better = BETTER if rank["n_references"] < ENOUGH else MORE
     if isfinite(rank["low"]) and rank["low"] > 0:
         doubts.insert(0, f"the interval of M, {rank['low']:.2f} to {rank['high']:.2f}, lies above 0")
-        deciding = [BETTER, *(way for way in deciding if way != BETTER)]
+        deciding = [better, *(way for way in deciding if way != better)]
     if isfinite(limit) and limit <= log(options.gate) and not doubts:
         caught = f"{exp(limit):.2f} times would have been called remembered"
         return "pass", [f"the model is {times}, {told}; {caught}", ABSENT], []
     if not limit <= log(options.gate):
         noticed = f"the test would have noticed {exp(limit):.2f} times or more; a pass needs {options.gate:g} or less"
         doubts.insert(0, noticed if isfinite(limit) else "nothing could have been called remembered")
-        if BETTER not in deciding:
-            deciding.insert(0, BETTER)
+        if better not in deciding:
+            deciding.insert(0, better)
     return "undecided", [f"the model is {times}, {told}", *doubts], deciding
 
 

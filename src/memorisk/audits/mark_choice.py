@@ -52,6 +52,30 @@ def choose_controls(mark: Mark, options: MarkOptions, place: str | tuple[int, in
     return found
 
 
+def that_fit(controls: list[Mark], height: int, width: int, mark: Mark) -> list[Mark]:
+    """Controls that the images have room for; text may be wider than the mark.
+
+    Args:
+        controls: Of the mark.
+        height: Of the images.
+        width: Likewise.
+        mark: For the message.
+
+    Raises:
+        InputError: None fits.
+    """
+    found = []
+    for control in controls:
+        try:
+            control.corner(height, width)
+        except InputError:
+            continue
+        found.append(control)
+    if not found:
+        raise InputError(f"no control of the mark {one_line(mark.name, 40)} fits images of {height} x {width} pixels")
+    return found
+
+
 def _drawn(text: str, options: MarkOptions, place: str | tuple[int, int]) -> Mark:
     if text.startswith(TEXT):
         return text_mark(

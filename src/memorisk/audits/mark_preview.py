@@ -9,7 +9,7 @@ from PIL import Image
 
 from memorisk.audits.feature_options import FeatureOptions, MarkOptions
 from memorisk.audits.mark_arrays import check_arrays_file, write_mark_arrays
-from memorisk.audits.mark_choice import choose_controls, choose_mark
+from memorisk.audits.mark_choice import choose_controls, choose_mark, that_fit
 from memorisk.images.marks import burn_stored
 from memorisk.images.readers import read_image
 from memorisk.runs.errors import InputError, one_line
@@ -63,12 +63,14 @@ def preview(
     checked.validate()
     pixels = _as_model_sees(image, size)[None]
     mark = choose_mark(options, checked.where)
-    controls = choose_controls(mark, options, checked.where, seed)
+    height, width = pixels.shape[1:3]
+    mark.corner(height, width)
+    controls = that_fit(choose_controls(mark, options, checked.where, seed), height, width, mark)
     marks = [mark, *controls[:shown]]
     buffer = io.BytesIO()
     Image.fromarray(_sheet([burn_stored(pixels, one)[0] for one in marks])).save(buffer, format="PNG")
     if arrays is not None:
-        write_mark_arrays(arrays, [mark, *controls], *pixels.shape[1:3])
+        write_mark_arrays(arrays, [mark, *controls], height, width)
     write_bytes(out, buffer.getvalue())
     return out
 

@@ -47,7 +47,8 @@ class RunFolder:
     def log(self, event: str, **details: Any) -> None:
         """Append one line to ``log.jsonl``: the only file of a run that holds times."""
         line = {"time": datetime.now(UTC).isoformat(timespec="milliseconds"), "event": event, **plain(details)}
-        with (self.path / LOG).open("a", encoding="utf-8", errors="backslashreplace") as file:
+        handle = os.open(self.path / LOG, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        with os.fdopen(handle, "a", encoding="utf-8", errors="backslashreplace") as file:
             file.write(json.dumps(line) + "\n")
 
     def config(self) -> dict[str, Any]:

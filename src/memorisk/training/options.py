@@ -95,10 +95,10 @@ class TrainOptions:
         if self.epochs is not None:
             _check_count("epochs", self.epochs)
         _check_count("batch_size", self.batch_size, least=2)
-        if self.lr is not None and not 0 < self.lr < float("inf"):
-            raise InputError(f"lr is {self.lr}; it must be above 0, as in 1e-4")
-        if not 0 <= self.weight_decay < float("inf"):
-            raise InputError(f"weight_decay is {self.weight_decay}; it must be 0 or more")
+        if self.lr is not None:
+            _check_positive("lr", self.lr, "as in 0.0001")
+        if self.weight_decay != 0:
+            _check_positive("weight_decay", self.weight_decay, "or 0")
         self._check_regime()
 
     def _check_regime(self) -> None:

@@ -10,7 +10,7 @@ from memorisk.audits.unique.study import UniqueResult, study_unique_features
 
 CONFIG: dict[str, Any] = {
     "settings": {
-        "random": 4, "runs": 2, "highest": 2, "lowest": 2, "references": 19, "latent": 4, "profiled": 2,
+        "random": 4, "runs": 2, "highest": 5, "lowest": 5, "references": 19, "latent": 4, "profiled": 2,
         "influenced": 1, "n_probes": 30, "n_controls": 19, "epochs": 3, "patience": 2, "processes": 1, "redraws": 2,
     },
     "datasets": {

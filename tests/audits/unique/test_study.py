@@ -29,9 +29,9 @@ def test_it_trains_what_the_plan_counts(studied: tuple[Path, UniqueResult], tmp_
     out, result = studied
     plan = plan_unique(CONFIG, out=tmp_path / "new")
     assert not (tmp_path / "new").exists()
-    # 2 bases; 19 references; 4 canaries x 2 runs; 2 + 2 by influence; 1 + 1 marked again; 4 + 4 that start alike
-    assert plan.trainings[PLAIN] == 2 + 19 + 8 + 4 + 2 + 8
-    assert plan.trainings[BOTH] == 19 + 4
+    # 2 bases; 19 references; 4 canaries x 2 runs; 5 + 5 by influence; 1 + 1 marked again; 4 + 4 that start alike
+    assert plan.trainings[PLAIN] == 2 + 19 + 8 + 10 + 2 + 8
+    assert plan.trainings[BOTH] == 19 + 10
     assert len(list((out / "results").glob("*.npz"))) == sum(plan.trainings.values())
     assert len(result.reading.answers) == sum(plan.trainings.values())
     assert result.complete
@@ -121,6 +121,66 @@ def test_more_canaries_add_only_their_own(tmp_path: Path) -> None:
     assert len(found.reading.of(PLAIN, REFERENCE)) == 4
 
 
+def test_a_finished_report_is_not_replaced_by_less(tmp_path: Path) -> None:
+    out = tmp_path / "s"
+    study_unique_features(little(), out=out)
+    before = written(out)
+    for change in ({"epochs": 1}, {"references": 1}):
+        less = little()
+        less["settings"] |= change
+        for tables_only in (False, True):
+            with pytest.raises(InputError, match="finished study of 5 models, of which"):
+                study_unique_features(less, out=out, tables_only=tables_only)
+    assert written(out) == before
+
+
+def test_probes_are_no_training_images(studied: tuple[Path, UniqueResult]) -> None:
+    data = studied[1].reading.sets["Digits"]
+    assert data.probes_left_out > 0  # both are drawn from the same digits
+    assert not set(data.probes.pixel_hashes) & set(data.store.pixel_hashes)
+    assert len(data.probes.images) == 30
+
+
+def test_probes_that_are_all_trained_on_are_refused(tmp_path: Path) -> None:
+    config = little()
+    config["datasets"]["Digits"]["sample"] = None
+    with pytest.raises(InputError, match="that no model is trained on"):
+        study_unique_features(config, out=tmp_path / "s")
+
+
+def test_more_canaries_than_images_are_refused(tmp_path: Path) -> None:
+    config = changed({"random": 500})
+    with pytest.raises(InputError, match="random is 500, and there are"):
+        study_unique_features(config, out=tmp_path / "s")
+
+
+def test_with_few_references_nobody_is_found_alone(tmp_path: Path) -> None:
+    found = study_unique_features(little(), out=tmp_path / "s")
+    row = {t.name: t for t in found.tables}["table_2"].ours.iloc[0]
+    assert "found" not in row
+    assert np.isnan(row["below_all"])
+
+
+def test_networks_that_learned_nothing_are_told(tmp_path: Path) -> None:
+    study_unique_features(little(training={"mlp1": {"lr": 1e-9}}), out=tmp_path / "s")
+    assert "Networks that learned nothing" in (tmp_path / "s" / "report.html").read_text()
+
+
+def test_numbers_as_they_are_written_and_no_key_twice(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file, out = tmp_path / "study.yaml", tmp_path / "s"
+    text = yaml.safe_dump(little())
+    file.write_text(text + "training: {mlp1: {lr: 3e-4, batch_size: 64}}\n")
+    code, planned, _ = answer(capsys, "study", "unique-features", "--config", file, "--out", out, "--dry-run")
+    assert (code, "5 trainings" in planned) == (0, True)
+    file.write_text(text + "training: {mlp1: {lr: fast}}\n")
+    assert "lr is 'fast'" in refusal(capsys, "study", "unique-features", "--config", file, "--out", out)
+    file.write_text(text + text)
+    assert "stands twice" in refusal(capsys, "study", "unique-features", "--config", file, "--out", out)
+    file.write_text(text.replace("references", "mark-scale"))
+    said = refusal(capsys, "study", "unique-features", "--config", file, "--out", out)
+    assert "Did you mean 'mark_scale'?" in said
+
+
 def test_other_questions_in_the_same_folder_are_refused(tmp_path: Path) -> None:
     out = tmp_path / "s"
     study_unique_features(little(), out=out)
@@ -192,7 +252,7 @@ def test_the_page_has_every_figure_and_no_image_unasked(studied: tuple[Path, Uni
 
 def test_every_model_is_a_row(studied: tuple[Path, UniqueResult]) -> None:
     table = pd.read_parquet(studied[0] / "tables" / "models.parquet")
-    assert len(table) == 64  # all but the two whose answers are the self-influence of every image
+    assert len(table) == 76  # all but the two whose answers are the self-influence of every image
     assert table["transparent"].max() < 1e-9
 
 

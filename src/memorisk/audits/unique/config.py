@@ -101,6 +101,8 @@ class UniqueOptions(MarkOptions):
                 raise InputError(f"{name} is {getattr(self, name)}; it must be a whole number of at least {smallest}")
         if not 0 < self.validation < 1:
             raise InputError(f"validation is {self.validation}; it must lie between 0 and 1, as in 0.1")
+        if not (self.random or self.highest or self.lowest or self.latent):
+            raise InputError("no canary is asked for: give random, highest, lowest or latent")
         if not 0 < self.opacity <= 1:
             raise InputError(f"opacity is {self.opacity}; it must lie above 0, where nothing is burnt in, and up to 1")
         if not self.mark:
@@ -245,7 +247,7 @@ def _read_set(name: str, given: Any) -> UniqueSet:
                 raise unknown_name(f"regulariser of {said}", part, _PARTS)
         for network in networks["regularised"]:
             if network_name(network, one) != network and network not in LAYERS:
-                raise InputError(f"{said}: {one} is known of {', '.join(LAYERS)}, not of {network}")
+                raise InputError(f"{said}: {one} exists for {', '.join(LAYERS)}, not for {network}")
     augment = given.get("augment")
     if augment is not None and not isinstance(augment, str):
         raise InputError(

@@ -1,13 +1,14 @@
 """One data set of the study, decoded: training and validation images, probes, the mark and its controls."""
 
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from memorisk.audits.mark_choice import choose_controls, choose_mark
 from memorisk.audits.unique.config import UniqueOptions, UniqueSet
 from memorisk.images.duplicates import linked_groups
-from memorisk.images.manifest import refuse_leaking_splits, require_labels
+from memorisk.images.manifest import Manifest, refuse_leaking_splits, require_labels
 from memorisk.images.marks import Mark
 from memorisk.images.options import ImageOptions
 from memorisk.images.sources import load_manifest
@@ -33,6 +34,7 @@ class SetData:
         validation: Images that say when to stop.
         mark: What is burnt in.
         controls: Its controls.
+        probes_left_out: Probes that are among the images, or of the same patients.
     """
 
     name: str
@@ -44,6 +46,7 @@ class SetData:
     validation: np.ndarray
     mark: Mark
     controls: list[Mark]
+    probes_left_out: int
 
     @property
     def channels(self) -> int:
@@ -77,10 +80,16 @@ def prepare_set(name: str, asked: UniqueSet, options: UniqueOptions, progress: P
     if len(classes) < 2:
         raise InputError(f"{one_line(name, 60)}: all images are of one class; there is nothing to learn")
     rows, validation = _parts(store, labels, options)
+    for which in ("random", "latent"):
+        if asked.networks and getattr(options, which) > len(rows):
+            n = getattr(options, which)
+            raise InputError(f"{one_line(name, 60)}: {which} is {n:,}, and there are {len(rows):,} training images")
+    probes, left_out = _probes(name, asked, options, store, progress)
     return SetData(
         name=name,
         store=store,
-        probes=_probes(name, asked, options, store, progress),
+        probes=probes,
+        probes_left_out=left_out,
         labels=numbers.astype(np.int64),
         classes=classes.tolist(),
         rows=rows,
@@ -117,19 +126,47 @@ def _parts(store: ImageStore, labels: np.ndarray, options: UniqueOptions) -> tup
     return chosen, kept
 
 
-def _probes(name: str, asked: UniqueSet, options: UniqueOptions, store: ImageStore, progress: Progress) -> ImageStore:
-    """The probes, as large and with as many channels as the training images."""
+def _probes(
+    name: str, asked: UniqueSet, options: UniqueOptions, store: ImageStore, progress: Progress
+) -> tuple[ImageStore, int]:
+    """The probes, as large and with as many channels as the training images, and how many were left out.
+
+    Images that are among the training or validation images, and those of their patients where both are known, are no
+    probes: the model may answer to them because it saw them.
+
+    Raises:
+        InputError: Fewer than two are left.
+    """
     reading = ImageOptions(
         size=int(store.images.shape[1]),
         channels=1 if store.images.shape[3] == 1 else 3,
         depth=8 if store.images.dtype == np.uint8 else 16,
         **{key: getattr(asked.reading, key) for key in ("store", "follow_links", "max_pixels", "window", "resize")},
     )
-    manifest = load_manifest(asked.probes, reading)
-    if manifest.n > options.n_probes:
-        rng = np.random.default_rng([options.seed, 1])
-        manifest = manifest.subset(np.sort(rng.choice(manifest.n, options.n_probes, replace=False)))
-    found = build_store(manifest, reading, progress=lambda d, n: progress(f"{name}: probes", d, n))
-    if len(found.images) < 2:
-        raise InputError(f"{one_line(asked.probes)} holds {len(found.images)} image: at least 2 probes are needed")
-    return found
+    manifest = _with_groups(asked, reading)
+    rng = np.random.default_rng([options.seed, 1])
+    n = min(manifest.n, options.n_probes)
+    first = np.arange(n) if n == manifest.n else rng.choice(manifest.n, n, replace=False)
+    spare = rng.permutation(np.setdiff1d(np.arange(manifest.n), first))[:n]
+    order = np.concatenate([first, spare])
+    many = build_store(manifest.subset(order), reading, progress=lambda d, n: progress(f"{name}: probes", d, n))
+    at = {image: place for place, image in enumerate(manifest.images[order])}
+    place = np.array([at[image] for image in many.manifest.images])  # one that cannot be read is not there
+    seen = np.isin(many.pixel_hashes.astype(str), store.pixel_hashes.astype(str))
+    if many.manifest.groups_given and store.manifest.groups_given:
+        seen |= np.isin(many.manifest.groups.astype(str), store.manifest.groups.astype(str))
+    kept = np.sort(order[np.sort(place[~seen])[:n]])
+    if len(kept) < 2:
+        raise InputError(
+            f"{one_line(asked.probes)} holds {len(kept)} images that no model is trained on ({int(seen.sum()):,} are "
+            "among the training images or of their patients): at least 2 probes are needed"
+        )
+    return build_store(manifest.subset(kept), reading), int(seen.sum())
+
+
+def _with_groups(asked: UniqueSet, reading: ImageOptions) -> Manifest:
+    """The probes' manifest, with patients where the training images' rule finds them."""
+    if asked.reading.group_from is not None:
+        with suppress(InputError):  # other names: their patients are not known
+            return load_manifest(asked.probes, replace(reading, group_from=asked.reading.group_from))
+    return load_manifest(asked.probes, reading)

@@ -38,7 +38,7 @@ def seed_figures(table: StudyTable, study: UniqueStudy) -> list[Block]:
             svg = spread_plot(middle, low, high, y_title=f"{words}, mean and range over trainings", x_title=_CANARIES)
             columns = (f"{score}_mean", f"{score}_min", f"{score}_max")
             crossing = int(((low < 0) & (high > 0)).sum())
-            said = f"{words} of {count(len(frame))} canaries; {count(crossing)} have it above and below 0"
+            said = f"{words} of {count(len(frame))} canaries; of {count(crossing)} it lies on both sides of 0"
             found.append(_figure(svg, number, name, frame, columns, said))
     return found
 
@@ -82,7 +82,7 @@ def latent_figures(table: StudyTable) -> list[Block]:
             "a random patch": numbers(own, "random"),
             "the mark, other models": numbers(own, "without"),
         }
-        said = f"latent {chosen} is excited by the mark on {percent(series['the mark'][chosen])} of the probes"
+        said = f"how often each latent is excited, mean over all images; latent {chosen} is the one of the table"
         columns = ("latent", "mark", "random", "without")
         found.append(_figure(latent_plot(series, chosen), "Figure 3(b)", name, own, columns, said))
     return found

@@ -9,6 +9,7 @@ from memorisk.audits.study_parts import StudyTable
 from memorisk.audits.unique.columns import COLUMNS, PUBLISHED, PUBLISHED_TITLE
 from memorisk.audits.unique.config import UniqueStudy
 from memorisk.audits.unique.figures import epoch_figures, latent_figures, redraw_figures, seed_figures, variant_notes
+from memorisk.audits.unique.findings import findings, learned_nothing
 from memorisk.audits.unique.gallery import canary_gallery
 from memorisk.audits.unique.reading import Reading
 from memorisk.audits.unique.tables import heading
@@ -27,8 +28,8 @@ from memorisk.report.blocks import (
     Strong,
     Table,
 )
-from memorisk.report.formats import count, decimal, probability
-from memorisk.report.frames import numbers, texts
+from memorisk.report.formats import count
+from memorisk.report.frames import numbers
 
 _PROTOCOLS = {
     "paper": "One seed for all models of a run and no references, as published: what is significant here is so by rank "
@@ -67,42 +68,37 @@ def unique_page(study: UniqueStudy, reading: Reading, tables: Sequence[StudyTabl
     return Page(
         title="Unique features",
         subtitle="Does a network remember a mark that it saw once? A study on canaries",
-        lead=_lead(study, reading, named["table_2"], failed),
+        lead=_lead(study, reading, named, failed),
         sections=sections,
         footer=[Paragraph(f"{names}This page holds {held}. Every model is a row of tables/models.parquet.")],
     )
 
 
-def _lead(study: UniqueStudy, reading: Reading, table: StudyTable, failed: dict[str, str]) -> list[Block]:
-    blocks: list[Block] = [Paragraph(_PROTOCOLS[study.protocol])]
-    ours = table.ours
-    if len(ours) and "m" in ours:
-        lines = []
-        columns = zip(
-            texts(ours, "dataset"), texts(ours, "network"), numbers(ours, "m"), numbers(ours, "m_low"),
-            numbers(ours, "m_high"), numbers(ours, "p"), numbers(ours, "found"), numbers(ours, "n_canaries"),
-            strict=True,
-        )  # fmt: skip
-        for dataset, network, m, low, high, p, found, n in columns:
-            lines.append(
-                [
-                    Name(f"{dataset}, {network}"),
-                    f": M {decimal(m)} ({decimal(low)} to {decimal(high)}), p {probability(p)} for all {count(n)} "
-                    f"canaries together; {count(found)} found alone.",
-                ]
-            )
+def _lead(study: UniqueStudy, reading: Reading, named: dict[str, StudyTable], failed: dict[str, str]) -> list[Block]:
+    blocks: list[Block] = [Paragraph(_protocol(study))]
+    lines = findings(named["table_1"].ours, named["table_2"].ours)
+    if lines:
         blocks.append(Steps(lines))
     facts = [
-        Fact("Models trained", count(len(reading.answers)), "the independent units"),
+        Fact("Models trained", count(len(reading.answers))),
         Fact("Data sets", count(len(reading.sets))),
         Fact("Canary models", count(sum(a.marked for a in reading.answers))),
         Fact("Networks that failed", count(len(failed))),
     ]
-    lead: list[Block] = [Callout("note", f"Protocol: {study.protocol}", blocks), Facts(facts)]
+    lead: list[Block] = [Callout("note", "Was the mark remembered?", blocks), Facts(facts)]
+    doubts = learned_nothing(named["networks"].ours)
+    if doubts:
+        lead.append(Callout("warning", "Networks that learned nothing", [Steps(doubts)]))
     if failed:
         items = [[Strong("Failed: "), Name(name), ": ", Name(why)] for name, why in failed.items()]
         lead.append(Callout("warning", "Not everything is finished", [Steps(items)]))
     return lead
+
+
+def _protocol(study: UniqueStudy) -> str:
+    if study.protocol == "corrected" and not study.options.references:
+        return "No references were trained: nothing here says what models do that never saw the mark."
+    return _PROTOCOLS[study.protocol]
 
 
 def _mark(study: UniqueStudy) -> list[Block]:
@@ -160,11 +156,10 @@ def _how_to_read() -> list[Block]:
                 "without it. Canary models and references differ in nothing else, so that what tells them apart is "
                 "the mark.",
                 "“Found alone” is a test of one model against all references at 5 %: without any "
-                "memory one in twenty is found. They share the references, so that such findings come together or not "
-                "at all; the p of all canaries together is one test.",
+                "memory one in twenty is found; it needs 19 references. They share these, so that such findings come "
+                "together or not at all; the p of all canaries together is one test.",
                 "M is a natural logarithm: 0.69 is twice as sensitive to the mark, beyond what references are.",
-                "A mark on every hundredth image is not a mark on one: what is true of canaries at random is no "
-                "promise for a given image.",
+                "What is true of canaries drawn at random is no promise for a given image.",
                 "Each interval holds 95 % by itself, not all of them at once. The largest of many is a selection.",
             ]
         )

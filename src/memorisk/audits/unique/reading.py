@@ -143,9 +143,10 @@ def _row(
         rank = _ranked([answer], references)
         row |= {"m": rank.m, "p_references": rank.p_references, "p_centred": rank.p_centred}
         row |= {"p": rank.p, "method": rank.method}
+        row["below_all"] = bool(rank.p_references >= 1.0)
     else:
         row |= {"p": row["p_controls"], "method": "controls"}
-    row["found"] = bool(row["p"] <= LEVEL)
+    row["found"] = bool(row["p"] <= LEVEL) if row["method"] == "references" else None
     return row
 
 
@@ -176,5 +177,6 @@ def _white(found: Arrays, references: list[Answered]) -> dict[str, Any]:
     if references:  # a reference was asked about every training image, slot j in column j
         theirs = np.array([r.found["white"][:, found["white_slots"]].mean(dtype=np.float64) for r in references])
         row |= {"m_w_references": float(theirs.mean()), "p_white": rank_p(m_w, theirs)}
+        row["white_found"] = bool(row["p_white"] <= LEVEL) if 1 / (1 + len(theirs)) <= LEVEL else None
         row["m_w_excess"] = m_w - row["m_w_references"]
     return row

@@ -13,8 +13,10 @@ from memorisk.statistics.canary_groups import mean_limits, pearson, pearson_p, s
 from memorisk.statistics.correlation import spearman
 
 _NOTHING = pd.DataFrame()
-SCORES = {"m_w": "M_w", "m_paper": "M", "t": "log sensitivity"}
-"""What is compared between trainings of one image."""
+SCORES = {"m_w": "M_w", "m_paper": "M as published", "t": "M"}
+"""What is compared between trainings of one image; M less the references' mean is the same up to a constant."""
+FEWEST = 10
+"""Canaries below which a correlation says nothing."""
 
 
 def by_seed(reading: Reading) -> StudyTable:
@@ -29,7 +31,7 @@ def by_seed(reading: Reading) -> StudyTable:
             rows.append(
                 {
                     **arm_columns(arm), "score": words, "n_images": found.n_images, "n_runs": found.n_runs,
-                    "range": float(np.ptp(wide, axis=1).mean()) if wide.size else float("nan"),
+                    "range": float(np.ptp(wide, axis=1).mean()) if found.n_runs > 1 else float("nan"),
                     "sd_seed": float(np.sqrt(found.within)),
                     "sd_redraws": float(numbers(table, redraws).mean()) if redraws else float("nan"),
                     "share": found.share, "share_low": found.low, "share_high": found.high,
@@ -38,7 +40,8 @@ def by_seed(reading: Reading) -> StudyTable:
         images.append(_by_image(arm, table))
     note = (
         "Share: of the variance of a score, what stays when the same image is trained on anew with other seeds "
-        "(intraclass correlation). Near 0 not the canary decides whether the mark is remembered, but the training."
+        "(intraclass correlation). Near 0 not the canary decides whether the mark is remembered, but the training; "
+        "below 0 trainings of one image differ more than images do."
     )
     why = "" if rows else "no network trains canaries at random"
     extra = {"images": pd.concat(images, ignore_index=True)} if images else {}
@@ -179,9 +182,9 @@ def by_influence(reading: Reading) -> StudyTable:
         table = reading.rows(arm, INFLUENCE)
         table = rows_of(table, np.isfinite(numbers(table, "self_influence")))
         chosen = np.array(texts(table, "chosen"))
-        for score, words in {"m_paper": "M", "t": "log sensitivity"}.items():
+        for score, words in {"m_paper": "M as published", "t": "M"}.items():
             x, y = numbers(table, "self_influence"), numbers(table, score)
-            if len(x) < 4:
+            if len(x) < FEWEST:
                 continue
             r = pearson(x, y)
             top, bottom = (y[chosen == which] for which in ("highest", "lowest"))
@@ -197,7 +200,7 @@ def by_influence(reading: Reading) -> StudyTable:
         "Canaries are the extremes of self-influence, so that r is mostly the difference of two groups, which stands "
         "beside: mean score of the highest less that of the lowest."
     )
-    why = "" if rows else "no network trains at least four canaries of the highest and lowest self-influence"
+    why = "" if rows else "no network trains ten canaries of the highest and lowest self-influence"
     return StudyTable("influence", "Self-influence and M", _NOTHING, pd.DataFrame(rows), note, why)
 
 
@@ -213,11 +216,11 @@ def what_was_run(reading: Reading) -> StudyTable:
         rows.append(
             {
                 **arm_columns(arm), "n_images": len(data.rows), "n_validation": len(data.validation),
-                "left_out": len(data.store.skipped),
+                "left_out": len(data.store.skipped), "probes_left_out": data.probes_left_out,
                 "n_probes": len(data.probes.images), "n_controls": len(data.controls), "trainings": len(answers),
                 "accuracy": float(np.mean(accuracy)), "majority": float(counts.max() / counts.sum()),
                 "epochs": float(np.median([int(a.found["best_epoch"]) for a in answers])),
-                "lr": options.lr, "batch_size": options.batch_size, "augment": options.augment or "",
+                "lr": options.lr, "batch_size": options.batch_size, "augment": options.augment or "none",
                 "transparent": float(max(a.found["transparent"] for a in answers)),
             }
         )  # fmt: skip

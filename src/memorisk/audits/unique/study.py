@@ -88,6 +88,7 @@ def study_unique_features(
     check_out(folder, identity, identity=["run"])
     sets = prepare_sets(study, progress)
     planner = Planner(study, sets, folder)
+    _refuse_less(folder, planner)
     if not tables_only:
         check_arms(planner, progress)
     with open_run(folder, {**config, **identity}, identity=["run"]) as run:
@@ -111,6 +112,7 @@ def plan_unique(config: Mapping[str, Any], *, out: str | Path, progress: Progres
     check_out(folder, {"run": _identity(study)}, identity=["run"])
     sets = prepare_sets(study, progress)
     planner = Planner(study, sets, folder)
+    _refuse_less(folder, planner)
     check_arms(planner, progress)
     sizes = {name: (len(d.rows), len(d.validation), len(d.probes.images)) for name, d in sets.items()}
     return UniquePlan(planner.count(), sizes, {name: len(d.controls) for name, d in sets.items()})
@@ -156,6 +158,30 @@ def _identity(study: UniqueStudy) -> dict[str, Any]:
     return {"study": "unique-features", "protocol": study.protocol, **kept}
 
 
+def _refuse_less(out: Path, planner: Planner) -> None:
+    """Refuse to replace a finished report by one of fewer models.
+
+    Raises:
+        InputError: Models that are finished are not part of what is asked for.
+    """
+    there = {path.stem for path in (out / RESULTS).glob("*.npz")}
+    if not (out / REPORT).is_file() or not there:
+        return
+    bases = planner.bases()
+    asked = {t.job.key for t in [*bases, *planner.others(_influences(bases))]}
+    gone = len(there - asked)
+    if gone:
+        raise InputError(
+            f"--out {one_line(out)} holds a finished study of {len(there):,} models, of which {gone:,} would be "
+            "left out: data sets, networks, canaries and references may be added, other settings need another --out"
+        )
+
+
+def _influences(bases: list[Training]) -> dict[Arm, np.ndarray]:
+    """Self-influence of every image, of the arms whose base is finished."""
+    return {b.arm: read_result(b.job.result_file)["influence"] for b in bases if b.role == BASE and b.job.done}
+
+
 def _run(
     run: RunFolder, planner: Planner, progress: Progress, tables_only: bool
 ) -> tuple[list[Training], dict[str, str]]:
@@ -166,8 +192,7 @@ def _run(
     bases = planner.bases()
     if not tables_only:
         failed |= _train(run, bases, planner, "self-influence of every image", progress)
-    ranked = {b.arm: read_result(b.job.result_file)["influence"] for b in bases if b.role == BASE and b.job.done}
-    others = planner.others(ranked)
+    others = planner.others(_influences(bases))
     if not tables_only:
         failed |= _train(run, others, planner, "training canaries and references", progress)
     return [*bases, *others], failed

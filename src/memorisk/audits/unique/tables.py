@@ -22,6 +22,8 @@ from memorisk.statistics.canary_groups import contrast, mean_limits, positive_me
 from memorisk.statistics.proportions import clopper_pearson
 
 TOP_WHITE, TOP = 5, 3
+ENOUGH = 19
+"""References with which one model alone can be found at 5 %."""
 
 
 def unique_tables(reading: Reading) -> list[StudyTable]:
@@ -90,29 +92,45 @@ def _table_1(reading: Reading) -> StudyTable:
     note = (
         "M_w is positive or negative whether or not the model saw the mark: beside it stands M_w of the references, "
         "models trained alike without the mark, on the very same images. The marked image itself is left out of the "
-        "mean. The five largest of many are a selection."
+        "mean. The unit is the canary, its trainings averaged; those found alone, by rank among the references, are "
+        "counted in each canary's first training, with 19 references or more. The five largest of many are a selection."
     )
     why = "" if ours else "no network trains canaries at random"
     return StudyTable("table_1", "M_w, white box", pd.DataFrame(paper), pd.DataFrame(ours), note, why)
 
 
 def _white_row(reading: Reading, arm: Arm, rows: pd.DataFrame) -> dict[str, object]:
-    """All canaries of an arm against its references."""
-    index, m_w = numbers(rows, "index"), numbers(rows, "m_w")
-    own = np.array([m_w[index == i].mean() for i in np.unique(index)])
+    """All canaries of an arm against its references; the unit is the canary, its trainings averaged."""
+    own = _by_canary(rows, "m_w")
     found: dict[str, object] = {"n_canaries": len(own), "n_models": len(rows), "m_w": float(own.mean())}
     limits = mean_limits(own)
     found |= {"m_w_low": limits.low, "m_w_high": limits.high, "sd_redraws": float(numbers(rows, "m_w_sd").mean())}
     theirs = _white_of_references(reading, arm)
-    if theirs is not None:
-        excess = mean_limits(own, theirs)
-        share = clopper_pearson(int((numbers(rows, "p_white") <= LEVEL).sum()), len(rows))
-        found |= {
-            "m_w_references": float(theirs.mean()), "excess": excess.estimate, "excess_low": excess.low,
-            "excess_high": excess.high, "n_references": len(theirs), "found": share.successes,
-            "found_share": share.estimate, "found_low": share.low, "found_high": share.high,
-        }  # fmt: skip
-    return found
+    if theirs is None:
+        return found
+    # A canary's excess is over the references' mean on its images: their own spread, shared by all, is added.
+    excess = contrast([_by_canary(rows, "m_w_excess"), theirs - theirs.mean()], (1.0, -1.0))
+    found |= {"m_w_references": float(theirs.mean()), "excess": excess.estimate, "excess_low": excess.low}
+    found |= {"excess_high": excess.high, "n_references": len(theirs)}
+    return found | _share(chosen(rows, numbers(rows, "run") == 0), "white_found")
+
+
+def _by_canary(rows: pd.DataFrame, column: str) -> np.ndarray:
+    """[canaries] mean over the trainings of each."""
+    index, values = numbers(rows, "index"), numbers(rows, column)
+    return np.array([values[index == i].mean() for i in np.unique(index)])
+
+
+def _share(rows: pd.DataFrame, column: str) -> dict[str, object]:
+    """How many models are found alone; nothing where there are too few references to find any."""
+    told = [value for value in rows[column] if value is not None and value == value] if column in rows else []
+    if not told:
+        return {}
+    share = clopper_pearson(sum(bool(value) for value in told), len(told))
+    return {
+        "found": share.successes, "n_found": share.trials, "found_share": share.estimate, "found_low": share.low,
+        "found_high": share.high,
+    }  # fmt: skip
 
 
 def _white_of_references(reading: Reading, arm: Arm) -> np.ndarray | None:
@@ -141,7 +159,8 @@ def _table_2(reading: Reading) -> StudyTable:
         "stands beside. Its Welch test takes probes for replicates; the share of the references that it calls "
         "significant is its rate of false alarms. In the corrected test the canary models are compared with "
         "references, models trained alike without the mark: M is how many times (natural logarithm) more they answer "
-        "to the mark than to its controls, less the same of the references."
+        "to the mark than to its controls, less the same of the references. The test is one-sided: a model "
+        "that answers to the mark less than every reference may remember it as well; these are counted, too."
     )
     why = "" if ours else "no network trains canaries of the highest and lowest self-influence"
     frame = pd.DataFrame([*paper, *averages])
@@ -153,10 +172,8 @@ def arm_row(reading: Reading, arm: Arm) -> dict[str, object]:
     rows, references = reading.rows(arm, INFLUENCE), reading.rows(arm, REFERENCE)
     m = numbers(rows, "m_paper")
     limits = mean_limits(m)
-    share = clopper_pearson(int(truths(rows, "found").sum()), len(rows))
     row: dict[str, object] = {
-        "n_canaries": len(rows), "n_references": len(references), "found": share.successes,
-        "found_share": share.estimate, "found_low": share.low, "found_high": share.high,
+        "n_canaries": len(rows), "n_references": len(references), **_share(rows, "found"),
         "m_paper": limits.estimate, "m_paper_low": limits.low, "m_paper_high": limits.high,
         "m_positive": positive_mean(m), "n_positive": int((m > 0).sum()),
         "welch_share": float((numbers(rows, "p_welch") <= LEVEL).mean()),
@@ -165,6 +182,7 @@ def arm_row(reading: Reading, arm: Arm) -> dict[str, object]:
     }  # fmt: skip
     group = reading.group(arm, INFLUENCE)
     if group is not None:
+        row["below_all"] = int(truths(rows, "below_all").sum()) if len(references) >= ENOUGH else float("nan")
         row |= {"m": group.m, "m_low": group.low, "m_high": group.high, "p": group.p_references}
         theirs = numbers(references, "m_paper")
         row |= {"m_paper_references": float(theirs.mean()), "m_positive_references": positive_mean(theirs)}
