@@ -14,10 +14,10 @@ from memorisk.audits.classifier import audit_classifier
 from memorisk.audits.evidence import evidence_from_table
 from memorisk.audits.explain import FOLDER, PAGE, SUMMARY, explain
 from memorisk.audits.explain_probes import choose_probed
-from memorisk.audits.feature_tables import read_features
 from memorisk.audits.finished_run import open_finished
 from memorisk.audits.losses import read_scores
 from memorisk.images.store import ImageStore
+from memorisk.models.features_saved import read_features
 from memorisk.runs.errors import InputError
 from memorisk.runs.files import read_array
 from memorisk.scores.atypicality import centroid_atypicality, pairwise_atypicality

@@ -14,8 +14,8 @@ import pandas as pd
 
 from memorisk.audits.explain_page import explanation_page
 from memorisk.audits.explain_probes import LayerFindings, Probed, check_probes, probe_layers
-from memorisk.audits.feature_tables import is_feature_file, read_features
 from memorisk.audits.finished_run import FinishedRun, open_finished
+from memorisk.models.features_saved import is_feature_file, read_features
 from memorisk.report.page import render_page
 from memorisk.runs.devices import check_device
 from memorisk.runs.environment import versions
