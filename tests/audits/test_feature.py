@@ -191,7 +191,7 @@ def test_the_white_box_score(place: Path) -> None:
 def test_the_report_shows_the_mark_unless_it_is_left_out(place: Path, known: Result) -> None:
     page = (place / "known" / "report.html").read_text()
     assert page.count("data:image/png") == 12
-    assert "The model remembers the mark" in page
+    assert "The model answers to the mark more than to marks like it" in page
     run(place, "hidden", redact=True)
     for name in ("report.html", "verdict.json", "summary.json"):
         text = (place / "hidden" / name).read_text()
@@ -222,7 +222,7 @@ def test_on_the_command_line(place: Path, known: Result, capsys: pytest.CaptureF
     )
     code, out, err = answer(capsys, "audit", "feature", "feature_nets:knows", *given)
     assert (code, err) == (1, "")
-    assert "THE MODEL REMEMBERS THE MARK" in out
+    assert "THE MODEL ANSWERS TO THE MARK MORE THAN TO MARKS LIKE IT" in out
     assert Result.load(place / "cli").verdict["p_value"] == known.verdict["p_value"]
     code, out, _ = answer(capsys, "audit", "feature", "feature_nets:knows", *given, "--json", "--fail-on", "never")
     assert code == 0

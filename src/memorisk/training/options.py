@@ -97,8 +97,12 @@ class TrainOptions:
         _check_count("batch_size", self.batch_size, least=2)
         if self.lr is not None:
             _check_positive("lr", self.lr, "as in 0.0001")
-        if self.weight_decay != 0:
-            _check_positive("weight_decay", self.weight_decay, "or 0")
+        if (
+            isinstance(self.weight_decay, bool)
+            or not isinstance(self.weight_decay, int | float)
+            or not (0 <= self.weight_decay < float("inf"))
+        ):
+            raise InputError(f"weight_decay is {self.weight_decay!r}; it must be 0 or more")
         self._check_regime()
 
     def _check_regime(self) -> None:

@@ -155,6 +155,8 @@ def _how_to_read() -> list[Block]:
                 "A canary is the one training image that carries the mark. A reference is a model trained alike, "
                 "without it. Canary models and references differ in nothing else, so that what tells them apart is "
                 "the mark.",
+                "“Remembered” is said where the p of all canaries together is at most 5 % or the white-box difference "
+                "lies above 0: of networks that remember nothing up to one in thirteen.",
                 "“Found alone” is a test of one model against all references at 5 %: without any "
                 "memory one in twenty is found; it needs 19 references. They share these, so that such findings come "
                 "together or not at all; the p of all canaries together is one test.",
