@@ -9,7 +9,8 @@ from statsmodels.stats.contingency_tables import mcnemar
 from statsmodels.stats.multitest import multipletests
 
 from memorisk.runs.errors import InputError
-from memorisk.statistics.paired_detectors import compare_detectors, holm, paired_hits, signed_sums
+from memorisk.statistics.multiple import holm
+from memorisk.statistics.paired_detectors import compare_detectors, paired_hits, signed_sums
 
 
 def test_single_copies_are_mcnemars_exact_test():
@@ -71,6 +72,7 @@ def test_equal_detectors_and_a_single_identity():
 def test_holm_is_statsmodels():
     p = np.random.default_rng(4).random(20) ** 3
     np.testing.assert_allclose(holm(p), multipletests(p, method="holm")[1], rtol=1e-12)
+    np.testing.assert_array_equal(holm(np.insert(p, 3, np.nan)), np.insert(holm(p), 3, np.nan))
 
 
 def test_comparisons_by_name():
@@ -91,7 +93,7 @@ def test_comparisons_by_name():
         (lambda: paired_hits([True], [True, False]), "must be"),
         (lambda: compare_detectors({"one": [True]}), "two detectors"),
         (lambda: compare_detectors({"one": [True], "two": [True]}, against="three"), "against three"),
-        (lambda: holm([np.nan]), "from 0 to 1"),
+        (lambda: holm([-0.1]), "from 0 to 1"),
     ],
 )
 def test_misfits_are_refused(call, message):

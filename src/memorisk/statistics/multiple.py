@@ -132,6 +132,28 @@ def smallest_list_of(floors: ArrayLike, q: float = DEFAULT_Q) -> int:
     return int(k[possible][0]) if possible.any() else m + 1
 
 
+def holm(p: ArrayLike) -> FloatArray:
+    """Holm-adjusted p-values ``max over i <= j of (m - i + 1) p_(i)``: valid under any dependence.
+
+    Args:
+        p: [m] p-values; NaN take no part and stay NaN.
+
+    Raises:
+        InputError: A p-value outside [0, 1].
+
+    Source:
+        Holm (1979).
+    """
+    values = np.asarray(p, dtype=np.float64)
+    present = np.flatnonzero(~np.isnan(values)) if values.ndim == 1 else np.empty(0, dtype=np.intp)
+    if values.ndim != 1 or not ((values[present] >= 0) & (values[present] <= 1)).all():
+        raise InputError("p-values must be one list of numbers from 0 to 1")
+    order = present[np.argsort(values[present], kind="stable")]
+    adjusted = np.full(len(values), np.nan)
+    adjusted[order] = np.minimum(1.0, np.maximum.accumulate(values[order] * (len(order) - np.arange(len(order)))))
+    return adjusted
+
+
 def _step_up(p: ArrayLike, q: float, *, dependent: bool) -> Rejections:
     """Adjusted p-values `min over j >= i of p_(j) m / j`, times the harmonic sum when dependent."""
     _check_level(q)

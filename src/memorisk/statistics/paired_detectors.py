@@ -14,6 +14,7 @@ from scipy import stats
 
 from memorisk.runs.errors import InputError
 from memorisk.statistics.jackknife import JackknifeInterval, jackknife
+from memorisk.statistics.multiple import holm
 
 FloatArray = NDArray[np.float64]
 
@@ -133,24 +134,3 @@ def compare_detectors(
     tests = [paired_hits(hits[one], hits[other], group) for one, other in pairs]
     adjusted = holm([test.p_value for test in tests])
     return [DetectorComparison(*pair, test, float(p)) for pair, test, p in zip(pairs, tests, adjusted, strict=True)]
-
-
-def holm(p: ArrayLike) -> FloatArray:
-    """Holm-adjusted p-values ``max over i <= j of (m - i + 1) p_(i)``: valid under any dependence.
-
-    Args:
-        p: [m] p-values without NaN.
-
-    Raises:
-        InputError: A p-value outside [0, 1].
-
-    Source:
-        Holm (1979).
-    """
-    values = np.asarray(p, dtype=np.float64)
-    if values.ndim != 1 or not ((values >= 0) & (values <= 1)).all():
-        raise InputError("p-values must be one list of numbers from 0 to 1")
-    order = np.argsort(values, kind="stable")
-    adjusted = np.empty(len(values))
-    adjusted[order] = np.minimum(1.0, np.maximum.accumulate(values[order] * (len(values) - np.arange(len(values)))))
-    return adjusted

@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
 from memorisk.runs.errors import InputError
+from memorisk.statistics.multiple import holm
 
 FloatArray = NDArray[np.float64]
 
@@ -112,7 +113,7 @@ def unseen_against_test(
     theirs = _group_means("test", tests, test_group, test_label)
     labels = sorted(set(np.asarray(label).tolist()))
     found = [_compare(ours.get(name), theirs.get(name)) for name in labels]
-    adjusted = _holm(np.array([p for _, p in found]))
+    adjusted = holm(np.array([p for _, p in found]))
     return {
         name: UnseenCheck(
             statistic=statistic,
@@ -155,13 +156,3 @@ def _group_means(name: str, loss: ArrayLike, group: ArrayLike, label: ArrayLike)
         _, index = np.unique(groups[rows], return_inverse=True)
         means[of_class] = np.bincount(index, weights=mean[rows]) / np.bincount(index)
     return means
-
-
-def _holm(p: FloatArray) -> FloatArray:
-    """Holm-adjusted p-values; NaN ones take no part."""
-    adjusted = np.full(len(p), np.nan)
-    present = np.flatnonzero(~np.isnan(p))
-    order = present[np.argsort(p[present], kind="stable")]
-    left = len(order) - np.arange(len(order))
-    adjusted[order] = np.minimum(1.0, np.maximum.accumulate(p[order] * left))
-    return adjusted
