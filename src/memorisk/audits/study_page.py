@@ -2,8 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
-import pandas as pd
-
+from memorisk.audits.study_blocks import corrected, printed, with_gaps
 from memorisk.audits.study_columns import COLUMNS, EXTRA_TITLES
 from memorisk.audits.study_figures import (
     Tables,
@@ -22,7 +21,6 @@ from memorisk.audits.study_tables import table_heading
 from memorisk.report.blocks import (
     Block,
     Callout,
-    Column,
     Fact,
     Facts,
     Heading,
@@ -108,35 +106,14 @@ def _table(table: StudyTable) -> list[Block]:
     if table.why_empty:
         blocks.append(Paragraph(f"Empty: {table.why_empty}."))
     else:
-        shown = [
-            Column(source=str(name), heading=str(name), row_heading=i == 0)
-            for i, name in enumerate(table.paper.columns)
-        ]
-        saved = f"tables/{table.name}"
-        blocks += [
-            Table(
-                frame=table.paper, columns=shown, caption="As the paper prints it.", elsewhere=f"{saved}_paper.parquet"
-            ),
-            Table(
-                frame=_with_gaps(table.ours),
-                columns=COLUMNS[table.name],
-                caption="Corrected. Intervals are 95 %.",
-                elsewhere=f"{saved}_ours.parquet",
-            ),
-        ]
+        blocks += [printed(table), corrected(table, COLUMNS[table.name])]
     blocks.append(Paragraph([Strong("What differs. "), table.note]))
     for name, frame in table.extra.items():
         if name not in _DRAWN:
-            blocks.append(Table(frame=_with_gaps(frame), columns=COLUMNS[name], caption=f"{EXTRA_TITLES[name]}."))
+            blocks.append(Table(frame=with_gaps(frame), columns=COLUMNS[name], caption=f"{EXTRA_TITLES[name]}."))
     if table.missing:
         blocks.append(Steps([Name(line) for line in table.missing]))
     return blocks
-
-
-def _with_gaps(frame: pd.DataFrame) -> pd.DataFrame:
-    """Empty texts as missing, which the page shows as a dash."""
-    shown = {str(c): [None if isinstance(v, str) and not v else v for v in frame[c]] for c in frame}
-    return frame.assign(**{c: v for c, v in shown.items() if any(x is None for x in v)})
 
 
 def _reading() -> list[Block]:

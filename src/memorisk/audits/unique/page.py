@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
+from memorisk.audits.study_blocks import CORRECTED, corrected, printed
 from memorisk.audits.study_parts import StudyTable
 from memorisk.audits.unique.columns import COLUMNS, PUBLISHED, PUBLISHED_TITLE
 from memorisk.audits.unique.config import UniqueStudy
@@ -26,7 +27,6 @@ from memorisk.report.blocks import (
     Section,
     Steps,
     Strong,
-    Table,
 )
 from memorisk.report.formats import count
 from memorisk.report.frames import numbers
@@ -114,38 +114,18 @@ def _table(table: StudyTable) -> list[Block]:
     blocks: list[Block] = [Heading(heading(table))]
     if table.why_empty:
         return [*blocks, Paragraph(f"Empty: {table.why_empty}.")]
-    saved = f"tables/{table.name}"
     if len(table.paper.columns):
-        printed = [
-            Column(source=str(name), heading=str(name), row_heading=i == 0)
-            for i, name in enumerate(table.paper.columns)
-        ]
-        blocks.append(
-            Table(
-                frame=table.paper,
-                columns=printed,
-                caption="As the paper prints it.",
-                elsewhere=f"{saved}_paper.parquet",
-            )
-        )
-    shown = [(COLUMNS[table.name], "Corrected. Intervals are 95 %.")]
+        blocks.append(printed(table))
+    shown = [(COLUMNS[table.name], CORRECTED)]
     shown += [(PUBLISHED[table.name], PUBLISHED_TITLE)] if table.name in PUBLISHED else []
     for columns, caption in shown:
         there = [c for c in columns if c.source in table.ours and not _empty(table.ours, c)]
-        blocks.append(
-            Table(frame=_with_gaps(table.ours), columns=there, caption=caption, elsewhere=f"{saved}_ours.parquet")
-        )
+        blocks.append(corrected(table, there, caption))
     return [*blocks, Paragraph([Strong("How it is made. "), table.note])]
 
 
 def _empty(frame: pd.DataFrame, column: Column) -> bool:
     return column.format != "text" and bool(np.isnan(numbers(frame, column.source)).all())
-
-
-def _with_gaps(frame: pd.DataFrame) -> pd.DataFrame:
-    """Empty texts as missing, which the page shows as a dash."""
-    shown = {str(c): [None if isinstance(v, str) and not v else v for v in frame[c]] for c in frame}
-    return frame.assign(**{c: v for c, v in shown.items() if any(x is None for x in v)})
 
 
 def _how_to_read() -> list[Block]:
