@@ -224,7 +224,7 @@ def test_disks_that_are_full_at_other_moments(images, small_disk, capsys, kiloby
 def test_a_full_disk_under_the_store(images, small_disk, tmp_path, capsys):
     disk = small_disk(24)
     audit = ("audit", "classifier", images, *TINY, "--processes", 1, "--out", tmp_path / "run", "--store", disk)
-    assert "no space for the decoded images" in refusal(capsys, *audit, code=3)
+    assert "no space for decoded images" in refusal(capsys, *audit, code=3)
     assert not (tmp_path / "run").exists()
     assert not list((disk / "stores").glob("[0-9a-f]*/meta.json"))
     grow(disk)

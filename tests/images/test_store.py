@@ -406,7 +406,7 @@ def test_a_full_disk_found_before_work(tmp_path, options, monkeypatch, decoded):
     manifest = write_images(tmp_path / "in", 40)
     with monkeypatch.context() as patch:
         patch.setattr(os, "posix_fallocate", full)
-        with pytest.raises(MemoriskError, match=r"no space for the decoded images of .* name another folder") as error:
+        with pytest.raises(MemoriskError, match=r"no space for decoded images of .* name another folder") as error:
             build_store(manifest, options)
     assert error.value.exit_code == 3
     assert "\n" not in str(error.value)
@@ -466,7 +466,7 @@ def test_a_real_limit_on_file_size(tmp_path, options):
     ]
     limited = subprocess.run(command, capture_output=True, check=False, text=True)
     assert limited.returncode == 3, limited.stderr
-    assert limited.stdout.startswith("no space for the decoded images")
+    assert limited.stdout.startswith("no space for decoded images")
     assert limited.stdout.count("\n") == 1
     np.testing.assert_array_equal(build_store(manifest, options).images, naive(manifest, options))
 

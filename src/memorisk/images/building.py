@@ -6,14 +6,9 @@ hash of every row; on resuming, those blocks are read again and kept if the hash
 channel or three is guessed from a few images; where the guess fails, the array is copied once, as a stream.
 """
 
-import errno
-import io
 import json
 import os
 import shutil
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -25,16 +20,16 @@ from memorisk.images.decoding import Block, BlockDone, PixelRule, Source, decode
 from memorisk.images.manifest import Manifest
 from memorisk.images.options import ImageOptions
 from memorisk.images.rows import row_blocks, unreadable_error
-from memorisk.runs.errors import InputError, MemoriskError, one_line
+from memorisk.runs.errors import InputError, one_line
 from memorisk.runs.executors import run_jobs
 from memorisk.runs.files import fsync_folder, read_json, write_json, write_table
 from memorisk.runs.progress import Counted
+from memorisk.runs.unfinished import JOURNAL, array_header, remove_abandoned, reserve_array, write_guard
 
 IMAGES, ROWS, META = "images.npy", "rows.parquet", "meta.json"
-_JOURNAL = "journal.jsonl"
 _PROBES = 16
-_ABANDONED = 7 * 86400.0  # seconds after which an unfinished store is removed when another is built
-_NO_SPACE = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+DECODED = "decoded images"
+"""What a store holds, for messages."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,11 +69,12 @@ class _Layout:
         return self.height, self.width, self.channels
 
     @property
+    def shape(self) -> tuple[int, int, int, int]:
+        return self.n, *self.row
+
+    @property
     def header(self) -> bytes:
-        stream = io.BytesIO()
-        form = {"descr": self.dtype, "fortran_order": False, "shape": (self.n, *self.row)}
-        np.lib.format.write_array_header_1_0(stream, form)
-        return stream.getvalue()
+        return array_header(self.shape, self.dtype)
 
     @property
     def row_bytes(self) -> int:
@@ -106,7 +102,7 @@ def build(plan: StorePlan, *, processes: int, progress: Counted | None) -> None:
         InputError: Images cannot be read or differ in size.
         MemoriskError: The disk is full, or workers failed; what is done is kept.
     """
-    _remove_abandoned(plan.stores)
+    remove_abandoned(plan.stores)
     shutil.rmtree(plan.stores / plan.key, ignore_errors=True)  # damaged, or it would have been used
     layout = _probed_layout(plan)
     layout, done = _resumed(plan, layout)
@@ -155,7 +151,7 @@ def _resumed(plan: StorePlan, layout: _Layout) -> tuple[_Layout, dict[int, Block
     """What an earlier try left, where its pixels agree with their hashes; else an empty array, its space reserved."""
     array = plan.building / IMAGES
     try:
-        first, *lines = (plan.building / _JOURNAL).read_text(encoding="utf-8").split("\n")
+        first, *lines = (plan.building / JOURNAL).read_text(encoding="utf-8").split("\n")
         earlier = _Layout(**json.loads(first))
         same = (earlier.n, earlier.row[:2], earlier.dtype) == (layout.n, layout.row[:2], layout.dtype)
         if same and earlier.channels >= layout.channels and array.stat().st_size == earlier.total_bytes:
@@ -163,10 +159,10 @@ def _resumed(plan: StorePlan, layout: _Layout) -> tuple[_Layout, dict[int, Block
     except (OSError, ValueError, TypeError):
         pass
     shutil.rmtree(plan.building, ignore_errors=True)
-    with write_guard(plan.stores, needed=layout.total_bytes):
+    with write_guard(plan.stores, DECODED, needed=layout.total_bytes):
         plan.building.mkdir(mode=0o700)
         try:
-            _new_array(array, layout)
+            reserve_array(array, layout.shape, layout.dtype)
             _new_journal(plan, layout, {})
         except OSError:
             shutil.rmtree(plan.building, ignore_errors=True)
@@ -188,23 +184,11 @@ def _checked(array: Path, layout: _Layout, lines: list[str]) -> dict[int, BlockD
     return done
 
 
-def _new_array(path: Path, layout: _Layout) -> None:
-    handle = os.open(path, os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o600)
-    try:
-        os.write(handle, layout.header)
-        if hasattr(os, "posix_fallocate"):
-            os.posix_fallocate(handle, 0, layout.total_bytes)
-        else:
-            os.ftruncate(handle, layout.total_bytes)
-    finally:
-        os.close(handle)
-
-
 def _new_journal(plan: StorePlan, layout: _Layout, done: dict[int, BlockDone]) -> None:
     lines = [json.dumps(asdict(layout)), *(json.dumps(asdict(block)) for block in done.values())]
-    temporary = plan.building / f"{_JOURNAL}.part"
+    temporary = plan.building / f"{JOURNAL}.part"
     temporary.write_text("\n".join(lines) + "\n", encoding="utf-8")
-    temporary.replace(plan.building / _JOURNAL)
+    temporary.replace(plan.building / JOURNAL)
 
 
 def _open_blocks(plan: StorePlan, layout: _Layout, done: dict[int, BlockDone]) -> list[Block]:
@@ -233,7 +217,7 @@ def _decode(
     """Decode blocks, noting each that stands in the file in ``done`` and in the journal."""
     n = len(plan.sources)
     finished = sum(len(block.hashes) for block in done.values())
-    with write_guard(plan.stores), (plan.building / _JOURNAL).open("a", encoding="utf-8") as journal:
+    with write_guard(plan.stores, DECODED), (plan.building / JOURNAL).open("a", encoding="utf-8") as journal:
 
         def note(outcome) -> None:
             nonlocal finished
@@ -251,7 +235,7 @@ def _decode(
         found = run_jobs(decode_block, blocks, processes=processes, on_done=note)
     for block in found:
         if block.full is not None:
-            with write_guard(plan.stores):
+            with write_guard(plan.stores, DECODED):
                 raise OSError(*block.full)
     for block in found:
         if block.other_size is not None:
@@ -263,7 +247,7 @@ def _decode(
 def _widened(plan: StorePlan, layout: _Layout, done: dict[int, BlockDone]) -> _Layout:
     """Copy the grey rows that are done to an array of three channels."""
     wide = _Layout(layout.n, layout.height, layout.width, 3, layout.dtype)
-    with write_guard(plan.stores, needed=wide.total_bytes):
+    with write_guard(plan.stores, DECODED, needed=wide.total_bytes):
         _copy(plan.building / IMAGES, wide, np.arange(layout.n))
         _new_journal(plan, wide, done)
     return wide
@@ -275,7 +259,7 @@ def _copy(array: Path, layout: _Layout, rows: np.ndarray) -> None:
     target = array.with_suffix(".part")
     at_once = max(1, (8 << 20) // layout.row_bytes)
     try:
-        _new_array(target, layout)
+        reserve_array(target, layout.shape, layout.dtype)
         with target.open("rb+") as file:
             file.seek(len(layout.header))
             for start in range(0, len(rows), at_once):
@@ -300,55 +284,22 @@ def _finish(plan: StorePlan, layout: _Layout, blocks: list[BlockDone]) -> None:
         channels = 1 if all(block.all_grey for block in blocks) else 3
     final = _Layout(layout.n - len(bad), layout.height, layout.width, channels, layout.dtype)
     folder = plan.building
-    with write_guard(plan.stores, needed=final.total_bytes):
+    with write_guard(plan.stores, DECODED, needed=final.total_bytes):
         if final != layout:
             _copy(folder / IMAGES, final, np.flatnonzero(reasons == ""))
         hashes = [value for block in blocks for value in block.hashes]
         write_table(folder / ROWS, pd.DataFrame({"pixel_hash": hashes, "reason": reasons}))
         write_table(folder / "manifest.parquet", plan.manifest.table)
         used = {name: version(name) for name in ("numpy", "pillow")}
-        shape = [final.n, *final.row]
+        shape = list(final.shape)
         meta = {"key": plan.key, "shape": shape, "dtype": final.dtype, "rule": asdict(plan.rule), "versions": used}
         write_json(folder / META, meta)
         _flush(folder / IMAGES)
         folder.replace(plan.stores / plan.key)
         fsync_folder(plan.stores)
-        (plan.stores / plan.key / _JOURNAL).unlink(missing_ok=True)
+        (plan.stores / plan.key / JOURNAL).unlink(missing_ok=True)
 
 
 def _flush(path: Path) -> None:
     with path.open("rb+") as file:
         os.fsync(file.fileno())
-
-
-def _remove_abandoned(stores: Path) -> None:
-    for folder in stores.glob(".*.building"):
-        try:
-            if time.time() - (folder / _JOURNAL).stat().st_mtime > _ABANDONED:
-                shutil.rmtree(folder, ignore_errors=True)
-        except OSError:
-            continue
-
-
-@contextmanager
-def write_guard(folder: Path, *, needed: int | None = None) -> Iterator[None]:
-    """Turn the system's refusals to write into one line.
-
-    Raises:
-        MemoriskError: No space is left.
-        InputError: The folder cannot be written.
-    """
-    try:
-        yield
-    except OSError as error:
-        where = one_line(folder)
-        if error.errno in _NO_SPACE:
-            size = "" if needed is None else f" of {needed / 1e9:.2g} GB"
-            raise MemoriskError(
-                f"no space for the decoded images{size} in {where}: free some, or name another folder with store; "
-                "what is done is kept"
-            ) from None
-        reason = one_line(error.strerror or error, 120)
-        raise InputError(
-            f"decoded images cannot be written to {where} ({reason}): name another folder with store"
-        ) from None

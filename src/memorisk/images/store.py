@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from memorisk.images.building import ROWS, StorePlan, build, is_complete, write_guard
+from memorisk.images.building import DECODED, ROWS, StorePlan, build, is_complete
 from memorisk.images.cache import cache_folder, content_fingerprints
 from memorisk.images.decoding import PixelRule
 from memorisk.images.manifest import Manifest
@@ -29,6 +29,7 @@ from memorisk.runs.files import read_table
 from memorisk.runs.fingerprint import fingerprint
 from memorisk.runs.lock import folder_lock
 from memorisk.runs.progress import Counted
+from memorisk.runs.unfinished import write_guard
 
 _FORMAT = 1  # part of the key: a change of what pixels are stored makes new stores
 
@@ -102,7 +103,7 @@ def build_store(
     folder = stores / key
     if not is_complete(folder):
         plan = StorePlan(key=key, stores=stores, sources=sources, rule=rule, manifest=manifest, options=options)
-        with write_guard(stores):
+        with write_guard(stores, DECODED):
             stores.mkdir(mode=0o700, exist_ok=True)
             with folder_lock(stores, name=f"{key}.lock", wait=True):
                 if not is_complete(folder):

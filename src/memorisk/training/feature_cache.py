@@ -6,13 +6,11 @@ that names every batch that stands in the array with its hash; a killed extracti
 same pixels are computed once, so that their features are the same to the last bit.
 """
 
-import io
 import json
 import os
 import shutil
-import time
-from collections.abc import Callable, Generator, Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Generator
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,19 +18,18 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from memorisk.runs.errors import NO_SPACE, InputError, MemoriskError, one_line
+from memorisk.runs.errors import InputError, one_line
 from memorisk.runs.files import fsync_folder, read_array, read_json, read_table, write_json, write_table
 from memorisk.runs.fingerprint import fingerprint
 from memorisk.runs.lock import folder_lock
 from memorisk.runs.progress import Counted
+from memorisk.runs.unfinished import JOURNAL, remove_abandoned, reserve_array, write_guard
 from memorisk.training.feature_checks import FeatureChecks, check_values
 
 Compute = Callable[[np.ndarray], Generator[np.ndarray]]
 """Features of these rows, a batch at a time."""
 
 VALUES, ROWS, META = "values.npy", "rows.parquet", "meta.json"
-_JOURNAL = "journal.jsonl"
-_ABANDONED = 7 * 86400.0  # seconds after which an unfinished extraction is removed when another is started
 _COPIED_AT_ONCE = 1 << 22  # values
 
 
@@ -101,7 +98,7 @@ def kept_features(plan: FeaturePlan, *, progress: Counted | None = None) -> Kept
         MemoriskError: The disk is full; what is done is kept.
     """
     if not _is_complete(plan.folder, len(plan.rows)):
-        with _write_guard(plan.root):
+        with write_guard(plan.root, "features", otherwise=", or set cache to False"):
             plan.root.mkdir(mode=0o700, parents=True, exist_ok=True)
             with folder_lock(plan.root, name=f"{plan.key}.lock", wait=True):
                 if not _is_complete(plan.folder, len(plan.rows)):
@@ -133,7 +130,7 @@ def computed_features(plan: FeaturePlan, *, progress: Counted | None = None) -> 
 
 def _build(plan: FeaturePlan, progress: Counted | None) -> int:
     """Compute what is not there yet, finish, and say how many images were computed."""
-    _remove_abandoned(plan.root)
+    remove_abandoned(plan.root)
     shutil.rmtree(plan.folder, ignore_errors=True)  # damaged, or it would have been used
     first = first_rows(plan.rows["pixel_hash"].to_numpy(dtype=object))
     distinct = np.unique(first)
@@ -160,7 +157,7 @@ def _resumed(plan: FeaturePlan, distinct: np.ndarray) -> tuple[np.ndarray | None
     done = np.zeros(len(distinct), dtype=bool)
     try:
         values = np.load(plan.building / VALUES, mmap_mode="r+", allow_pickle=False)
-        lines = (plan.building / _JOURNAL).read_text(encoding="utf-8").split("\n")
+        lines = (plan.building / JOURNAL).read_text(encoding="utf-8").split("\n")
         if values.ndim != 2 or len(values) != len(plan.rows) or values.dtype != np.float32:
             raise ValueError
     except (OSError, ValueError, EOFError):
@@ -181,22 +178,12 @@ def _new(plan: FeaturePlan, n: int, d: int) -> np.ndarray:
     """An empty array on the disk, its space reserved."""
     if d < 1:
         raise InputError(f"{one_line(plan.name, 80)} gives no features")
-    stream = io.BytesIO()
-    np.lib.format.write_array_header_1_0(stream, {"descr": "<f4", "fortran_order": False, "shape": (n, d)})
     plan.building.mkdir(mode=0o700, exist_ok=True)
-    handle = os.open(plan.building / VALUES, os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o600)
     try:
-        os.write(handle, stream.getvalue())
-        size = len(stream.getvalue()) + 4 * n * d
-        if hasattr(os, "posix_fallocate"):
-            os.posix_fallocate(handle, 0, size)
-        else:
-            os.ftruncate(handle, size)
+        reserve_array(plan.building / VALUES, (n, d), np.float32)
     except OSError:
         shutil.rmtree(plan.building, ignore_errors=True)
         raise
-    finally:
-        os.close(handle)
     return np.load(plan.building / VALUES, mmap_mode="r+", allow_pickle=False)
 
 
@@ -208,7 +195,7 @@ def _write(plan: FeaturePlan, values: np.ndarray, distinct: np.ndarray, places: 
         )
     values[distinct[places]] = block
     breaks = np.flatnonzero(np.diff(places) != 1) + 1
-    handle = os.open(plan.building / _JOURNAL, os.O_CREAT | os.O_WRONLY | os.O_APPEND, 0o600)
+    handle = os.open(plan.building / JOURNAL, os.O_CREAT | os.O_WRONLY | os.O_APPEND, 0o600)
     try:
         for run, part in zip(np.split(places, breaks), np.split(block, breaks), strict=True):
             entry = {"start": int(run[0]), "stop": int(run[-1]) + 1, "hash": fingerprint(part)}
@@ -244,7 +231,7 @@ def _finish(plan: FeaturePlan, values: np.ndarray, first: np.ndarray, n_distinct
     write_json(plan.building / META, meta | {"constant_columns": checks.constant_columns})
     plan.building.replace(plan.folder)
     fsync_folder(plan.root)
-    (plan.folder / _JOURNAL).unlink(missing_ok=True)
+    (plan.folder / JOURNAL).unlink(missing_ok=True)
 
 
 def _is_complete(folder: Path, n: int) -> bool:
@@ -267,34 +254,3 @@ def _opened(plan: FeaturePlan, *, computed: int) -> Kept:
         np.array(meta["constant_columns"], dtype=np.int64),
     )
     return Kept(values, checks, meta, int(meta["n_distinct"]), computed)
-
-
-def _remove_abandoned(root: Path) -> None:
-    for folder in root.glob(".*.building"):
-        try:
-            if time.time() - (folder / _JOURNAL).stat().st_mtime > _ABANDONED:
-                shutil.rmtree(folder, ignore_errors=True)
-        except OSError:
-            continue
-
-
-@contextmanager
-def _write_guard(folder: Path) -> Iterator[None]:
-    """Turn the system's refusals to write into one line.
-
-    Raises:
-        MemoriskError: No space is left.
-        InputError: The folder cannot be written.
-    """
-    try:
-        yield
-    except OSError as error:
-        where = one_line(folder)
-        if error.errno in NO_SPACE:
-            raise MemoriskError(
-                f"no space for features in {where}: free some, or name another folder with store; what is done is kept"
-            ) from None
-        reason = one_line(error.strerror or error, 120)
-        raise InputError(
-            f"features cannot be written to {where} ({reason}): name another folder with store, or set cache to False"
-        ) from None
