@@ -1,0 +1,35 @@
+"""What half-built folders share: a reserved array is NumPy's own, refusals to write are one line."""
+
+import errno
+import io
+
+import numpy as np
+import pytest
+
+from memorisk.runs.errors import InputError, MemoriskError
+from memorisk.runs.unfinished import array_header, reserve_array, write_guard
+
+
+@pytest.mark.parametrize(("shape", "dtype"), [((3, 2), np.float32), ((4, 5, 6, 1), "|u1"), ((2, 3), np.uint16)])
+def test_a_reserved_array_is_what_numpy_saves(tmp_path, shape, dtype):
+    values, saved = np.zeros(shape, dtype=dtype), io.BytesIO()
+    np.save(saved, values)
+    reserve_array(tmp_path / "values.npy", shape, dtype)
+    assert (tmp_path / "values.npy").read_bytes() == saved.getvalue()
+    assert saved.getvalue().startswith(array_header(shape, dtype))
+    assert (tmp_path / "values.npy").stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EFBIG])
+def test_a_full_disk_is_one_line_and_goes_on(tmp_path, number):
+    line = r"^no space for features of 2 GB in .*what is done is kept$"
+    guarded = write_guard(tmp_path, "features", needed=2_000_000_000)
+    with pytest.raises(MemoriskError, match=line) as raised, guarded:
+        raise OSError(number, "full")
+    assert raised.value.exit_code == 3
+
+
+def test_another_refusal_names_both_ways_out(tmp_path):
+    line = r"^features cannot be written to .* \(Permission denied\): name another folder with store, or do without$"
+    with pytest.raises(InputError, match=line), write_guard(tmp_path, "features", otherwise=", or do without"):
+        raise PermissionError(errno.EACCES, "Permission denied")
