@@ -1,0 +1,108 @@
+"""The nearest references as the published code of paper 003 finds them, its defects included.
+
+The code calls ``scipy.spatial.distance.cdist(queries, references, metric)`` with nothing fitted beforehand, and then
+
+* takes the *largest* cosine and correlation distance for the most similar reference, with the 95th percentile of the
+  baseline as threshold: a copy counts as found where it is far from some other image;
+* lets SciPy fit covariance (Mahalanobis) and variances (standardised Euclidean) to queries and references together, so
+  that the same pair is at another distance in every call, and tau, made in one call, is applied to others;
+* gives SciPy signed numbers where Bray-Curtis, Canberra, Dice and matching are not defined for them: of real numbers
+  matching is the share of columns that are not equal to the last bit, and Dice has no meaning;
+* takes |x|, divided by its sum, for Jensen-Shannon; Minkowski with SciPy's p = 2, which is Euclidean again.
+
+This is for showing what those rules do, beside `memorisk.scores.distances`, which judges.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.spatial.distance import cdist
+
+from memorisk.runs.errors import InputError
+from memorisk.scores.distances import find_measure, fit_measure, nearest
+
+FloatArray = NDArray[np.float64]
+
+MAXIMISED = ("cosine", "correlation")
+"""Distances of which the published code takes the largest."""
+_BY_SCIPY = (*MAXIMISED, "dice", "matching")
+_SIGNED = ("braycurtis", "canberra", "jensenshannon")
+_PAIRS = 1 << 22  # distances that SciPy gives at once
+
+
+@dataclass(frozen=True, eq=False)
+class PublishedNeighbours:
+    """What the published code takes for the most similar reference of each query."""
+
+    scores: FloatArray
+    """[n] the smaller, the sooner flagged: the smallest distance, or the largest one negated where it is maximised."""
+    indices: NDArray[np.int64]
+    """[n] row of that reference."""
+
+
+def published_neighbours(
+    name: str, queries: FloatArray, references: FloatArray, *, threads: int | None = None
+) -> PublishedNeighbours:
+    """The most similar reference of each query by the published rules.
+
+    Of maximised distances tau is the 95th percentile and flagged is what lies above: with negated scores the 5th
+    percentile, and what lies below, as for all others.
+
+    Args:
+        name: One of ``distances.MEASURES``.
+        queries: [n, d].
+        references: [m, d].
+        threads: Of the computation, where it is not SciPy's own.
+
+    Returns:
+        Scores and rows; equal to SciPy's distances up to rounding.
+
+    Raises:
+        InputError: An unknown measure, or SciPy's form is not defined for these numbers: fewer images than columns for
+            the covariance, columns without variance, zero or constant rows.
+
+    Source:
+        ``compute_distances_and_plot`` in the published code's ``privacy_benchmark.py``; METHODS section 3, "Traps".
+    """
+    find_measure(name)
+    x, y = (np.asarray(table, dtype=np.float64) for table in (queries, references))
+    if name in _BY_SCIPY:
+        return _by_scipy(name, x, y)
+    if name in _SIGNED:
+        measure = fit_measure(name, y, domain="signed")
+    elif name == "minkowski":
+        measure = fit_measure(name, y, p=2.0)
+    elif name in ("mahalanobis", "seuclidean"):
+        together = np.concatenate([x, y])
+        if name == "mahalanobis" and len(together) <= together.shape[1]:
+            raise _undefined(name, f"{len(together):,} images give no inverse of a {x.shape[1]:,}-column covariance")
+        measure = fit_measure(name, together)
+        if measure.shrinkage:
+            raise _undefined(name, "the covariance of these images is singular")
+        if measure.constant_columns:
+            raise _undefined(name, f"{measure.constant_columns:,} columns have no variance to divide by")
+    else:
+        measure = fit_measure(name, y)
+    found = nearest(x, y, measure, threads=threads)
+    return PublishedNeighbours(found.distances[:, 0], found.indices[:, 0])
+
+
+def _by_scipy(name: str, x: FloatArray, y: FloatArray) -> PublishedNeighbours:
+    """SciPy's own distances, some queries at a time; the largest of `MAXIMISED`, the smallest of others."""
+    sign = -1.0 if name in MAXIMISED else 1.0
+    scores, indices = np.empty(len(x)), np.empty(len(x), dtype=np.int64)
+    step = max(1, _PAIRS // len(y))
+    for start in range(0, len(x), step):
+        part = slice(start, start + step)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            block = sign * cdist(x[part], y, metric=name)
+        if not np.isfinite(block).all():
+            raise _undefined(name, "SciPy gives no number for zero or constant rows")
+        indices[part] = block.argmin(axis=1)
+        scores[part] = block.min(axis=1)
+    return PublishedNeighbours(scores, indices)
+
+
+def _undefined(name: str, why: str) -> InputError:
+    return InputError(f"{name} as published is not defined here: {why}")
