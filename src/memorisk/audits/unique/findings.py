@@ -12,6 +12,19 @@ from memorisk.statistics.proportions import clopper_pearson
 
 Line = Sequence[Inline]
 
+_BLACK = (
+    "m",
+    "In the answers alone: M {m} ({m_low} to {m_high}), p {p} for all {n_canaries} canaries together",
+    "; {found} found alone, {below_all} below all references",
+)
+_WHITE = (
+    "excess",
+    "With the label known: M_w above the references' by {excess} ({excess_low} to {excess_high})",
+    "; {found} of {n_found} canaries found alone",
+)
+_WRITTEN = {"p": probability} | dict.fromkeys(("n_canaries", "found", "below_all", "n_found"), count)
+"""Every other number is a decimal one."""
+
 
 def findings(white: pd.DataFrame, black: pd.DataFrame) -> list[Line]:
     """A line a network and data set.
@@ -23,7 +36,7 @@ def findings(white: pd.DataFrame, black: pd.DataFrame) -> list[Line]:
     found: list[Line] = []
     for dataset, network in dict.fromkeys([*_arms(black), *_arms(white)]):
         seen, asked = _row(white, dataset, network), _row(black, dataset, network)
-        parts = [*_black(asked), *_white(seen)]
+        parts = [*_said(asked, *_BLACK), *_said(seen, *_WHITE)]
         if not parts:
             continue
         remembered = _below(asked.get("p"), LEVEL) or (_known(seen.get("excess_low")) and seen["excess_low"] > 0)
@@ -51,30 +64,12 @@ def learned_nothing(table: pd.DataFrame) -> list[Line]:
     return lines
 
 
-def _black(row: dict) -> list[str]:
-    """Of the answers alone."""
-    if not _known(row.get("m")):
+def _said(row: dict, column: str, sentence: str, alone: str) -> list[str]:
+    """A measure and who was found alone by it; nothing where it was not taken."""
+    if not _known(row.get(column)):
         return []
-    said = (
-        f"In the answers alone: M {decimal(row['m'])} ({decimal(row['m_low'])} to {decimal(row['m_high'])}), p "
-        f"{probability(row['p'])} for all {count(row['n_canaries'])} canaries together"
-    )
-    if _known(row.get("found")):
-        said += f"; {count(row['found'])} found alone, {count(row['below_all'])} below all references"
-    return [said + "."]
-
-
-def _white(row: dict) -> list[str]:
-    """With the label and the training images known."""
-    if not _known(row.get("excess")):
-        return []
-    said = (
-        f"With the label known: M_w above the references' by {decimal(row['excess'])} ({decimal(row['excess_low'])} to "
-        f"{decimal(row['excess_high'])})"
-    )
-    if _known(row.get("found")):
-        said += f"; {count(row['found'])} of {count(row['n_found'])} canaries found alone"
-    return [said + "."]
+    written = {k: _WRITTEN.get(k, decimal)(v) for k, v in row.items() if isinstance(v, int | float)}
+    return [(sentence + (alone if _known(row.get("found")) else "")).format_map(written) + "."]
 
 
 def _arms(table: pd.DataFrame) -> list[tuple[str, str]]:
