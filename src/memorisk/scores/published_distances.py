@@ -14,6 +14,7 @@ This is for showing what those rules do, beside `memorisk.scores.distances`, whi
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -88,7 +89,7 @@ def published_neighbours(
     return PublishedNeighbours(found.distances[:, 0], found.indices[:, 0])
 
 
-def _by_scipy(name: str, x: FloatArray, y: FloatArray) -> PublishedNeighbours:
+def _by_scipy(name: Any, x: FloatArray, y: FloatArray) -> PublishedNeighbours:
     """SciPy's own distances, some queries at a time; the largest of `MAXIMISED`, the smallest of others."""
     sign = -1.0 if name in MAXIMISED else 1.0
     scores, indices = np.empty(len(x)), np.empty(len(x), dtype=np.int64)
