@@ -110,8 +110,8 @@ def busi(data: Path) -> list[str]:
     lines += [
         "",
         f"Not listed by that check: {len(new)} pairs that are each other's nearest neighbour (seuclidean) and whose "
-        f"details correlate {LEAST} to {KNOWN}, nearest first; {sum(labels[a] != labels[b] for a, b, _ in new)} with labels "
-        "that contradict each other.",
+        f"details correlate {LEAST} to {KNOWN}, nearest first; "
+        f"{sum(labels[a] != labels[b] for a, b, _ in new)} with labels that contradict each other.",
         "",
         "| image | image | distance | details | labels |",
         "|---|---|---|---|---|",
