@@ -1,8 +1,9 @@
 """``memorisk train`` and ``memorisk study``: arguments, handed on. Loads nothing heavy until a command runs."""
 
+from collections.abc import Callable
 from dataclasses import asdict, fields
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, TypeVar
 
 from cyclopts import App, Parameter
 
@@ -12,6 +13,9 @@ from memorisk.training.command_options import TrainClassifierOptions
 
 train_app = App(name="train", help="Train what is to be released or used, with what it promises.")
 study_app = App(name="study", help="Repeat a paper's study: all its tables and figures, the corrected ones beside.")
+STUDY_FILE = Annotated[Path, Parameter(name="--config")]
+SWITCH = Annotated[bool, Parameter(negative="")]
+Found = TypeVar("Found")
 _TRAIN_CLASSIFIER = TrainClassifierOptions()
 
 
@@ -53,9 +57,9 @@ def train_classifier(
 def rare_distinctive(
     *,
     out: Path,
-    file: Annotated[Path, Parameter(name="--config")],
-    dry_run: Annotated[bool, Parameter(negative="")] = False,
-    tables_only: Annotated[bool, Parameter(negative="")] = False,
+    file: STUDY_FILE,
+    dry_run: SWITCH = False,
+    tables_only: SWITCH = False,
 ) -> int:
     """Paper 000, "Rare, Distinctive, Memorized": tables 1 to 11, figures 1 to 8. The exit code is 3 if a cell failed.
 
@@ -71,20 +75,16 @@ def rare_distinctive(
         Lay out what is finished, run nothing.
     """
     from memorisk.audits.study import read_study, study_rare_distinctive
-    from memorisk.console import progress_bar
     from memorisk.console_training import show_study, show_study_plan
 
     config = read_yaml(file, flags=False)
     if dry_run:
         from memorisk.audits.study_plan import plan_study
 
-        study = read_study(config)
-        with progress_bar() as progress:
-            plan = plan_study(study, out=out, progress=progress)
+        plan = _watched(plan_study, read_study(config), out=out)
         show_study_plan(plan)
         return MemoriskError.exit_code if plan.refused else 0
-    with progress_bar() as progress:
-        result = study_rare_distinctive(config, out=out, progress=progress, tables_only=tables_only)
+    result = _watched(study_rare_distinctive, config, out=out, tables_only=tables_only)
     show_study(result, out)
     return 0 if result.complete else MemoriskError.exit_code
 
@@ -93,9 +93,9 @@ def rare_distinctive(
 def unique_features(
     *,
     out: Path,
-    file: Annotated[Path, Parameter(name="--config")],
-    dry_run: Annotated[bool, Parameter(negative="")] = False,
-    tables_only: Annotated[bool, Parameter(negative="")] = False,
+    file: STUDY_FILE,
+    dry_run: SWITCH = False,
+    tables_only: SWITCH = False,
 ) -> int:
     """Paper 002, "Unintended memorisation of unique features": tables 1 to 3, figures 3 to 6.
 
@@ -111,16 +111,20 @@ def unique_features(
         Lay out what is finished, run nothing.
     """
     from memorisk.audits.unique.study import plan_unique, study_unique_features
-    from memorisk.console import progress_bar
     from memorisk.console_training import show_unique, show_unique_plan
 
     config = read_yaml(file, flags=False)
     if dry_run:
-        with progress_bar() as progress:
-            plan = plan_unique(config, out=out, progress=progress)
-        show_unique_plan(plan)
+        show_unique_plan(_watched(plan_unique, config, out=out))
         return 0
-    with progress_bar() as progress:
-        result = study_unique_features(config, out=out, progress=progress, tables_only=tables_only)
+    result = _watched(study_unique_features, config, out=out, tables_only=tables_only)
     show_unique(result, out)
     return 0 if result.complete else MemoriskError.exit_code
+
+
+def _watched(run: Callable[..., Found], *given: Any, **settings: Any) -> Found:
+    """What a function with ``progress`` gives, a bar shown meanwhile."""
+    from memorisk.console import progress_bar
+
+    with progress_bar() as progress:
+        return run(*given, progress=progress, **settings)
