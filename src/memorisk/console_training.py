@@ -2,6 +2,7 @@
 
 import json
 import sys
+from collections.abc import Iterable
 from math import isnan
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -105,11 +106,8 @@ def show_study(result: "StudyResult", out: Path) -> None:
     from memorisk.audits.study import NOT_RUN
     from memorisk.audits.study_tables import tables_markdown
 
-    sys.stdout.write(tables_markdown(result.tables) + "\n")
-    console = Console()
-    for name, why in result.runs.failed.items():
-        console.print(Text(f"{why}: {name}" if why == NOT_RUN else f"failed: {name}: {why}"), soft_wrap=True)
-    console.print(Text(f"report: {out / 'report.html'}"), soft_wrap=True)
+    failed = [f"{why}: {n}" if why == NOT_RUN else f"failed: {n}: {why}" for n, why in result.runs.failed.items()]
+    _show_tables(tables_markdown(result.tables), failed, out)
 
 
 def show_unique_plan(plan: "UniquePlan") -> None:
@@ -137,11 +135,15 @@ def show_unique(result: "UniqueResult", out: Path) -> None:
     from memorisk.audits.study_text import markdown
     from memorisk.audits.unique.tables import tables_text
 
-    sys.stdout.write(tables_text(result.tables, markdown) + "\n")
+    failed = [f"failed: {name}: {why}" for name, why in result.failed.items()]
+    _show_tables(tables_text(result.tables, markdown), failed, out)
+
+
+def _show_tables(text: str, failed: Iterable[str], out: Path) -> None:
+    sys.stdout.write(text + "\n")
     console = Console()
-    for name, why in result.failed.items():
-        console.print(Text(f"failed: {name}: {why}"), soft_wrap=True)
-    console.print(Text(f"report: {out / 'report.html'}"), soft_wrap=True)
+    for line in (*failed, f"report: {out / 'report.html'}"):
+        console.print(Text(line), soft_wrap=True)
 
 
 def _promise(privacy: dict[str, Any] | None) -> tuple[str, str]:
