@@ -8,14 +8,16 @@ which the convolution kernels of both CPU and GPU prefer.
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import cast
 
 import numpy as np
 import torch
 
+from memorisk.images.stacked import StackedImages
 from memorisk.models.specs import ModelSpec
 from memorisk.runs.errors import InputError
 
-Images = np.ndarray | torch.Tensor
+Images = np.ndarray | torch.Tensor | StackedImages
 
 _RANGE = {torch.uint8: 255.0, torch.uint16: 65535.0}
 _SHARE_OF_FREE_MEMORY = 0.5
@@ -106,7 +108,7 @@ class PixelSource:
 
     Where the pixels are held: for a CPU where they are (an array may be a memory map on the disk); for a GPU, there, if
     they are there already or take at most half of its free memory; otherwise batches are gathered by a thread ahead of
-    the training and copied from pinned memory.
+    the training and copied from pinned memory. Stacked images are gathered from their parts.
     """
 
     def __init__(
@@ -132,7 +134,8 @@ class PixelSource:
         elif device.type == "cuda" and images.nbytes <= _SHARE_OF_FREE_MEMORY * torch.cuda.mem_get_info(device)[0]:
             self.held = torch.as_tensor(np.ascontiguousarray(images)).to(device)
         else:
-            self.array = np.asarray(images.cpu() if isinstance(images, torch.Tensor) else images)
+            host = images.cpu() if isinstance(images, torch.Tensor) else images
+            self.array = cast(np.ndarray, host) if isinstance(host, StackedImages) else np.asarray(host)
         self.shift, self.scale = _shift_and_scale(normalisation, _torch_dtype(images), device, dtype)
 
     def batches(self, slots: Sequence[torch.Tensor]) -> Iterator[torch.Tensor]:

@@ -1,0 +1,145 @@
+"""Planted copies: each kind changes pixels as it says, by the seed, and never its source."""
+
+import numpy as np
+import pytest
+
+from memorisk.images.duplicates import details, thumbnail
+from memorisk.images.planting import KINDS, NOISE, REGIONS, find_kind, plant_copy
+from memorisk.runs.errors import InputError
+
+SIDE = 48
+
+
+def photograph(seed: int, channels: int = 3, dtype: type = np.uint8) -> np.ndarray:
+    """A smooth scene with an edge, nowhere symmetric."""
+    rng = np.random.default_rng(seed)
+    y, x = np.mgrid[:SIDE, :SIDE] / SIDE
+    a, b, c = rng.uniform(1, 6, 3)
+    scene = 0.5 + 0.25 * np.sin(a * 3 * x + b * y) + 0.2 * np.cos(c * 2 * y * x) + 0.2 * (x + 2 * y > 1.1)
+    scene = np.clip(scene, 0, 1)[..., None] * np.linspace(1, 0.6, channels)
+    return np.rint(scene * np.iinfo(dtype).max).astype(dtype)
+
+
+def copies(name: str, n: int = 30, **kind) -> list:
+    return [
+        plant_copy(find_kind(name), photograph(i, **kind), photograph(i + 100, **kind), np.random.default_rng(i))
+        for i in range(n)
+    ]
+
+
+def test_the_seven_kinds_of_methods():
+    assert list(KINDS) == ["exact", "flipped", "rotated", "noised", "jpeg", "cropped", "pasted"]
+    with pytest.raises(InputError, match="Did you mean 'flipped'"):
+        find_kind("fliped")
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.uint16])
+@pytest.mark.parametrize("channels", [1, 3])
+@pytest.mark.parametrize("name", list(KINDS))
+def test_every_kind_changes_pixels_but_the_exact_one(name, channels, dtype):
+    image, base = photograph(0, channels, dtype), photograph(1, channels, dtype)
+    before = image.copy(), base.copy()
+    first, again, other = (plant_copy(find_kind(name), image, base, np.random.default_rng(s)) for s in (0, 0, 1))
+    assert first is not None
+    assert again is not None
+    assert other is not None
+    assert (first.pixels.shape, first.pixels.dtype) == (image.shape, image.dtype)
+    assert np.array_equal(first.pixels, again.pixels)
+    assert first.parameter == again.parameter
+    assert np.array_equal(first.pixels, image) == (name == "exact")
+    assert (first.parameter == "") == (name == "exact")
+    if name not in ("exact", "flipped"):
+        assert not np.array_equal(first.pixels, other.pixels)
+    assert np.array_equal(image, before[0])
+    assert np.array_equal(base, before[1])
+
+
+def test_flips_are_both_ways_and_undo_themselves():
+    seen = set()
+    for i, copy in enumerate(copies("flipped")):
+        axis = {"left to right": 1, "top to bottom": 0}[copy.parameter]
+        seen.add(axis)
+        assert np.array_equal(np.flip(copy.pixels, axis), photograph(i))
+    assert seen == {0, 1}
+
+
+def test_rotation_turns_by_the_angle_it_names():
+    from scipy.ndimage import rotate
+
+    for i, copy in enumerate(copies("rotated", 12)):
+        degrees = float(copy.parameter.split()[0])
+        assert 5 <= abs(degrees) <= 20
+        turned = [rotate(photograph(i)[..., 0].astype(float), d, reshape=False, order=1) for d in (degrees, -degrees)]
+        middle = slice(SIDE // 4, -SIDE // 4)
+        gaps = [np.abs(t - copy.pixels[..., 0])[middle, middle].mean() for t in turned]
+        assert min(gaps) < 1.0  # the name has one decimal
+        assert min(gaps) < max(gaps) / 3
+        assert gaps.index(min(gaps)) == 0
+
+
+def test_noise_has_the_deviation_it_names():
+    for i, copy in enumerate(copies("noised", 12, channels=1)):
+        share = float(copy.parameter.split()[1])
+        assert NOISE[0] <= share <= NOISE[1]
+        inside = (photograph(i, 1) > 90) & (photograph(i, 1) < 165)  # nothing is clipped there
+        gap = (copy.pixels.astype(float) - photograph(i, 1))[inside] / 255
+        assert gap.std() == pytest.approx(share, rel=0.2)
+
+
+def test_lower_quality_changes_more():
+    found = copies("jpeg")
+    quality = np.array([int(c.parameter.split()[1]) for c in found])
+    gap = [np.abs(c.pixels.astype(float) - photograph(i)).mean() for i, c in enumerate(found)]
+    assert quality.min() >= 10
+    assert quality.max() <= 70
+    assert np.corrcoef(quality, gap)[0, 1] < -0.5
+
+
+def test_a_crop_is_a_window_of_its_source():
+    y, x = np.mgrid[:SIDE, :SIDE].astype(np.uint8)
+    ramp = np.stack([y * 4, x * 4, y * 0], axis=-1)
+    for seed in range(10):
+        copy = plant_copy(find_kind("cropped"), ramp, ramp, np.random.default_rng(seed))
+        assert copy is not None
+        share = float(copy.parameter.split("%")[0]) / 100
+        steps = np.diff(copy.pixels[..., 0].astype(float), axis=0) / 4
+        assert steps[5:-5].mean() == pytest.approx(share, abs=0.02)
+        assert 0.74 < share < 0.96
+
+
+def test_a_paste_holds_both_images():
+    for i, copy in enumerate(copies("pasted")):
+        image, base = photograph(i), photograph(i + 100)
+        own, new = (copy.pixels == image).all(-1), (copy.pixels == base).all(-1)
+        assert (own | new).all()
+        area = float(copy.parameter.split("%")[0]) / 100
+        assert REGIONS[0] ** 2 - 0.02 <= area <= REGIONS[1] ** 2 + 0.02
+        assert (~new).mean() <= area + 0.01
+
+
+def test_an_image_of_one_value_or_that_a_kind_leaves_alone_is_given_up():
+    rng = np.random.default_rng(0)
+    grey = np.full((SIDE, SIDE, 1), 7, np.uint8)
+    assert all(plant_copy(kind, grey, photograph(0, 1), rng) is None for kind in KINDS.values())
+    cross = np.zeros((SIDE, SIDE, 1), np.uint8)
+    cross[SIDE // 2 - 1 : SIDE // 2 + 1] = cross[:, SIDE // 2 - 1 : SIDE // 2 + 1] = 200
+    assert plant_copy(find_kind("flipped"), cross, cross, rng) is None
+    assert plant_copy(find_kind("pasted"), photograph(0), photograph(0), rng) is None
+    assert plant_copy(find_kind("rotated"), cross, cross, rng) is not None
+
+
+def test_pixels_of_another_kind_are_refused():
+    rng = np.random.default_rng(0)
+    with pytest.raises(InputError, match="uint8 or uint16"):
+        plant_copy(find_kind("exact"), photograph(0).astype(float), photograph(0), rng)
+    with pytest.raises(InputError, match="the images of the set are"):
+        plant_copy(find_kind("exact"), photograph(0), photograph(0, 1), rng)
+
+
+def test_most_copies_still_show_their_source():
+    """A crop or a turn is too much for the details of thumbnails; the other kinds are not."""
+    for name in ("exact", "noised", "jpeg"):
+        both = [
+            details(np.stack([thumbnail(photograph(i)), thumbnail(c.pixels)])) for i, c in enumerate(copies(name, 10))
+        ]
+        assert np.median([a @ b for a, b in both]) > 0.5
