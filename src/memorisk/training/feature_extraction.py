@@ -4,13 +4,13 @@ Evaluation mode, no augmentation, no gradients. Images come as integers, are sca
 channels where the encoder needs them, resized (bilinear with antialias) and normalised, in this order, on the device.
 """
 
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from torch import nn
 
+from memorisk.models.preparation import preparation
 from memorisk.models.preprocessing import Preprocessing
 from memorisk.runs.errors import InputError, one_line
 from memorisk.training.devices import autocast, choose_precision, exact_products, place
@@ -87,7 +87,7 @@ def feature_batches(
     said = name or type(model).__name__
     height, width = preprocessing.size if preprocessing else images.shape[1:3]
     source = PixelSource(images, rows, device=device, dtype=dtype, normalisation=_AS_STORED)
-    prepare = _preparation(preprocessing, device, dtype)
+    prepare = preparation(preprocessing, device, dtype)
     slots = torch.arange(len(rows)).split(batch or feature_batch_size((int(height), int(width))))
     was_training = model.training
     place(model, device)
@@ -123,24 +123,3 @@ def _vectors(model: nn.Module, x: torch.Tensor, said: str) -> torch.Tensor:
         shape = tuple(features.shape) if isinstance(features, torch.Tensor) else type(features).__name__
         raise InputError(f"{said} gives features of shape {shape}; one vector per image is needed")
     return features
-
-
-def _preparation(
-    preprocessing: Preprocessing | None, device: torch.device, dtype: torch.dtype
-) -> Callable[[torch.Tensor], torch.Tensor]:
-    """Pixels in [0, 1] as [b, c, H, W] to what the network sees: channels, size, normalisation, in this order."""
-    if preprocessing is None:
-        return lambda x: x.contiguous(memory_format=torch.channels_last)
-    size, channels = preprocessing.size, preprocessing.channels
-    mean = torch.tensor(preprocessing.mean, device=device, dtype=dtype)[:, None, None]
-    std = torch.tensor(preprocessing.std, device=device, dtype=dtype)[:, None, None]
-    as_they_are = not any(preprocessing.mean) and all(value == 1 for value in preprocessing.std)
-
-    def prepare(x: torch.Tensor) -> torch.Tensor:
-        if x.shape[1] == 1 and channels > 1:
-            x = x.expand(-1, channels, -1, -1)
-        if x.shape[2:] != size:
-            x = F.interpolate(x, size, mode="bilinear", antialias=True, align_corners=False)
-        return (x if as_they_are else (x - mean) / std).contiguous(memory_format=torch.channels_last)
-
-    return prepare
