@@ -3,7 +3,7 @@
 The same class is the command line, the YAML file and the Python keywords.
 """
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -11,6 +11,7 @@ from cyclopts import Parameter
 
 from memorisk.images.options import ImageOptions
 from memorisk.runs.errors import InputError, one_line, unknown_name
+from memorisk.runs.settings import settings_of
 
 Several = Annotated[tuple[str, ...], Parameter(consume_multiple=True)]
 
@@ -126,14 +127,8 @@ def feature_options(settings: dict[str, Any]) -> FeatureOptions:
     Raises:
         InputError: A name is unknown, or a value is not allowed.
     """
-    names = [f.name for f in fields(FeatureOptions)]
-    for name in settings:
-        if name not in names:
-            raise unknown_name("setting", name, names)
     if isinstance(settings.get("references"), str):
         settings = settings | {"references": (settings["references"],)}
     if settings.get("references") is not None:
         settings = settings | {"references": tuple(str(r) for r in settings["references"])}
-    options = FeatureOptions(**settings)
-    options.validate()
-    return options
+    return settings_of(FeatureOptions, settings)

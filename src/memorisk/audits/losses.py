@@ -5,7 +5,7 @@ place of the column ``loss`` it may hold logits, one column ``logit:CLASS`` a cl
 correctness are computed.
 """
 
-from dataclasses import asdict, fields
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from memorisk.runs.environment import machine, versions
 from memorisk.runs.errors import InputError, one_line, unknown_name
 from memorisk.runs.fingerprint import file_fingerprint
 from memorisk.runs.folder import check_out, open_run
+from memorisk.runs.settings import settings_of
 from memorisk.scores.differential import cross_entropy, logit_margin
 
 LOGIT = "logit:"
@@ -41,12 +42,7 @@ def audit_losses(file: str | Path, *, out: str | Path, **settings: Any) -> Resul
     Raises:
         InputError: The table or a setting is not as it must be; nothing was written.
     """
-    names = [f.name for f in fields(LossesOptions)]
-    for name in settings:
-        if name not in names:
-            raise unknown_name("setting", name, names)
-    options = LossesOptions(**settings)
-    options.validate()
+    options = settings_of(LossesOptions, settings)
     path = Path(file)
     evidence = evidence_from_table(with_losses(read_scores(path)))
     fixed = {"scores": file_fingerprint(path), "pseudonymise": options.pseudonymise}

@@ -1,6 +1,6 @@
 """The settings of the classifier audit: one frozen dataclass for Python, the command line and YAML at once."""
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -8,7 +8,7 @@ from cyclopts import Parameter
 
 from memorisk.images.options import ImageOptions
 from memorisk.runs.errors import InputError, unknown_name
-from memorisk.runs.settings import check_types
+from memorisk.runs.settings import check_types, settings_of
 from memorisk.training.options import TrainOptions
 
 WORKER_MODULES = ("memorisk.training.jobs", "memorisk.images.decoding")
@@ -218,16 +218,10 @@ def options_from(settings: dict[str, Any]) -> ClassifierOptions:
     Raises:
         InputError: A name is unknown, or a value is not allowed.
     """
-    names = [f.name for f in fields(ClassifierOptions)]
-    for name in settings:
-        if name not in names:
-            raise unknown_name("setting", name, names)
     for name in ("seeds", "classes"):
         if settings.get(name) is not None:
             several = isinstance(settings[name], list | tuple)
             settings = settings | {name: tuple(settings[name]) if several else (settings[name],)}
     if settings.get("classes") is not None:  # YAML makes numbers of classes that are called 0, 1, 2
         settings = settings | {"classes": tuple(str(c) for c in settings["classes"])}
-    options = ClassifierOptions(**settings)
-    options.validate()
-    return options
+    return settings_of(ClassifierOptions, settings)

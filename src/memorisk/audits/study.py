@@ -9,7 +9,7 @@ reported while the others finish. Tables and figures come from whatever is finis
 import re
 import traceback
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from memorisk.audits.defence import TABLE, audit_defences
 from memorisk.audits.explain import BEFORE, check_features, explain
 from memorisk.audits.finished_run import saved_options
 from memorisk.audits.options import PAPER_SEEDS, ClassifierOptions
+from memorisk.audits.study_file import check_begun, check_keys, read_protocol
 from memorisk.audits.study_identity import check_part
 from memorisk.audits.study_page import study_page
 from memorisk.audits.study_parts import part_name
@@ -28,6 +29,7 @@ from memorisk.runs.files import read_json, write_json, write_table, write_text
 from memorisk.runs.fingerprint import file_fingerprint, fingerprint
 from memorisk.runs.folder import RunFolder, check_out, open_run
 from memorisk.runs.progress import Progress, quiet
+from memorisk.runs.settings import check_names, setting_names
 
 STUDY_KEYS = ("protocol", "seeds", "settings", "architectures", "datasets", "defences", "explain")
 DATASET_KEYS = ("images", "bases", "skip", "seeds")
@@ -97,8 +99,7 @@ def study_rare_distinctive(
     """
     study, folder = read_study(config), Path(out)
     identity = {"study": "rare-distinctive", "protocol": study.protocol}
-    if tables_only and not folder.is_dir():
-        raise InputError(f"--out {one_line(folder)} is not there: a study that was never run has no tables")
+    check_begun(folder, tables_only=tables_only)
     check_out(folder, {"run": identity}, identity=["run"])
     for name, part, settings in study_parts_in(folder, study):
         check_part(name, part, settings)
@@ -117,10 +118,7 @@ def read_study(config: Mapping[str, Any]) -> Study:
     Raises:
         InputError: A key, setting or name is unknown, or something is missing.
     """
-    _known("the study", config, STUDY_KEYS)
-    protocol = config.get("protocol", "corrected")
-    if protocol not in ("paper", "corrected"):
-        raise unknown_name("protocol", protocol, ("paper", "corrected"))
+    protocol = read_protocol(config, STUDY_KEYS)
     architectures, datasets = (_section(config, name) for name in ("architectures", "datasets"))
     for what in (architectures, datasets):
         _distinct_folders(what)
@@ -157,7 +155,7 @@ def read_study(config: Mapping[str, Any]) -> Study:
             _settings(config, protocol, dataset, base, of_architecture | more),
         )
     wanted = config.get("explain") or {}
-    _known("explain", wanted, EXPLAIN_KEYS)
+    check_keys("explain", wanted, EXPLAIN_KEYS)
     _check_explain(wanted, cells)
     return Study(protocol, cells, defences, dict(wanted), bases)
 
@@ -206,11 +204,10 @@ def _settings(
         **of_architecture,
         "seeds": tuple(int(s) for s in seeds),
     }
-    for name in merged:
-        if name not in {f.name for f in fields(ClassifierOptions)}:
-            raise unknown_name(f"setting of {one_line(dataset, 60)}", name, [f.name for f in fields(ClassifierOptions)])
+    names = setting_names(ClassifierOptions)
+    check_names(f"setting of {one_line(dataset, 60)}", merged, names)
     options = saved_options(merged)
-    return {f.name: getattr(options, f.name) for f in fields(ClassifierOptions)}
+    return {name: getattr(options, name) for name in names}
 
 
 def study_parts_in(folder: Path, study: Study) -> Iterator[tuple[str, Path, dict[str, Any]]]:
@@ -325,14 +322,6 @@ def _section(config: Mapping[str, Any], name: str, *, needed: bool = True) -> di
         if not isinstance(settings or {}, Mapping):
             raise InputError(f"{name}: {one_line(inner, 60)} needs settings below it, not {one_line(settings, 60)}")
     return {str(inner): dict(settings or {}) for inner, settings in found.items()}
-
-
-def _known(what: str, given: Any, allowed: tuple[str, ...]) -> None:
-    if not isinstance(given, Mapping):
-        raise InputError(f"{what} needs settings by name, not {one_line(given, 60)}")
-    for name in given:
-        if name not in allowed:
-            raise unknown_name(f"key of {what}", name, list(allowed))
 
 
 def _distinct_folders(names: Mapping[str, Any]) -> None:

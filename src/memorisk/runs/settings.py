@@ -1,9 +1,54 @@
 """Settings of the right type: what Python and YAML hand in unchecked, before a word is taken for the truth."""
 
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import fields
-from typing import Any, get_args, get_type_hints
+from typing import Any, Protocol, TypeVar, get_args, get_type_hints
 
-from memorisk.runs.errors import InputError, one_line
+from memorisk.runs.errors import InputError, one_line, unknown_name
+
+
+class _Checked(Protocol):
+    def validate(self) -> None: ...
+
+
+Settings = TypeVar("Settings", bound=_Checked)
+
+
+def settings_of(options: type[Settings], given: Mapping[str, Any]) -> Settings:
+    """Settings by their names as the dataclass that knows them, checked.
+
+    Args:
+        options: A dataclass of settings with ``validate``.
+        given: As a caller in Python named them.
+
+    Raises:
+        InputError: A name is unknown, or a value is not allowed.
+    """
+    check_names("setting", given, setting_names(options))
+    found = options(**given)
+    found.validate()
+    return found
+
+
+def setting_names(options: Any) -> list[str]:
+    """The names of a dataclass of settings."""
+    return [field.name for field in fields(options)]
+
+
+def check_names(kind: str, given: Iterable[Any], allowed: Collection[str]) -> None:
+    """Refuse names that do not exist, with a "did you mean".
+
+    Args:
+        kind: What a name names, as in "setting".
+        given: Names.
+        allowed: The names that exist.
+
+    Raises:
+        InputError: A name is unknown.
+    """
+    for name in given:
+        if name not in allowed:
+            raise unknown_name(kind, name, allowed)
 
 
 def check_types(options: Any) -> None:

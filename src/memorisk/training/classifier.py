@@ -25,10 +25,11 @@ from memorisk.images.store import ImageStore, build_store
 from memorisk.models.specs import auto_model, model_spec
 from memorisk.runs.devices import check_device
 from memorisk.runs.environment import machine, versions
-from memorisk.runs.errors import InputError, one_line, unknown_name
+from memorisk.runs.errors import InputError, one_line
 from memorisk.runs.files import plain, read_array, read_json, write_json, write_table, write_text
 from memorisk.runs.folder import RunFolder, check_out, open_run
 from memorisk.runs.progress import Progress, quiet
+from memorisk.runs.settings import settings_of
 from memorisk.statistics.group_accounting import replace_one_epsilon
 from memorisk.statistics.utility import against_majority
 from memorisk.training.command_options import TrainClassifierOptions
@@ -84,7 +85,7 @@ def train_classifier(
         InputError: Bad input or settings; nothing was written.
         MemoriskError: A training failed; what is done is kept.
     """
-    options = _options(settings)
+    options = settings_of(TrainClassifierOptions, settings)
     folder = Path(out)
     check_out(folder, {}, identity=[])
     progress("reading the manifest", 0, 0)
@@ -106,16 +107,6 @@ def train_classifier(
         progress("training", len(jobs), len(jobs))
         run.log("finished")
     return TrainedClassifiers(folder, arms)
-
-
-def _options(settings: dict[str, Any]) -> TrainClassifierOptions:
-    names = [f.name for f in fields(TrainClassifierOptions)]
-    for name in settings:
-        if name not in names:
-            raise unknown_name("setting", name, names)
-    options = TrainClassifierOptions(**settings)
-    options.validate()
-    return options
 
 
 def _data(images: str | Path, options: TrainClassifierOptions, progress: Progress) -> _Data:

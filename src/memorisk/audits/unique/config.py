@@ -1,16 +1,17 @@
 """The file of ``memorisk study unique-features``: data sets, networks, canaries, checked before anything is run."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
-from typing import Any, Literal
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from memorisk.audits.feature_options import MarkOptions
+from memorisk.audits.study_file import StudyProtocol, check_keys, read_protocol
 from memorisk.images.options import ImageOptions
 from memorisk.models.specs import model_spec
 from memorisk.models.unique_features import LAYERS, NAMES
 from memorisk.runs.devices import check_device
 from memorisk.runs.errors import InputError, one_line, unknown_name
-from memorisk.runs.settings import check_types
+from memorisk.runs.settings import check_names, check_types, setting_names
 from memorisk.training.options import TrainOptions
 
 PLAIN = "none"
@@ -148,7 +149,7 @@ class UniqueStudy:
         training: By network, what differs from `TRAINING`.
     """
 
-    protocol: Literal["paper", "corrected"]
+    protocol: StudyProtocol
     options: UniqueOptions
     datasets: Mapping[str, UniqueSet]
     training: Mapping[str, Mapping[str, Any]]
@@ -160,18 +161,15 @@ def read_unique(config: Mapping[str, Any]) -> UniqueStudy:
     Raises:
         InputError: A key, setting or name is unknown, or something is missing.
     """
-    _known("the study", config, STUDY_KEYS)
-    protocol = config.get("protocol", "corrected")
-    if protocol not in ("paper", "corrected"):
-        raise unknown_name("protocol", protocol, ("paper", "corrected"))
+    protocol = read_protocol(config, STUDY_KEYS)
     given = config.get("settings") or {}
-    _known("settings", given, [f.name for f in fields(UniqueOptions)])
+    check_keys("settings", given, setting_names(UniqueOptions))
     options = UniqueOptions(**given)
     options.validate()
     if protocol == "paper":
         options = replace(options, references=0)
     training = config.get("training") or {}
-    _known("training", training, _mapping_names(training))
+    check_keys("training", training, _mapping_names(training))
     sets = config.get("datasets")
     if not isinstance(sets, Mapping) or not sets:
         raise InputError("the study needs datasets: names, each with images, probes and networks below it")
@@ -203,10 +201,8 @@ def train_options(
     spec = model_spec(network)
     given: dict[str, Any] = {"epochs": study.options.epochs, "lr": spec.lr, "schedule": "constant"}
     given |= {"normalise": "dataset", **TRAINING.get(network, {}), **study.training.get(network, {})}
-    allowed = [f.name for f in fields(TrainOptions) if f.name not in ("regime", "epsilon", "head", "augment")]
-    for name in given:
-        if name not in allowed:
-            raise unknown_name(f"training setting of {network}", name, allowed)
+    allowed = [name for name in setting_names(TrainOptions) if name not in ("regime", "epsilon", "head", "augment")]
+    check_names(f"training setting of {network}", given, allowed)
     if "augmentation" in regulariser.split("+"):
         given["augment"] = augment or AUGMENT[channels]
     return TrainOptions(**given)
@@ -226,8 +222,8 @@ def _read_set(name: str, given: Any) -> UniqueSet:
         InputError: Something is missing, unknown or not allowed.
     """
     said = one_line(name, 60)
-    reading = [f.name for f in fields(ImageOptions)]
-    _known(f"data set {said}", given, [*_own_keys(), *reading])
+    reading = setting_names(ImageOptions)
+    check_keys(f"data set {said}", given, [*_own_keys(), *reading])
     for needed in ("images", "probes"):
         if not isinstance(given.get(needed), str) or not given[needed]:
             raise InputError(f"data set {said} names no {needed}: a folder, a table, mnist:FOLDER, cifar10:FOLDER")
@@ -277,11 +273,3 @@ def _mapping_names(given: Any) -> list[str]:
                 raise InputError(f"training: {one_line(name, 60)} needs settings below it, as in lr: 0.001")
         return [str(name) for name in given]
     return []
-
-
-def _known(what: str, given: Any, allowed: Any) -> None:
-    if not isinstance(given, Mapping):
-        raise InputError(f"{what} needs settings by name, not {one_line(given, 60)}")
-    for name in given:
-        if name not in allowed:
-            raise unknown_name(f"key of {what}", str(name), list(allowed))

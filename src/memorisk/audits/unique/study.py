@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from memorisk.audits.study_file import check_begun
 from memorisk.audits.study_parts import StudyTable
 from memorisk.audits.study_text import markdown
 from memorisk.audits.unique.config import UniqueStudy, read_unique
@@ -82,8 +83,7 @@ def study_unique_features(
         InputError: The file asks for something that does not exist, or a data set cannot be read; nothing was run.
     """
     study, folder = read_unique(config), Path(out)
-    if tables_only and not folder.is_dir():
-        raise InputError(f"--out {one_line(folder)} is not there: a study that was never run has no tables")
+    check_begun(folder, tables_only=tables_only)
     identity = {"run": _identity(study)}
     check_out(folder, identity, identity=["run"])
     sets = prepare_sets(study, progress)

@@ -1,0 +1,53 @@
+"""What the files of both studies have in common, and what is refused before anything is run."""
+
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from memorisk.runs.errors import InputError, one_line, unknown_name
+from memorisk.runs.settings import check_names
+
+StudyProtocol = Literal["paper", "corrected"]
+
+
+def read_protocol(config: Mapping[str, Any], keys: Collection[str]) -> StudyProtocol:
+    """The protocol that a study's file names, its keys checked.
+
+    Args:
+        config: The file.
+        keys: That it may have.
+
+    Raises:
+        InputError: A key or the protocol is unknown.
+    """
+    check_keys("the study", config, keys)
+    protocol = config.get("protocol", "corrected")
+    if protocol not in get_args(StudyProtocol):
+        raise unknown_name("protocol", protocol, get_args(StudyProtocol))
+    return protocol
+
+
+def check_keys(what: str, given: Any, allowed: Collection[str]) -> None:
+    """Refuse what has no keys, and keys that do not exist.
+
+    Args:
+        what: The part of the file, as in "the study".
+        given: What stands there.
+        allowed: The keys that exist.
+
+    Raises:
+        InputError: As said.
+    """
+    if not isinstance(given, Mapping):
+        raise InputError(f"{what} needs settings by name, not {one_line(given, 60)}")
+    check_names(f"key of {what}", given, allowed)
+
+
+def check_begun(folder: Path, *, tables_only: bool) -> None:
+    """Refuse to lay out the tables of a study that is not there.
+
+    Raises:
+        InputError: There is no such folder.
+    """
+    if tables_only and not folder.is_dir():
+        raise InputError(f"--out {one_line(folder)} is not there: a study that was never run has no tables")
