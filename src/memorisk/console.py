@@ -42,6 +42,7 @@ def progress_bar() -> Iterator[Reporter]:
         tasks: dict[str, Any] = {}
 
         def report(stage: str, done: int, total: int) -> None:
+            """Move the bar of a stage, which its first call adds."""
             if stage not in tasks:
                 tasks[stage] = bar.add_task(stage, total=total or None)
             bar.update(tasks[stage], completed=done, total=total or None)
@@ -54,6 +55,7 @@ def _log_lines() -> Reporter:
     last = [time.monotonic()]
 
     def report(stage: str, done: int, total: int) -> None:
+        """Write a line, unless the last one is too recent."""
         if time.monotonic() - last[0] < LOG_SECONDS:
             return
         last[0] = time.monotonic()

@@ -115,6 +115,7 @@ def make_jobs(
     val = np.flatnonzero(plan.parts.part == VALIDATION) if recipe.own else None
 
     def job(rows: np.ndarray, seed: int) -> TrainJob:
+        """The training of a model that sees these rows."""
         return TrainJob(
             out=out,
             images=store.folder / "images.npy",
@@ -177,6 +178,7 @@ def train_all(
     progress(done, len(every))
 
     def on_done(outcome: Outcome) -> None:
+        """Log a finished training and count it."""
         nonlocal done
         done += 1
         if outcome.error is None:
@@ -197,6 +199,7 @@ def collect(
     size = len(plan.parts.part)
 
     def columns(job: TrainJob) -> dict[str, np.ndarray]:
+        """What a model makes of every scored item, and whether it saw the item."""
         member = np.zeros(size, dtype=bool)
         member[job.rows] = True
         passes = _read(job, job.augmented_file, job.score_augmentations) if job.score_augmentations else None

@@ -119,6 +119,7 @@ def _empty_evidence(plan: Plan) -> Evidence:
     size = len(plan.parts.part)
 
     def columns(rows: np.ndarray) -> dict[str, np.ndarray]:
+        """The columns of a model that sees these rows."""
         member = np.zeros(size, dtype=bool)
         member[rows] = True
         loss = np.ones(len(plan.items))

@@ -33,6 +33,7 @@ def choose_controls(mark: Mark, options: MarkOptions, place: str | tuple[int, in
     if options.controls in KINDS:
 
         def render(text: str) -> Mark:
+            """Another text in the mark's font, size and opacity."""
             return _drawn(TEXT + text, options, place).at(options.opacity)
 
         found = make_controls(mark, options.n_controls, kind=options.controls, seed=seed, render=render)

@@ -231,6 +231,7 @@ def _run_parts(run: RunFolder, study: Study, progress: Progress) -> StudyRuns:
         name, folder = f"{dataset}, {architecture}", _cell_folder(run.path, architecture, dataset)
 
         def cell(images=images, settings=settings, folder=folder, name=name) -> None:
+            """Audit an architecture on a data set, then look into the run."""
             audit_classifier(images, out=folder, progress=named_progress(progress, name), **settings)
             _explain(folder, study.explain, named_progress(progress, name))
 
@@ -240,6 +241,7 @@ def _run_parts(run: RunFolder, study: Study, progress: Progress) -> StudyRuns:
         name, folder = f"{dataset}, defences", run.path / DEFENCES / _slug(dataset)
 
         def defence(images=images, settings=settings, folder=folder, name=name) -> None:
+            """Compare the regimes on a data set."""
             audit_defences(images, out=folder, progress=named_progress(progress, name), **settings)
 
         if _attempt(run, name, defence, failed):

@@ -58,6 +58,7 @@ def plan_study(study: Study, *, out: str | Path, progress: Progress = quiet) -> 
     refused: dict[str, str] = {}
 
     def attempt(name: str, plan: Callable[[], list[DryRun]]) -> None:
+        """Plan a part, or note why it would be refused."""
         try:
             check_part(name, *begun[name], unfinished=True)
             parts[name] = plan()

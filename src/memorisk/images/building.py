@@ -220,6 +220,7 @@ def _decode(
     with write_guard(plan.stores, DECODED), (plan.building / JOURNAL).open("a", encoding="utf-8") as journal:
 
         def note(outcome) -> None:
+            """Write a finished block to the journal."""
             nonlocal finished
             block = outcome.value
             if block is not None and block.complete:

@@ -187,6 +187,7 @@ def _scan(
     done = 0
 
     def count(outcome) -> None:
+        """Count the images of a finished job."""
         nonlocal done
         if outcome.value is not None:
             done += len(outcome.value.reason)

@@ -118,6 +118,7 @@ def _as_rough(
     """Swap pixels while that brings the roughness, along rows and along columns, nearer to the mark's."""
 
     def far(at: np.ndarray) -> float:
+        """How far the roughness of this arrangement is from the mark's."""
         rows, columns = _rough(b[at].reshape(shape))
         return abs(rows - want[0]) + abs(columns - want[1])
 

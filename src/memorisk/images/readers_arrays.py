@@ -209,6 +209,7 @@ def _hdf5_arrays(path: Path) -> Iterator[tuple[str, Any]]:
     seen: set[Any] = set()
 
     def walk(group: Any, prefix: str) -> Iterator[tuple[str, Any]]:
+        """Every data set below a group that lies in this file, with its path."""
         seen.add(group)
         for key in sorted(group):
             if not isinstance(group.get(key, getlink=True), h5py.HardLink):

@@ -108,6 +108,7 @@ def _split_part(split: str, spellings: tuple[str, ...], shapes: dict[str, tuple[
     """The arrays of one split: ``train_images`` or ``images_train``, with what belongs to them."""
 
     def of(kinds: tuple[str, ...]) -> str | None:
+        """The first array that is called like one of these kinds."""
         names = [n for s in spellings for k in kinds for n in (f"{s}_{k}", f"{k}_{s}", f"{s}/{k}")]
         return _first(tuple(names), shapes)
 

@@ -77,6 +77,7 @@ def open_transformers(
 
     @cache
     def load() -> tuple[nn.Module, list[str]]:
+        """The network, built once, and what was noted on the way."""
         return _loaded(folder, config, said, None if not is_random else seed, (channels, side, side))
 
     content = state_fingerprint(load()[0]) if is_random else _folder_fingerprint(folder, said, books)

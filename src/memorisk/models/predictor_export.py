@@ -46,6 +46,7 @@ def open_export(file: Path, preprocessing: Preprocessing, device: str, threads: 
     low, high = graph.batch
 
     def once(x: np.ndarray) -> np.ndarray:
+        """Answers of one pass."""
         with torch.no_grad(), torch_threads(threads):
             return as_array(graph.run(torch.from_numpy(x).to(where, graph.dtype))[position], said)
 

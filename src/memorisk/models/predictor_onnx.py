@@ -158,6 +158,7 @@ def _output(session: Any, image: ImageInput, said: str, x: np.ndarray, notes: li
 
 def _ask(session: Any, image: ImageInput, output: str) -> Ask:
     def once(x: np.ndarray) -> np.ndarray:
+        """Answers of one pass."""
         answers = session.run([output], {image.name: _fed(x, image)})[0]
         return answers.astype(np.float32) if answers.dtype == np.float16 else answers
 

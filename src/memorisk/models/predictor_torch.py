@@ -158,6 +158,7 @@ def _module_ask(model: nn.Module, where: torch.device, threads: int | None) -> C
     name = _type_name(model)
 
     def ask(x: np.ndarray) -> np.ndarray:
+        """Answers of one pass."""
         with torch.inference_mode(), torch_threads(threads):
             return as_array(model(torch.from_numpy(x).to(where)), name)
 
@@ -170,10 +171,12 @@ def _callable_ask(
     """Ask a callable with tensors or, where it fails on one, with arrays; settled once, on two grey images."""
 
     def with_tensor(x: np.ndarray) -> np.ndarray:
+        """Answers to a tensor."""
         with torch.no_grad(), torch_threads(threads):
             return as_array(model(torch.from_numpy(x).to(where)), said)
 
     def with_array(x: np.ndarray) -> np.ndarray:
+        """Answers to an array."""
         with torch.no_grad(), torch_threads(threads):
             return as_array(model(x), said)
 

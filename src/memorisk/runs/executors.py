@@ -193,6 +193,7 @@ def _begin_worker(parent: Connection, threads: int) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
     def watch() -> None:
+        """End this process when its parent is gone."""
         parent.poll(None)  # nothing is ever sent: it returns when the other end is closed
         os._exit(1)
 

@@ -29,12 +29,14 @@ def prompt_interrupt(line: str, *, grace: float = GRACE_SECONDS) -> Iterator[Non
     said = threading.Event()
 
     def leave() -> None:
+        """End the process at once."""
         if not said.is_set():
             sys.stderr.write(line)
             sys.stderr.flush()
         os._exit(INTERRUPTED)
 
     def interrupted(_signal: int, _frame: FrameType | None) -> None:
+        """Interrupt, and end the process if that takes too long."""
         timer = threading.Timer(grace, leave)
         timer.daemon = True
         timer.start()

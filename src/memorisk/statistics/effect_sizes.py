@@ -88,6 +88,7 @@ def cohens_d(
     kind = np.sign(np.bincount(index, weights=is_second) / np.bincount(index) - 0.5).astype(np.intp)
 
     def statistic(keep: NDArray[np.bool_]) -> float:
+        """Cohen's d of the values that are kept."""
         a, b = values[keep & ~is_second], values[keep & is_second]
         if len(a) < 2 or len(b) < 2:
             return float("nan")
@@ -128,6 +129,7 @@ def paired_dz(before: ArrayLike, after: ArrayLike, group: ArrayLike | None = Non
     correction = 1 - 3 / (4 * df - 1) if df >= 1 else float("nan")
 
     def statistic(keep: NDArray[np.bool_]) -> float:
+        """d_z of the pairs that are kept."""
         d = difference[keep]
         spread = d.std(ddof=1) if len(d) > 1 else 0.0
         return float(correction * d.mean() / spread) if spread > 0 else float("nan")

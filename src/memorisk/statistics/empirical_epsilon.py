@@ -192,6 +192,7 @@ def largest_epsilon(
         return high
 
     def refuted(epsilon: float) -> bool:
+        """Whether so many right guesses are too many for this epsilon."""
         return _p_value(correct, r, epsilon, delta, m) <= level
 
     if not refuted(0.0):

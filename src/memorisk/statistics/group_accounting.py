@@ -92,6 +92,7 @@ def group_privacy_epsilon(epsilon_of: Callable[[float], float], delta: float, gr
         return epsilon_of(delta)
 
     def too_large(log_delta: float) -> bool:
+        """Whether a delta of one image gives the group more than delta."""
         return log_delta + _log_of_sum(epsilon_of(math.exp(log_delta)), group_size) > math.log(delta)
 
     high = math.log(delta)

@@ -184,6 +184,7 @@ def _climb(system: _System) -> FloatArray:
         return np.zeros(0)
 
     def deviance(logs: FloatArray) -> float:
+        """Deviance at these logarithms of the variance ratios."""
         return system.solve(np.exp(logs)).deviance
 
     limits = [(np.log(1e-6), np.log(LARGEST))] * k

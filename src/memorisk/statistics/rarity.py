@@ -99,6 +99,7 @@ def class_rarity(frequency: ArrayLike, mean_m: ArrayLike, *, draws: int = 9999, 
     ranks = stats.rankdata(m) - (n + 1) / 2
 
     def statistic(frequencies: FloatArray) -> FloatArray:
+        """Spearman's rho of each row of frequencies, [draws, classes], with the means."""
         order = stats.rankdata(frequencies, axis=1) - (n + 1) / 2
         return order @ ranks / np.sqrt((ranks @ ranks) * np.square(order).sum(axis=1))
 
@@ -161,6 +162,7 @@ def image_rarity(
     of_mean = spearman(f, np.nanmean(table, axis=0)) if len(f) > 1 else float("nan")
 
     def statistic(frequencies: FloatArray) -> FloatArray:
+        """The mean rho over seeds of each row of frequencies, [draws, classes]."""
         return permuted_image_rho(frequencies, table, index)
 
     return ImageRarity(

@@ -169,6 +169,7 @@ def _hooks(model: nn.Module, layers: list[Layer], sink: _Sink) -> Iterator[None]
                 raise InputError(f"{type(model).__name__} has no layer {layer.name!r}")
 
             def hook(module: nn.Module, given: Any, output: Any, layer: Layer = layer) -> None:
+                """Put the pooled output of the layer where it is collected."""
                 for name, value in pooled(layer, output, prefix=prefix, channels_last=last):
                     sink.put(name, value)
 

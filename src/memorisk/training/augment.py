@@ -29,6 +29,7 @@ def augmentation(name: str) -> Callable[[Transform], Transform]:
     """Register a transform ``(x [b, C, H, W], generator on the CPU) -> x`` under a name."""
 
     def register(transform: Transform) -> Transform:
+        """Keep a transform under the name."""
         AUGMENTATIONS[name] = transform
         return transform
 
@@ -121,6 +122,7 @@ def build_augmentation(names: Sequence[str], source: PixelSource) -> Augmentatio
     transforms = [AUGMENTATIONS[name] for name in names]
 
     def augment(x: torch.Tensor, seed: int) -> torch.Tensor:
+        """Apply the transforms in their order, all drawn from one seed."""
         generator = torch.Generator().manual_seed(seed)
         for transform in transforms:
             x = transform(x, generator)

@@ -33,6 +33,7 @@ def forked_generators(device: torch.device) -> Iterator[Callable[[int], None]]:
         generators = [torch.default_generator] + ([torch.cuda.default_generators[index]] if on_gpu else [])
 
         def reseed(seed: int) -> None:
+            """Seed the generators that this block may draw from."""
             for generator in generators:
                 generator.manual_seed(seed)
 

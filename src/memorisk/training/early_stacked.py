@@ -137,6 +137,7 @@ class _Stack:
         resting = bool(idle.any())
 
         def losses_of(epoch: int, bounds: Bounds) -> Iterator[torch.Tensor]:
+            """Losses of the models, 0 for those that have stopped."""
             for losses in self.together.losses(epoch, bounds):
                 yield losses.masked_fill(idle, 0) if resting else losses
 

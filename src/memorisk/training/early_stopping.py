@@ -92,6 +92,7 @@ def fit_early(
     record = Record(epochs_and_lr(options)[0], model.state_dict())
 
     def validation_loss() -> float:
+        """The mean loss on the validation images."""
         logits = predict_logits(model, images, validation_rows, options, device, normalisation=normalisation)
         return mean_loss(logits, targets[validation_rows])
 
@@ -114,6 +115,7 @@ def _look(
     """What is done after each epoch: the validation loss is asked for and noted, then ``on_epoch`` is called."""
 
     def after(epoch: int, losses: np.ndarray) -> bool:
+        """Note an epoch and say whether to go on."""
         record.add(epoch, validation_loss(), model.state_dict())
         if on_epoch is not None:
             model.eval()

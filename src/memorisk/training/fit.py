@@ -213,6 +213,7 @@ class Training:
         movement = Movement(self.model) if self.options.low_rank else None
 
         def losses_of(epoch: int, bounds: Bounds) -> Iterator[torch.Tensor]:
+            """Losses of an epoch, a step at a time."""
             losses = self.losses(seed, epoch, bounds, reseed)
             return losses if movement is None else watched(losses, epoch, movement)
 

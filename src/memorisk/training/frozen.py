@@ -136,6 +136,7 @@ def fit_heads(
     x_all, y_all = features.to(where), values.to(where)
 
     def losses_of(epoch: int, bounds: Bounds) -> Iterator[torch.Tensor]:
+        """Losses of an epoch, [K] a step."""
         order = ordered_rows(rows, seeds, epoch).to(where)  # [K, n]
         for start, stop in bounds:
             chosen = order[:, start:stop]  # [K, b]

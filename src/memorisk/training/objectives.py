@@ -63,6 +63,7 @@ def stacked_objective(head: str, weights: torch.Tensor | None) -> Objective:
     positive = None if weights is None else weights[:, None]
 
     def binary(logits: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        """Mean binary cross-entropy of each model, [K]."""
         y = y.reshape(logits.shape)
         losses = F.binary_cross_entropy_with_logits(logits, y, pos_weight=positive, reduction="none")
         return losses.mean(dim=(1, 2))

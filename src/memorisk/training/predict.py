@@ -98,6 +98,7 @@ def predict_augmented(
     batches = -(-len(images) // predict_batch_size(images))
 
     def one_pass(number: int) -> np.ndarray:
+        """Logits of the images under one draw of the augmentation."""
         seeds = iter(step_seeds(0, number, batches))
         return map_images(
             model, lambda x: model(augment(x, next(seeds))), images, everything, options, device, normalisation

@@ -140,6 +140,7 @@ class Together:
         skeleton = copy.deepcopy(model).to("meta").train()
 
         def alone(values: dict[str, torch.Tensor], x: torch.Tensor) -> torch.Tensor:
+            """One model's outputs with these weights."""
             return functional_call(skeleton, values, (x,))
 
         self.forward, self.forward_shared = vmap(alone), vmap(alone, in_dims=(0, None))

@@ -185,6 +185,7 @@ def after_epoch(job: CanaryJob) -> Callable[[int, nn.Module], None] | None:
         return None
 
     def keep(epoch: int, model: nn.Module) -> None:
+        """Save the weights of this epoch."""
         job.states.mkdir(mode=0o700, parents=True, exist_ok=True)
         with atomic_path(_state_file(job, epoch)) as temporary:
             save_file({k: v.detach().cpu().contiguous() for k, v in model.state_dict().items()}, temporary)

@@ -209,6 +209,7 @@ def _train(
     failed: dict[str, str] = {}
 
     def finished(training: Training, error: object) -> None:
+        """Count a training; log and note why one failed."""
         nonlocal done
         done += 1
         progress(stage, done, len(named))
@@ -222,6 +223,7 @@ def _train(
         return failed
 
     def outcome(of: Outcome) -> None:
+        """The same of a worker's outcome."""
         finished(waiting[of.index], of.error)
 
     processes = planner.options.processes or available_cores()

@@ -91,6 +91,7 @@ def run_together(jobs: Sequence[CanaryJob]) -> None:
     keep = [after_epoch(job) for job in jobs]
 
     def on_epoch(epoch: int, going: Mapping[int, nn.Module]) -> None:
+        """Hand the models that still train to what looks at each."""
         for place, model in going.items():
             each = keep[place]
             if each is not None:

@@ -70,6 +70,7 @@ def _convolution(
         before = after = [0] * axes if padding == "valid" else list(_per_axis(padding, axes))
 
     def weight_norm(g: Tensor, b: int) -> Tensor:
+        """Squared gradient norms of the kernels, a 1-D one as a row of pixels."""
         a, even = input.detach(), before
         if before != after:  # an even kernel under "same": one more at the end
             a, even = F.pad(a, [p for pair in zip(before[::-1], after[::-1], strict=True) for p in pair]), [0] * axes
@@ -105,6 +106,7 @@ def _batch_norm(
     mean, variance = running_mean, running_var
 
     def weight_norm(g: Tensor, b: int) -> Tensor:
+        """Squared gradient norms of the weights on normalised channels."""
         return norms.channel_sums(g * F.batch_norm(input.detach(), mean, variance, None, None, False, 0.0, eps), b)
 
     return _call(
@@ -162,6 +164,7 @@ def _product(input: Any, other: Any) -> Call | None:
         return None
 
     def norm(weight: Tensor, activations: Tensor) -> Norm:
+        """Squared gradient norms of a weight that scales these activations."""
         return lambda g, b: norms.broadcast_sums(g * activations.detach(), b, tuple(weight.shape))
 
     sides = [(w, norm(w, x)) for w, x in ((input, other), (other, input)) if _broadcasts(w, x)]
@@ -173,6 +176,7 @@ def _sum(input: Any, other: Any) -> Call | None:
         return None
 
     def norm(weight: Tensor) -> Norm:
+        """Squared gradient norms of a weight that is added."""
         return lambda g, b: norms.broadcast_sums(g, b, tuple(weight.shape))
 
     return _call("sum", [], *[(w, norm(w)) for w, x in ((input, other), (other, input)) if _broadcasts(w, x)])

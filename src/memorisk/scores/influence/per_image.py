@@ -48,11 +48,13 @@ def squares_by_vmap(
     chosen = {name: own[name] for name in names}
 
     def projected(weights: dict[str, torch.Tensor], image: torch.Tensor, towards: torch.Tensor) -> torch.Tensor:
+        """One image's logits along its direction."""
         return (functional_call(model, weights, (image[None],)).reshape(-1) * towards).sum()
 
     def squares(
         weights: dict[str, torch.Tensor], image: torch.Tensor, towards: torch.Tensor
     ) -> dict[str, torch.Tensor]:
+        """Squared gradient norms of one image, by the name of the weight."""
         gradients = grad(projected)(weights, image, towards)
         return {name: g.square().sum(dtype=torch.float64) for name, g in gradients.items()}
 
