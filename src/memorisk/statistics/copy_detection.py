@@ -187,7 +187,7 @@ def corrected_pools(
         ("train copies -> train", train_copies, train_null),
         ("validation copies -> validation", validation_copies, validation_null),
     ):
-        made, other = _halves(null, seed)
+        made, other = null_halves(null, seed)
         values, groups = np.asarray(null.distance), np.asarray(null.group)
         cut = specificity_threshold(values[made], groups[made], specificity=specificity, confidence=confidence)
         flags = false_flags(values[other], groups[other], cut) if other.any() else clopper_pearson(0, 0)
@@ -200,8 +200,16 @@ def _pool(name: str, copies: Queries, threshold: Threshold, flags: Proportion, s
     return PoolDetection(name, threshold, found, flags, copies.n_references)
 
 
-def _halves(null: Queries, seed: int) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    """Rows of a random half of the identities, the larger where they are odd, and of the others."""
+def null_halves(null: Queries, seed: int) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """Rows of the half of a null's identities that makes the threshold, and of the half that is flagged at it.
+
+    Args:
+        null: Images of patients that have none among the references.
+        seed: Of the draw; the first half is the larger where they are odd.
+
+    Returns:
+        Two masks [N].
+    """
     ids, index = np.unique(np.asarray(null.group), return_inverse=True)
     first = np.zeros(len(ids), dtype=bool)
     first[np.random.default_rng(seed).permutation(len(ids))[: (len(ids) + 1) // 2]] = True
