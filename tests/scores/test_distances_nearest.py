@@ -59,7 +59,7 @@ def brute(x, r, measure, k, groups=None):
     return np.where(out, -1, indices), np.where(out, np.inf, distances)
 
 
-def agree(found, expected):
+def assert_agree(found, expected):
     np.testing.assert_array_equal(found.distances[:, : expected[1].shape[1]], expected[1])
     np.testing.assert_array_equal(found.indices[:, : expected[0].shape[1]], expected[0])
     assert (found.indices[:, expected[0].shape[1] :] == -1).all()
@@ -105,7 +105,7 @@ def test_equals_brute_force(name, case):
             raise
         return
     found = nearest(x, r, measure, case["k"], exclude_same=groups, block=case["block"], threads=case["threads"])
-    agree(found, expected)
+    assert_agree(found, expected)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -116,7 +116,7 @@ def test_one_column(name):
     x, r = rng.random((30, 1)) + 0.1, rng.random((90, 1)) + 0.1
     r[40:60] = r[:20]
     measure = fitted(name, r)
-    agree(nearest(x, r, measure, 3), brute(x, r, measure, 3))
+    assert_agree(nearest(x, r, measure, 3), brute(x, r, measure, 3))
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -136,7 +136,7 @@ def test_out_of_float32(name):
             measure = fitted(name, table_)
             x = table_[rng.integers(0, 80, 25)] * (1 + 1e-3 * rng.normal(size=(25, 10)))
             x[0] *= 1e19
-            agree(nearest(x, table_, measure, 4), brute(x, table_, measure, 4))
+            assert_agree(nearest(x, table_, measure, 4), brute(x, table_, measure, 4))
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -148,9 +148,9 @@ def test_nothing_changes_a_result(name):
     plain = nearest(x, r, measure, 3)
     for block in (None, 1000, 97, 13):
         for number in (1, 2, 5):
-            agree(nearest(x, r, measure, 3, block=block, threads=number), (plain.indices, plain.distances))
+            assert_agree(nearest(x, r, measure, 3, block=block, threads=number), (plain.indices, plain.distances))
     with threadpool_limits(1):
-        agree(nearest(x, r, measure, 3), (plain.indices, plain.distances))
+        assert_agree(nearest(x, r, measure, 3), (plain.indices, plain.distances))
     rows, columns = rng.permutation(len(x)), rng.permutation(len(r))
     mixed = nearest(x[rows], r[columns], measure, 3)
     np.testing.assert_array_equal(mixed.distances, plain.distances[rows])
@@ -232,7 +232,7 @@ def test_groups():
     r = table("random", 30, 8, rng)
     measure = fitted("euclidean", r)
     names = np.array(["a", "b", "c"])[np.arange(30) % 3]
-    agree(nearest(r, r, measure, 4, exclude_same=(names, names)), brute(r, r, measure, 4, (names, names)))
+    assert_agree(nearest(r, r, measure, 4, exclude_same=(names, names)), brute(r, r, measure, 4, (names, names)))
     alone = nearest(r, r, measure, 2, exclude_same=(np.zeros(30), np.r_[np.zeros(29), 1]))
     assert (alone.indices == [29, -1]).all()
     assert np.isinf(alone.distances[:, 1]).all()
@@ -296,8 +296,8 @@ def test_mapped_and_loaded(tmp_path):
         measure.save(tmp_path / "m")
         loaded = FittedMeasure.load(tmp_path / "m")
         found = nearest(mapped[5:9], mapped, loaded, 2)
-        agree(found, brute(r[5:9], r, measure, 2))
-        agree(nearest(r[5:9].astype(">f8"), np.asfortranarray(r), measure, 2), (found.indices, found.distances))
+        assert_agree(found, brute(r[5:9], r, measure, 2))
+        assert_agree(nearest(r[5:9].astype(">f8"), np.asfortranarray(r), measure, 2), (found.indices, found.distances))
 
 
 def test_memory_is_that_of_blocks(tmp_path):
