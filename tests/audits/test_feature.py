@@ -14,6 +14,7 @@ from memorisk.audits.feature import audit_feature
 from memorisk.audits.feature_options import MarkOptions
 from memorisk.audits.mark_choice import choose_controls, choose_mark
 from memorisk.audits.mark_probing import ask_about_marks
+from memorisk.console_feature import show_feature
 from memorisk.images.marks import burn, letter
 from memorisk.models.predictors import load_predictor
 from memorisk.models.preprocessing import preprocessing_from
@@ -154,6 +155,22 @@ def test_references_make_it_exact_and_give_limits(place: Path) -> None:
     both = run(place, "both", ["feature_nets:knows", "feature_nets:fresh"])
     assert both.verdict["n_models"] == 2
     assert both.verdict["M_low"] < both.verdict["M"] < both.verdict["M_high"]
+
+
+def test_with_references_a_failed_audit_says_that_the_model_remembers(
+    place: Path, known: Result, capsys: pytest.CaptureFixture[str]
+) -> None:
+    alone = "The model answers to the mark more than to marks like it"
+    references = [f"feature_nets:r{i}" for i in range(19)]
+    failed = run(place, "told", references=references)
+    assert failed.status == known.status == "fail"
+    page = (place / "told" / "report.html").read_text()
+    assert "The model remembers the mark" in page
+    assert alone not in page
+    assert not any("no proof" in reason for reason in failed.verdict["why"])
+    assert "The model remembers the mark" not in (place / "known" / "report.html").read_text()
+    show_feature(failed, place / "told", as_json=False)
+    assert "THE MODEL REMEMBERS THE MARK" in capsys.readouterr().out
 
 
 def test_whatever_carries_the_network_the_verdict_is_the_same(place: Path, known: Result) -> None:
