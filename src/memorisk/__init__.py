@@ -17,6 +17,7 @@ _PUBLIC = {
     "check_images": "memorisk.images.checks",
     "create_model": "memorisk.models.zoo",
     "explain": "memorisk.audits.explain",
+    "load_detector": "memorisk.models.detectors",
     "load_features": "memorisk.training.feature_matrix",
     "load_manifest": "memorisk.images.sources",
     "Result": "memorisk.report.result",

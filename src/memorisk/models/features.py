@@ -5,6 +5,7 @@
                                     ``timm:``), its weights a file, ``default`` or a timm tag (downloads), or ``none``
 ``transformers:FOLDER``             a network of the transformers library from a folder (``config.json``, safetensors);
                                     ``transformers:NAME@default`` downloads, ``transformers:FOLDER@none`` is random
+``detector:FOLDER``                 a copy detector of memorisk's (`memorisk.models.detectors`): its embedding
 ``pixels``, ``pixels:32``           pixels in [0, 1], as they are stored or resized to 32 x 32
 ``pca:16``, ``pca:16:32``           16 principal components of those, fitted on reference images only;
                                     ``pca:16@FILE.npz`` applies what was fitted and saved before
@@ -23,9 +24,9 @@ from memorisk.models.specs import SPECS, ModelSpec, model_spec
 from memorisk.models.zoo import is_download
 from memorisk.runs.errors import InputError, one_line, unknown_name
 
-Kind = Literal["network", "transformers", "pixels", "pca", "saved"]
+Kind = Literal["network", "transformers", "detector", "pixels", "pca", "saved"]
 RANDOM, DEFAULT = "none", "default"
-_PREFIXES = ("timm", "transformers", "pixels", "pca")
+_PREFIXES = ("timm", "transformers", "detector", "pixels", "pca")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,7 +38,8 @@ class FeatureSource:
     kind: Kind
     """Who computes."""
     name: str
-    """Of a network; the folder or name of one of transformers; the path of saved features; else the kind."""
+    """Of a network; the folder or name of one of transformers; the folder of a detector; the path of saved features;
+    else the kind."""
     weights: str | None = None
     """A file, "default" or a tag to download, "none" for random ones; of PCA the file of a fit; None if not named."""
     side: int | None = None
@@ -50,6 +52,8 @@ class FeatureSource:
         """As it may stand in a report: files and folders by their names, since a path may name people."""
         if self.kind == "saved":
             return Path(self.name).name
+        if self.kind == "detector":
+            return f"detector:{Path(self.name).resolve().name}"
         name = self.text if self.weights is None else self.text[: -len(self.weights) - 1]
         if self.kind == "transformers" and Path(self.name).is_dir():
             name = f"transformers:{Path(self.name).resolve().name}"
@@ -71,6 +75,11 @@ def parse_source(source: str | Path) -> FeatureSource:
     head = prefix.partition("@")[0]
     if head == "transformers" and colon:
         return _transformers(text)
+    if head == "detector" and colon:
+        folder = text.removeprefix("detector:")
+        if not Path(folder).is_dir():
+            raise InputError(f"there is no folder {one_line(folder)} of a detector")
+        return FeatureSource(text=text, kind="detector", name=folder)
     if head in ("pixels", "pca"):
         return _pixels(text, head)
     if head != "timm" and is_feature_file(text) and ("@" not in text or Path(text).is_file()):
@@ -120,7 +129,7 @@ def _known_network(name: str) -> None:
             raise  # its own message is about the name or the tag
         import timm
 
-        others = ["pixels", "pca:16", "transformers:FOLDER"]
+        others = ["pixels", "pca:16", "transformers:FOLDER", "detector:FOLDER"]
         raise unknown_name("features", one_line(name, 60), [*others, *SPECS, *timm.list_models()]) from None
 
 

@@ -25,7 +25,7 @@ from memorisk.models.zoo import create_model, is_download
 from memorisk.runs.errors import InputError, one_line
 from memorisk.runs.fingerprint import fingerprint
 
-State = Literal["pretrained", "random", "fitted", "no network"]
+State = Literal["pretrained", "trained", "random", "fitted", "no network"]
 Stored = tuple[int, int, int]
 """Height, width and channels that images are stored in."""
 
@@ -39,7 +39,7 @@ class Encoder:
     Attributes:
         name: What it is called in a report.
         weights: Which weights, in words; empty where there are none.
-        state: "pretrained", "random", "fitted" (PCA) or "no network" (pixels).
+        state: "pretrained", "trained" (a detector), "random", "fitted" (PCA) or "no network" (pixels).
         preprocessing: Size, channels and normalisation of its input.
         identity: What its values depend on, as JSON has it.
         weights_fingerprint: Of the file of weights, or of the tensors where they are random or downloaded.
@@ -123,6 +123,10 @@ def open_encoder(
         from memorisk.models.features_transformers import open_transformers
 
         return open_transformers(source, stored, size=size, normalise=normalise, seed=seed, books=books)
+    if source.kind == "detector":
+        from memorisk.models.features_detectors import open_detector
+
+        return open_detector(source, stored, size=size, normalise=normalise)
     if source.kind == "network":
         return _network_encoder(source, stored, size, normalise, seed, books)
     raise InputError(f"{source.shown} holds features that are computed already")
@@ -186,6 +190,7 @@ def _network_encoder(
 
     @cache
     def load() -> tuple[nn.Module, list[str]]:
+        """The network, built once, and what was noted on the way."""
         done: list[str] = []
         network = create_model(
             source.name,

@@ -50,7 +50,7 @@ class FeatureDescription:
         encoder: Who computed.
         weights: Which weights, in words; empty where there are none.
         weights_fingerprint: Of the file, or of the tensors; of saved features, of their file.
-        state: "pretrained", "random", "fitted", "no network" or "saved".
+        state: "pretrained", "trained", "random", "fitted", "no network" or "saved".
         preprocessing: What an image went through, in words.
         precision: Of the computation; the features are float32.
         dimension: d.
@@ -257,6 +257,7 @@ def _plan(
     content = {"format": _FORMAT, "depth": store.images.dtype.str, **made, **encoder.identity}
 
     def compute(rows: np.ndarray):
+        """Features of these rows, a batch at a time."""
         module, _ = encoder.load()
         return feature_batches(
             module,

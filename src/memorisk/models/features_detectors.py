@@ -1,0 +1,69 @@
+"""A copy detector as a source of features: ``detector:FOLDER``."""
+
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+
+import torch
+from torch import nn
+
+from memorisk.models.detectors import WEIGHTS, load_detector, read_config
+from memorisk.models.features import FeatureSource
+from memorisk.models.features_encoders import Encoder, Stored, check_channels, size_notes
+from memorisk.runs.errors import InputError, one_line
+from memorisk.runs.fingerprint import file_fingerprint
+
+_CODE = 1  # part of the identity: a change of what a detector computes makes new features
+
+
+def open_detector(source: FeatureSource, stored: Stored, *, size: int | None, normalise: str | None) -> Encoder:
+    """The encoder of a detector, whose folder says everything; it is loaded only when used.
+
+    Args:
+        source: Of kind "detector".
+        stored: Height, width and channels of the images.
+        size: Must be None: the detector has its own.
+        normalise: Likewise.
+
+    Raises:
+        InputError: It is no detector, another size or normalisation is asked for, or the images are colours for a
+            detector of grey ones.
+    """
+    if size is not None or normalise is not None:
+        raise InputError(f"{source.shown}: a detector has its own size and normalisation; leave them out")
+    folder = Path(source.name)
+    config = read_config(folder)
+    if not (folder / WEIGHTS).is_file():
+        raise InputError(f"{one_line(folder)} holds no whole detector: there is no {WEIGHTS} in it")
+    preprocessing = config.preprocessing
+    check_channels(source.shown, stored, preprocessing.channels)
+    content = file_fingerprint(folder / WEIGHTS)
+    made_for = preprocessing.size[0] if preprocessing.size[0] == preprocessing.size[1] else None
+
+    @cache
+    def load() -> tuple[nn.Module, Sequence[str]]:
+        """The detector's network."""
+        return load_detector(folder).network, ()
+
+    notes = [f"{source.shown} was trained by {config.loss} ({config.protocol} protocol) from {config.backbone}."]
+    notes += config.departures
+    if stored != config.stored:
+        trained, here = (" x ".join(map(str, shape)) for shape in (config.stored, stored))
+        notes.append(f"Its training images were stored as {trained}, these are {here}.")
+    return Encoder(
+        name=source.shown,
+        weights=f"{config.backbone} from {config.weights}, epoch {config.best_epoch}",
+        state="trained",
+        preprocessing=preprocessing,
+        identity={
+            "code": _CODE,
+            "architecture": f"detector of {config.backbone}",
+            "library": dict(config.versions).get("timm", ""),
+            "weights": content,
+            "preprocessing": preprocessing.describe(),
+            "torch": torch.__version__,
+        },
+        weights_fingerprint=content,
+        load=load,
+        notes=(*notes, *size_notes(stored, preprocessing.size, made_for, trained=True)),
+    )
