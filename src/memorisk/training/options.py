@@ -13,7 +13,7 @@ from memorisk.models.specs import ModelSpec
 from memorisk.runs.errors import InputError, unknown_name
 
 OPTIMIZERS = ("adam", "adamw", "sgd", "nesterov")
-SCHEDULES = ("cosine", "constant", "step")
+SCHEDULES = ("cosine", "constant", "step", "exponential")
 HEADS = ("single", "binary", "multi", "first")
 NORMALISATIONS = ("dataset", "model", "none")
 PRECISIONS = ("auto", "fp32", "bf16", "fp16")
@@ -38,9 +38,10 @@ class TrainOptions:
     optimizer: Literal["adam", "adamw", "sgd", "nesterov"] = "adam"
     """Optimiser; sgd is with momentum 0.9, nesterov is sgd with Nesterov's."""
 
-    schedule: Literal["cosine", "constant", "step"] = "cosine"
-    """Learning rate by epoch: cosine annealing from lr to 0 over all epochs, constant, or step: lr, a tenth of it from
-    half of the epochs and a hundredth from three quarters (Huang et al. 2018, DenseNet on CIFAR)."""
+    schedule: Literal["cosine", "constant", "step", "exponential"] = "cosine"
+    """Learning rate by epoch: cosine annealing from lr to 0 over all epochs, constant, step: lr, a tenth of it from
+    half of the epochs and a hundredth from three quarters (Huang et al. 2018, DenseNet on CIFAR), or exponential: times
+    0.99 after each."""
 
     weight_decay: float = 0.0
     """Weight decay of the optimiser."""

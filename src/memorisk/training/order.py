@@ -14,6 +14,7 @@ import torch
 from memorisk.runs.errors import InputError
 
 _ORDER, _STEPS = 0, 1
+_DECAY = 0.99
 
 
 def _sequence(seed: int, *key: int) -> np.random.SeedSequence:
@@ -54,10 +55,10 @@ def learning_rate(schedule: str, lr: float, epoch: int, epochs: int) -> float:
 
     Cosine is ``lr (1 + cos(pi epoch / epochs)) / 2``, that is `torch.optim.lr_scheduler.CosineAnnealingLR` with
     ``T_max = epochs``, stepped once per epoch. Step is the recipe of Huang et al. (2018, section 4.2) for CIFAR: lr,
-    lr / 10 from 50 % of the epochs, lr / 100 from 75 %.
+    lr / 10 from 50 % of the epochs, lr / 100 from 75 %. Exponential is ``lr 0.99^epoch`` (paper 003, section 3.2.3).
 
     Args:
-        schedule: cosine, constant or step.
+        schedule: cosine, constant, step or exponential.
         lr: Learning rate at the start.
         epoch: 0, 1, ...
         epochs: Of the whole training.
@@ -66,4 +67,6 @@ def learning_rate(schedule: str, lr: float, epoch: int, epochs: int) -> float:
         return lr
     if schedule == "step":
         return lr / 10 ** ((2 * epoch >= epochs) + (4 * epoch >= 3 * epochs))
+    if schedule == "exponential":
+        return lr * _DECAY**epoch
     return 0.5 * lr * (1 + math.cos(math.pi * epoch / epochs))
