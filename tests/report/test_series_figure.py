@@ -59,3 +59,10 @@ def test_nothing_to_draw_is_no_failure(n):
         for reference in (None, 0.0):
             drawn = series_plot([str(i) for i in range(n)], series, x_title="M", reference=reference)
             assert "nan" not in drawn.lower()
+
+
+def test_names_may_have_a_second_line():
+    drawn = series_plot(["a", "b"], {"x": limits(2), "y": limits(2)}, x_title="M", sublabels=["<first>", ""])
+    shown = texts(drawn)
+    assert {"a", "b", "<first>"} <= set(shown)
+    assert "" not in shown

@@ -12,6 +12,7 @@ from memorisk.report.formats import MINUS
 MOST_ROWS = 40
 _LABEL_LETTERS = 22
 _SERIES_POINTS, _GAP_POINTS = 11, 14  # height of one series of a row, and of the gap between two rows
+_LINE_POINTS = 14  # from one line of a name to the next
 
 Limits = tuple[ArrayLike, ArrayLike, ArrayLike]
 """Estimates, lower limits, upper limits."""
@@ -24,6 +25,7 @@ def series_plot(
     x_title: str,
     reference: float | None = 0.0,
     cut: bool = True,
+    sublabels: Sequence[str] | None = None,
 ) -> str:
     """Draw for each row the value of every series with its interval, one below the other.
 
@@ -36,6 +38,7 @@ def series_plot(
         x_title: Name of the axis; beside long labels there is room for some 40 letters.
         reference: A value to compare with, drawn across; None for nothing.
         cut: Whether intervals are cut; not needed where they have ends of their own, as correlations and shares do.
+        sublabels: ``[n]`` second lines of the names, where one is too short; two series leave the room for them.
 
     Returns:
         SVG text.
@@ -44,13 +47,17 @@ def series_plot(
     drawn = {name: [np.asarray(v, dtype=float)[:MOST_ROWS] for v in limits] for name, limits in series.items()}
     below = 16 * ((k + 1) // 2)
     height = 64 + below + (_GAP_POINTS + _SERIES_POINTS * k) * max(len(labels), 1)
-    sheet = Sheet(height, left=label_margin(labels, _LABEL_LETTERS), bottom=52 + below)
+    beneath = list(sublabels or ())[:MOST_ROWS]
+    sheet = Sheet(height, left=label_margin([*labels, *beneath], _LABEL_LETTERS), bottom=52 + below)
     axes = sheet.axes
     start, end = _ends(drawn, reference, cut)
     if reference is not None:
         axes.axvline(reference, color=colour("muted"), linewidth=0.8)
     for row, label in enumerate(labels):
-        sheet.label(8, row, label, ha="right", space="row", limit=_LABEL_LETTERS)
+        up = _LINE_POINTS / 2 / (_GAP_POINTS + _SERIES_POINTS * k) if beneath and beneath[row] else 0.0
+        sheet.label(8, row - up, label, ha="right", space="row", limit=_LABEL_LETTERS)
+        if up:
+            sheet.label(8, row + up, beneath[row], ha="right", space="row", limit=_LABEL_LETTERS, ink="muted")
     entries, room = [], _SERIES_POINTS / (_GAP_POINTS + _SERIES_POINTS * k)
     for i, (name, limits) in enumerate(drawn.items()):
         look = (SERIES[i % len(SERIES)], DASHES[i % len(DASHES)], MARKERS[i % len(MARKERS)])
