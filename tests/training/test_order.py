@@ -82,3 +82,12 @@ def test_steps_are_huangs(epochs: int, tenth: int | None, hundredth: int | None)
     assert rates == pytest.approx(
         [0.1 if tenth is None or e < tenth else 0.01 if e < (hundredth or 0) else 0.001 for e in range(epochs)]
     )
+
+
+def test_exponential_is_torchs_schedule_stepped_each_epoch() -> None:
+    optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=1e-4)
+    scheduler = torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.99)
+    for epoch in range(30):
+        assert learning_rate("exponential", 1e-4, epoch, 30) == pytest.approx(scheduler.get_last_lr()[0], rel=1e-12)
+        optimizer.step()
+        scheduler.step()
