@@ -19,9 +19,11 @@ from cyclopts.config import Dict
 from memorisk import __version__
 from memorisk.audits.feature_options import FeatureOptions
 from memorisk.audits.options import WORKER_MODULES, ClassifierOptions, LossesOptions
+from memorisk.audits.synthetic.options import SyntheticOptions
 from memorisk.cli_explain import explain
 from memorisk.cli_feature import feature, mark
 from memorisk.cli_settings import AS_JSON, FLAT, print_settings, read_yaml
+from memorisk.cli_synthetic import synthetic
 from memorisk.cli_training import study_app, train_app
 from memorisk.images.options import ImageOptions
 from memorisk.runs.errors import GOES_ON, NO_SPACE, InputError, MemoriskError, one_line
@@ -38,7 +40,7 @@ app = App(
     result_action="return_value",
     suppress_keyboard_interrupt=False,
 )
-audit_app = App(name="audit", help="Audit a model: which patients does it expose?")
+audit_app = App(name="audit", help="Audit a model or a set of synthetic images: which patients does it expose?")
 images_app = App(name="images", help="Look at images before any GPU hour is spent.")
 app.command(audit_app)
 app.command(train_app)
@@ -46,6 +48,7 @@ app.command(study_app)
 app.command(images_app)
 app.command(explain)
 audit_app.command(feature)
+audit_app.command(synthetic)
 images_app.command(mark)
 app.meta.group_parameters = Group("Everywhere", sort_key=0)
 app.meta.suppress_keyboard_interrupt = False
@@ -325,7 +328,8 @@ def _usage(error: CycloptsError) -> str:
 
 def _as_flags(message: str) -> str:
     """Settings by the names that they have here: ``group_column`` of a message for Python is ``--group-column``."""
-    every = {f.name for kind in (ClassifierOptions, TrainClassifierOptions, FeatureOptions) for f in fields(kind)}
+    kinds = (ClassifierOptions, TrainClassifierOptions, FeatureOptions, SyntheticOptions)
+    every = {f.name for kind in kinds for f in fields(kind)}
     names = "|".join(sorted(name for name in every if "_" in name))
     return re.sub(rf"(?<![\w./-])({names})(?![\w./-])", lambda m: "--" + m[1].replace("_", "-"), message)
 

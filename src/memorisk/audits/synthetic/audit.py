@@ -1,0 +1,164 @@
+"""Is anybody copied in a set of synthetic images? ``memorisk audit synthetic``.
+
+METHODS section 5: real images ask the synthetic set for their nearest image, and training patients are ranked among
+patients whom the generator never saw; known copies, hidden in the set, say what would have been found.
+
+Features are kept by content and plants come from the seed, so that the same command goes on where a killed one stopped.
+"""
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from memorisk.audits.pseudonyms import Pseudonyms
+from memorisk.audits.synthetic.analysis import SyntheticEvidence, analyse_synthetic
+from memorisk.audits.synthetic.comparing import compare, compare_pixels
+from memorisk.audits.synthetic.hidden import draw_plants, hide, no_plants
+from memorisk.audits.synthetic.measuring import can_plant, feature_source, fit_distance, measure_features
+from memorisk.audits.synthetic.options import SyntheticOptions, synthetic_options
+from memorisk.audits.synthetic.page import synthetic_page
+from memorisk.audits.synthetic.pictures import Pictures, pair_pictures
+from memorisk.audits.synthetic.plan import SyntheticPlan, describe_sets
+from memorisk.audits.synthetic.sets import HELD_OUT, SYNTHETIC, TRAIN, Sets, Source, decode, read_manifests
+from memorisk.images.manifest import Manifest
+from memorisk.images.store import ImageStore
+from memorisk.report.page import render_page
+from memorisk.report.result import Result
+from memorisk.runs.environment import machine, versions
+from memorisk.runs.files import write_table, write_text
+from memorisk.runs.folder import RunFolder, check_out, open_run
+from memorisk.runs.progress import Progress, quiet
+
+REPORT = "report.html"
+MANIFESTS: Mapping[str, str] = {TRAIN: "training", SYNTHETIC: "synthetic", HELD_OUT: "held_out"}
+
+
+def audit_synthetic(
+    train: Source,
+    synthetic: Source,
+    *,
+    out: str | Path,
+    held_out: Source | None = None,
+    progress: Progress = quiet,
+    dry_run: bool = False,
+    **settings: Any,
+) -> Result | SyntheticPlan:
+    """Audit whether synthetic images copy the patients that their generator was trained on.
+
+    Args:
+        train: The images that the generator was trained on: folder, table, DICOM tree, arrays, a manifest or a store.
+        synthetic: The images it made, all that are to be released.
+        out: The run folder: new, empty, or one of the same audit to write again.
+        held_out: Images of patients that it never saw, a random part of the same data; None for distances only.
+        progress: Called with (stage, done, total).
+        dry_run: Decode the images, count, and return what could be said, without features or distances.
+        **settings: Any field of `SyntheticOptions`.
+
+    Returns:
+        The result, which is also saved in ``out``; or the plan.
+
+    Raises:
+        InputError: Bad input or settings; nothing was written to ``out``.
+        MemoriskError: The disk is full; features that are done are kept.
+
+    Example:
+        >>> result = audit_synthetic("train/", "synthetic/", held_out="test/", out="runs/s")  # doctest: +SKIP
+        >>> result.per_group.query("listed")  # doctest: +SKIP
+    """
+    options = synthetic_options(settings | ({} if held_out is None else {"held_out": _name(held_out)}))
+    folder = Path(out)
+    if not dry_run:
+        check_out(folder, {}, identity=[])
+    names = Pseudonyms.from_options(options)
+    found = read_manifests(train, synthetic, held_out, options, progress)
+    sets = decode(found, options, progress)
+    feature_source(options, sets)
+    if dry_run:
+        return describe_sets(sets, options)
+    evidence = gather(sets, options, progress)
+    config = {"train": _name(train), "synthetic": _name(synthetic), "out": str(folder), **asdict(options)}
+    with open_run(folder, config | {"run": _identity(evidence, options)}, identity=["run"]) as run:
+        run.log("started", versions=versions(), machine=machine(), features_computed=evidence.features.computed)
+        _write_manifests(run, sets, names)
+        progress("testing", 0, 0)
+        result = analyse_synthetic(evidence, options, names)
+        result.save(run.path)
+        wanted = options.gallery and not options.redact
+        pictures = pair_pictures(sets, result, names) if wanted else None
+        write_report(run.path / REPORT, result, pictures=pictures, redact=options.redact)
+        run.log("finished", status=result.status)
+    return result
+
+
+def gather(sets: Sets, options: SyntheticOptions, progress: Progress) -> SyntheticEvidence:
+    """Hide the plants, compute features and all distances.
+
+    Args:
+        sets: The images.
+        options: What compares them.
+        progress: Called with (stage, done, total).
+
+    Raises:
+        InputError: Features or the measure cannot be had.
+    """
+    source = feature_source(options, sets)
+    plants = no_plants(sets.train)
+    if can_plant(options):
+        progress("hiding known copies", 0, 0)
+        plants = draw_plants(sets.train, sets.synthetic, options.plants, options.seed)
+    features = measure_features(sets, hide(sets.synthetic, plants, options.seed), options, progress)
+    measure = fit_distance(features, sets, options, source.kind)
+    distances = compare(features, measure, sets, plants, progress)
+    return SyntheticEvidence(sets, plants, features, measure.plain_words, distances, compare_pixels(sets, progress))
+
+
+def write_report(path: Path, result: Result, *, pictures: Pictures | None, redact: bool) -> None:
+    """Render the report of a synthetic audit.
+
+    Args:
+        path: The file.
+        result: Of `analyse_synthetic`.
+        pictures: Pairs side by side; None for none.
+        redact: Leave out ids and pictures.
+    """
+    write_text(path, render_page(synthetic_page(result, pictures, redact=redact)))
+
+
+def _name(source: Source) -> str:
+    """How a source is called in ``config.yaml``."""
+    if isinstance(source, ImageStore):
+        return source.manifest.name
+    return source.name if isinstance(source, Manifest) else str(source)
+
+
+def _identity(evidence: SyntheticEvidence, options: SyntheticOptions) -> dict[str, Any]:
+    """What makes this run this run."""
+    sets, described = evidence.sets, evidence.features.described
+    return {
+        "audit": "synthetic",
+        "training": sets.train.data_hash,
+        "synthetic": sets.synthetic.data_hash,
+        "held_out": None if sets.held is None else sets.held.data_hash,
+        "features": {
+            k: getattr(described, k) for k in ("encoder", "weights_fingerprint", "preprocessing", "precision")
+        },
+        "measure": evidence.measure,
+        "plants": evidence.plants.n,
+        "seed": options.seed,
+        "level": options.level,
+        "copied": options.copied,
+        "recall": options.recall,
+        "pseudonymise": options.pseudonymise,
+    }
+
+
+def _write_manifests(run: RunFolder, sets: Sets, names: Pseudonyms) -> None:
+    """Who was compared, a file a set."""
+    inner = run.subfolder("manifests")
+    for what, store in ((TRAIN, sets.train), (SYNTHETIC, sets.synthetic), (HELD_OUT, sets.held)):
+        path = inner / f"{MANIFESTS[what]}.parquet"
+        if store is None:
+            path.unlink(missing_ok=True)
+        else:
+            write_table(path, names.table(store.manifest.table))

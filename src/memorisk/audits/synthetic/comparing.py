@@ -1,0 +1,154 @@
+"""Every distance of the audit, in five passes of the exact search, and the pairs that are equal or nearly so in pixels.
+
+The direction that counts is from real images to the set (METHODS section 5); the other one describes.
+"""
+
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+
+from memorisk.audits.synthetic.hidden import Plants
+from memorisk.audits.synthetic.measuring import FeatureTables
+from memorisk.audits.synthetic.sets import Sets, is_blank
+from memorisk.images.duplicates import NEAR
+from memorisk.images.near_copies import BestMatches, best_matches, thumbnails
+from memorisk.runs.progress import Progress
+from memorisk.scores.distances import FittedMeasure, nearest, pairwise
+
+FloatArray = np.ndarray
+
+
+@dataclass(frozen=True, eq=False)
+class Distances:
+    """Nearest neighbours between the sets; plants never count as part of the synthetic set."""
+
+    train: FloatArray
+    """[N] of each training image to the synthetic set."""
+    train_nearest: np.ndarray
+    """[N] the synthetic image."""
+    held: FloatArray
+    """[M] of each held-out image to the synthetic set."""
+    held_nearest: np.ndarray
+    """[M] the synthetic image."""
+    synthetic: FloatArray
+    """[S] of each synthetic image to the training images."""
+    nearest: np.ndarray
+    """[S] the training image."""
+    second: FloatArray
+    """[S] to the nearest training image of another patient."""
+    plants: FloatArray
+    """[P] of each plant to the training images."""
+    plant_source: FloatArray
+    """[P] to the nearest image of its source's patient: what that patient's distance to the set would be with it."""
+    held_to_train: FloatArray
+    """[M] of each held-out image to the training images."""
+    held_to_train_nearest: np.ndarray
+    """[M] the training image."""
+    among_train: FloatArray
+    """[N] of each training image to those of other patients."""
+
+
+@dataclass(frozen=True, eq=False)
+class PixelCopies:
+    """Synthetic images whose pixels are those of real ones, or nearly; whatever the features say."""
+
+    identical: np.ndarray
+    """[S] row of the first training image with the same pixels, -1 for none; blank images are no copies."""
+    in_both: np.ndarray
+    """[S] whether these pixels are a held-out image's, too, so that they are nobody's for certain."""
+    identical_held: np.ndarray
+    """[S] row of the first held-out image with the same pixels, and no training image's; -1 for none."""
+    of_set: BestMatches
+    """[S] most similar training image."""
+    of_train: BestMatches
+    """[N] most similar synthetic image."""
+    of_held: BestMatches
+    """[M] likewise."""
+
+
+def compare(found: FeatureTables, measure: FittedMeasure, sets: Sets, plants: Plants, progress: Progress) -> Distances:
+    """Nearest neighbours in all directions that the audit needs.
+
+    Args:
+        found: Features.
+        measure: Fitted on the real ones.
+        sets: For the patients.
+        plants: For their sources.
+        progress: Called with (stage, done, total).
+    """
+    patients = sets.train.manifest.groups.astype(str)
+
+    def ask(queries: np.ndarray, references: np.ndarray, stage: int, exclude=None) -> tuple[np.ndarray, np.ndarray]:
+        """Distance and row of the nearest reference."""
+        progress("comparing", stage, 5)
+        if not len(queries):
+            return np.empty(0), np.empty(0, dtype=np.int64)
+        neighbours = nearest(queries, references, measure, exclude_same=exclude)
+        return neighbours.distances[:, 0], neighbours.indices[:, 0]
+
+    n, m = len(found.train), len(found.held)
+    real, real_nearest = ask(np.concatenate([found.train, found.held]), found.synthetic, 0)
+    others, others_nearest = ask(np.concatenate([found.held, found.synthetic, found.plants]), found.train, 1)
+    ours = others_nearest[m : m + len(found.synthetic)]
+    second, _ = ask(found.synthetic, found.train, 2, exclude=(patients[ours], patients))
+    among, _ = ask(found.train, found.train, 3, exclude=(patients, patients))
+    progress("comparing", 4, 5)
+    return Distances(
+        train=real[:n],
+        train_nearest=real_nearest[:n],
+        held=real[n:],
+        held_nearest=real_nearest[n:],
+        synthetic=others[m : m + len(ours)],
+        nearest=ours,
+        second=second,
+        plants=others[m + len(ours) :],
+        plant_source=_to_source(found, measure, plants, patients),
+        held_to_train=others[:m],
+        held_to_train_nearest=others_nearest[:m],
+        among_train=among,
+    )
+
+
+def compare_pixels(sets: Sets, progress: Progress) -> PixelCopies:
+    """Synthetic images with the pixels of a real one, and for every image the most similar one of the other side."""
+    made = [
+        np.empty((0, 32, 32), dtype=np.uint8)
+        if store is None
+        else thumbnails(store.images, progress=partial(progress, f"looking at {what} images"))
+        for what, store in (("training", sets.train), ("synthetic", sets.synthetic), ("held-out", sets.held))
+    ]
+    counted = partial(progress, "looking for near copies")
+    of_train, of_set = best_matches(made[0], made[1], progress=counted)
+    of_held, _ = best_matches(made[2], made[1])
+    hashes = sets.synthetic.pixel_hashes
+    of_training = _rows_of(hashes, sets.train.pixel_hashes)
+    of_held_out = _rows_of(hashes, np.empty(0) if sets.held is None else sets.held.pixel_hashes)
+    for rows in (of_training, of_held_out):
+        some = np.flatnonzero(rows >= 0)
+        rows[some[is_blank(sets.synthetic, some)]] = -1
+    of_held_out[of_training >= 0] = -1
+    in_both = np.array([value in sets.shared_hashes for value in hashes], dtype=bool) & (of_training >= 0)
+    return PixelCopies(of_training, in_both, of_held_out, of_set, of_train, of_held)
+
+
+def near(matches: BestMatches) -> np.ndarray:
+    """[n] whether an image has a near copy on the other side."""
+    return matches.similarity >= NEAR
+
+
+def _rows_of(hashes: np.ndarray, among: np.ndarray) -> np.ndarray:
+    """[S] first row among others with the same hash; -1 for none."""
+    first = {value: row for row, value in reversed(list(enumerate(among)))}
+    return np.array([first.get(value, -1) for value in hashes], dtype=np.int64)
+
+
+def _to_source(found: FeatureTables, measure: FittedMeasure, plants: Plants, patients: np.ndarray) -> FloatArray:
+    """[P] distance of each plant to the nearest image of the patient whose image it copies."""
+    return np.array(
+        [
+            pairwise(found.plants[i : i + 1], found.train[patients == patients[row]], measure).min()
+            for i, row in enumerate(plants.source)
+        ],
+        dtype=np.float64,
+    )

@@ -1,0 +1,132 @@
+"""Settings of ``memorisk audit synthetic``: the three sets, what compares them, how sure a pass has to be.
+
+The same class is the command line, the YAML file and the Python keywords.
+"""
+
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from memorisk.audits.options import ReportOptions
+from memorisk.images.options import ImageOptions
+from memorisk.runs.errors import InputError, unknown_name
+from memorisk.runs.settings import check_types
+
+AUTO = "auto"
+_OF_REAL_IMAGES = (
+    "image_root",
+    "image_column",
+    "path_column",
+    "label_column",
+    "group_column",
+    "split_column",
+    "dataset_column",
+    "labels_csv",
+    "label_from",
+    "group_from",
+)
+"""Settings of how training and held-out images are named; a synthetic image is nobody's and takes part by its pixels."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SyntheticOptions(ReportOptions, ImageOptions):
+    """Everything that `memorisk audit synthetic` can be told; how images are read is the same for all three sets."""
+
+    held_out: str | None = None
+    """Real images of patients that the generator never saw, a random part of the same data; without them there are
+    distances only."""
+    held_out_split: str | None = None
+    """Take the held-out images from TRAIN instead: this given split of it, such as test."""
+    train_split: str = "train"
+    """With --held-out-split: the given split that the generator was trained on."""
+
+    features: str = AUTO
+    """What compares images: a detector or encoder (docs/features.md), pixels:SIDE, pca:K, or a file of features of
+    TRAIN; auto is pixels at 32 x 32, a weak detector."""
+    synthetic_features: Path | None = None
+    """With a file of features: that of SYNTHETIC."""
+    held_out_features: Path | None = None
+    """With a file of features: that of the held-out images."""
+    measure: str = AUTO
+    """One of the 14 measures; auto is cosine for networks and euclidean for pixels, PCA and saved features."""
+    domain: Literal["signed", "shift", "softplus"] | None = None
+    """How braycurtis, canberra and jensenshannon meet negative features."""
+    input_size: int | None = None
+    """Pixels a side that an encoder gets; by default what it was trained at."""
+    normalise: str | None = None
+    """An encoder's mean and deviation, as MEAN/STD, where they are not the published ones."""
+    precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"
+    """Of an encoder on a GPU."""
+    device: str = "auto"
+    """cpu, cuda, or auto: a GPU when there is one."""
+
+    plants: int = 20
+    """Known copies of each of seven kinds that are hidden in the set to measure what would be found; 0 for none."""
+    seed: int = 0
+    """Of the plants and their places."""
+
+    level: float = 0.1
+    """At most this share of the listed patients are expected to be no nearer to the set than held-out patients."""
+    copied: float = 0.05
+    """A pass needs that this share of the training patients, if copied, could be listed (one patient at least)."""
+    recall: float = 0.5
+    """A pass needs that planted copies are surely found with this probability: more often than not."""
+    fail_on: Literal["copied", "never"] = "copied"
+    """never: exit code 0 whatever was found."""
+
+    def validate(self) -> None:
+        """Check every value that can be wrong by itself.
+
+        Raises:
+            InputError: A value is outside what its field allows.
+        """
+        ImageOptions.validate(self)
+        check_types(self)
+        if self.sample is not None:
+            raise InputError("sample draws from one set of images, and here are three: name smaller sets instead")
+        choices = {
+            "domain": (None, "signed", "shift", "softplus"),
+            "precision": ("auto", "fp32", "bf16", "fp16"),
+            "fail_on": ("copied", "never"),
+        }
+        for name, allowed in choices.items():
+            if getattr(self, name) not in allowed:
+                raise unknown_name(name, getattr(self, name), [a for a in allowed if a is not None])
+        for name in ("level", "copied", "recall"):
+            if not 0 < getattr(self, name) < 1:
+                raise InputError(f"{name} is {getattr(self, name)}; it must lie between 0 and 1")
+        if self.plants < 0:
+            raise InputError(f"plants is {self.plants}; it must be a whole number of at least 0")
+        if not 0 <= self.seed < 1 << 32:
+            raise InputError(f"seed is {self.seed}; it must lie between 0 and {(1 << 32) - 1}")
+        if self.held_out is not None and self.held_out_split is not None:
+            raise InputError("held_out and held_out_split both say which images are held out: give one of them")
+        if self.held_out_split is not None and self.held_out_split == self.train_split:
+            raise InputError(f"held_out_split and train_split are both {self.train_split!r}; name two parts of TRAIN")
+
+    def of_real(self) -> ImageOptions:
+        """How training and held-out images are read."""
+        return ImageOptions(**{f.name: getattr(self, f.name) for f in fields(ImageOptions)})
+
+    def of_synthetic(self) -> ImageOptions:
+        """How synthetic images are read: as the real ones, but without their columns and patterns."""
+        free = {f.name: f.default for f in fields(ImageOptions) if f.name in _OF_REAL_IMAGES}
+        return replace(self.of_real(), layout="auto", dicom_group="SOPInstanceUID", **free)
+
+
+def synthetic_options(settings: dict[str, Any]) -> SyntheticOptions:
+    """Options from keyword names, with a "did you mean" for one that does not exist.
+
+    Raises:
+        InputError: A name is unknown, or a value is not allowed.
+    """
+    names = [f.name for f in fields(SyntheticOptions)]
+    for name in settings:
+        if name not in names:
+            raise unknown_name("setting", name, names)
+    for name in ("held_out", "features"):
+        if isinstance(settings.get(name), Path):
+            settings = settings | {name: str(settings[name])}
+    options = SyntheticOptions(**settings)
+    options.validate()
+    return options

@@ -1,0 +1,95 @@
+"""What a synthetic audit would compare and could say, before any feature is computed (``--dry-run``)."""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from memorisk.audits.synthetic.hidden import draw_plants
+from memorisk.audits.synthetic.measuring import can_plant, feature_source
+from memorisk.audits.synthetic.options import SyntheticOptions
+from memorisk.audits.synthetic.sets import Sets
+from memorisk.statistics.multiple import smallest_list_of
+from memorisk.statistics.nulls import unit_p_values
+from memorisk.statistics.reversed_queries import held_out_needed
+
+
+@dataclass(frozen=True)
+class SyntheticPlan:
+    """What a command would do.
+
+    Attributes:
+        images: In each set.
+        patients: Training and held-out ones; images where no patients are given.
+        left_out: Held-out patients left out since an image of theirs is a training image.
+        features: What compares images.
+        plants: Copies that would be hidden.
+        plant_patients: Patients that they are of: the independent units of the power.
+        shortest_list: The fewest patients that could be listed; None without held-out images or where none could.
+        copied: Copied patients that a pass must be able to list.
+        held_out_needed: Held-out patients with which that is possible.
+        comparisons: Pairs of images that are compared, all passes.
+        bytes: ``images``: decoded, in the cache; ``features_per_number``: for each number of a feature, all images.
+        notes: What was assumed or left out.
+    """
+
+    images: dict[str, int]
+    patients: dict[str, int]
+    left_out: int
+    features: str
+    plants: int
+    plant_patients: int
+    shortest_list: int | None
+    copied: int
+    held_out_needed: int
+    comparisons: int
+    bytes: dict[str, int]
+    notes: tuple[str, ...]
+
+
+def describe_sets(sets: Sets, options: SyntheticOptions) -> SyntheticPlan:
+    """Count what there is and say which list it allows.
+
+    Args:
+        sets: Decoded.
+        options: Levels, plants, what compares.
+    """
+    train = np.unique(sets.train.manifest.groups.astype(str), return_counts=True)[1]
+    held = np.empty(0, np.int64)
+    if sets.held is not None:
+        held = np.unique(sets.held.manifest.groups.astype(str), return_counts=True)[1]
+    n, s, m = len(sets.train.images), len(sets.synthetic.images), int(held.sum())
+    plants = draw_plants(sets.train, sets.synthetic, options.plants if can_plant(options) else 0, options.seed)
+    copied = max(1, math.ceil(options.copied * len(train) * (1 - 1e-12)))
+    shortest = possible_list(train, held, options.level) if m else None
+    return SyntheticPlan(
+        images={"training": n, "synthetic": s, "held out": m},
+        patients={"training": len(train), "held out": len(held)},
+        left_out=sets.shared_patients,
+        features=feature_source(options, sets).shown,
+        plants=plants.n,
+        plant_patients=len(np.unique(sets.train.manifest.groups[plants.source].astype(str))),
+        shortest_list=shortest if shortest is not None and shortest <= len(train) else None,
+        copied=copied,
+        held_out_needed=held_out_needed(len(train), copied, options.level),
+        comparisons=(n + m) * s + (m + s + plants.n) * n + s * n + n * n,
+        bytes={
+            "images": sum(
+                store.images.nbytes for store in (sets.train, sets.synthetic, sets.held) if store is not None
+            ),
+            "features_per_number": 4 * (n + s + m + plants.n),
+        },
+        notes=sets.notes,
+    )
+
+
+def possible_list(n_images: np.ndarray, held_images: np.ndarray, level: float) -> int:
+    """The shortest list that the numbers of images allow, whatever is measured.
+
+    Args:
+        n_images: [U] of each training patient.
+        held_images: [n] of each held-out patient.
+        level: Of the list.
+    """
+    unit, other = np.repeat(np.arange(len(n_images)), n_images), np.repeat(np.arange(len(held_images)), held_images)
+    return smallest_list_of(unit_p_values(np.zeros(len(unit)), unit, np.zeros(len(other)), other).floor, level)

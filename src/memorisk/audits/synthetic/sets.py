@@ -1,0 +1,251 @@
+"""The three sets of a synthetic audit: training, synthetic and held-out images, decoded alike, and nobody on two sides.
+
+Training and held-out patients must be apart: one in both is refused by name, one whose image is in both is no held-out
+patient and is left out. Synthetic images are nobody's.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import cast
+
+import numpy as np
+import pandas as pd
+
+from memorisk.audits.synthetic.options import SyntheticOptions
+from memorisk.images.manifest import Manifest
+from memorisk.images.options import ImageOptions
+from memorisk.images.sources import load_manifest
+from memorisk.images.stacked import StackedImages
+from memorisk.images.store import ImageStore, build_store
+from memorisk.images.wording import listed
+from memorisk.runs.errors import InputError, one_line
+from memorisk.runs.progress import Progress
+
+Source = str | Path | Manifest | ImageStore
+"""A source as for `load_manifest`, its manifest, or the store of its images."""
+
+TRAIN, SYNTHETIC, HELD_OUT = "training", "synthetic", "held out"
+
+
+@dataclass(frozen=True, eq=False)
+class Sets:
+    """What is compared."""
+
+    train: ImageStore
+    synthetic: ImageStore
+    held: ImageStore | None
+    """None without held-out images."""
+    shared_images: int
+    """Held-out images with the pixels of a training image."""
+    shared_patients: int
+    """Held-out patients left out because of them."""
+    shared_hashes: frozenset[str]
+    """Pixels that are in both parts: a synthetic image that has them copies nobody for certain."""
+    notes: tuple[str, ...]
+    """What was assumed or left out, a sentence each, without ids."""
+
+    @property
+    def real(self) -> ImageStore:
+        """Training images, then held-out ones, as one store."""
+        return self.train if self.held is None else stack_stores([self.train, self.held])
+
+    @property
+    def groups_given(self) -> bool:
+        """Whether both real parts say whose each image is."""
+        return self.train.manifest.groups_given and (self.held is None or self.held.manifest.groups_given)
+
+
+@dataclass(frozen=True)
+class Manifests:
+    """The three sources before a pixel is decoded; a source that was handed in decoded is its store."""
+
+    train: Manifest | ImageStore
+    synthetic: Manifest | ImageStore
+    held: Manifest | ImageStore | None
+    notes: tuple[str, ...]
+
+
+def read_manifests(
+    train: Source, synthetic: Source, held_out: Source | None, options: SyntheticOptions, progress: Progress
+) -> Manifests:
+    """Who is in which set; everything that can be refused without pixels is refused here.
+
+    Raises:
+        InputError: A source cannot be read, a split does not exist, or patients are in both real parts.
+    """
+    progress("reading the manifests", 0, 0)
+    ours = _read(train, options.of_real())
+    notes: list[str] = []
+    theirs: Manifest | ImageStore | None = None
+    if options.held_out_split is not None:
+        ours, theirs, said = _split(ours, options.train_split, options.held_out_split)
+        notes += said
+    elif held_out is not None:
+        theirs = _read(held_out, options.of_real())
+    if len(set(_of(ours).groups)) < 2:
+        raise InputError(f"{one_line(_of(ours).name)}: one training patient; nearest of several are looked for")
+    if theirs is not None:
+        notes += _refuse_overlap(_of(ours), _of(theirs))
+    notes += [note for source in (ours, theirs) if source is not None for note in _of(source).notes]
+    return Manifests(ours, _read(synthetic, options.of_synthetic()), theirs, tuple(dict.fromkeys(notes)))
+
+
+def decode(found: Manifests, options: SyntheticOptions, progress: Progress) -> Sets:
+    """Decode the three sets to one size and as many channels, and take held-out patients with training images away.
+
+    Raises:
+        InputError: Images cannot be read, differ in size, or no held-out patient is left.
+    """
+    stores = {
+        TRAIN: _store(TRAIN, found.train, options.of_real(), progress),
+        SYNTHETIC: _store(SYNTHETIC, found.synthetic, options.of_synthetic(), progress),
+    }
+    if found.held is not None:
+        stores[HELD_OUT] = _store(HELD_OUT, found.held, options.of_real(), progress)
+    if len({store.images.shape[3] for store in stores.values()}) > 1:
+        sources = {TRAIN: found.train, SYNTHETIC: found.synthetic, HELD_OUT: found.held}
+        for what, store in stores.items():
+            given = sources[what]
+            if store.images.shape[3] == 1 and isinstance(given, Manifest):
+                how = options.of_synthetic() if what == SYNTHETIC else options.of_real()
+                stores[what] = _store(what, given, replace(how, channels=3), progress)
+    _same_shape(stores)
+    notes = [*found.notes, *_skipped(stores)]
+    held, images, patients, hashes = stores.get(HELD_OUT), 0, 0, frozenset[str]()
+    if held is not None:
+        held, images, patients, hashes = _apart(stores[TRAIN], held)
+    return Sets(stores[TRAIN], stores[SYNTHETIC], held, images, patients, hashes, tuple(notes))
+
+
+def stack_stores(stores: list[ImageStore], order: np.ndarray | None = None) -> ImageStore:
+    """Stores laid end to end, in an order, as one store; the pixels stay where they are.
+
+    Args:
+        stores: Of one shape and type.
+        order: [N] rows of the stores laid end to end; None for all as they lie.
+    """
+    images = StackedImages([store.images for store in stores], order)
+    tables = [store.manifest.table[["image", "path", "label", "group"]] for store in stores]
+    table = pd.concat(tables, ignore_index=True)
+    hashes = np.concatenate([store.pixel_hashes for store in stores])
+    return replace(
+        stores[0],
+        images=cast(np.ndarray, images),
+        manifest=replace(stores[0].manifest, table=table.iloc[images.order].reset_index(drop=True)),
+        pixel_hashes=hashes[images.order],
+    )
+
+
+def select_rows(store: ImageStore, rows: np.ndarray) -> ImageStore:
+    """Some rows of a store, [n] by index."""
+    return replace(
+        store,
+        images=cast(np.ndarray, StackedImages([store.images], rows)),
+        manifest=store.manifest.subset(rows),
+        pixel_hashes=store.pixel_hashes[rows],
+    )
+
+
+def is_blank(store: ImageStore, rows: np.ndarray) -> np.ndarray:
+    """[n] whether an image has one value only: nobody is recognised in it."""
+    return np.array([image.min() == image.max() for image in (np.asarray(store.images[row]) for row in rows)], bool)
+
+
+def _of(source: Manifest | ImageStore) -> Manifest:
+    return source.manifest if isinstance(source, ImageStore) else source
+
+
+def _read(source: Source, options: ImageOptions) -> Manifest | ImageStore:
+    return source if isinstance(source, (Manifest, ImageStore)) else load_manifest(source, options)
+
+
+def _split(
+    source: Manifest | ImageStore, train: str, held: str
+) -> tuple[Manifest | ImageStore, Manifest | ImageStore, list[str]]:
+    """Two given splits of one source.
+
+    Raises:
+        InputError: There is no such split.
+    """
+    manifest = _of(source)
+    splits = manifest.splits
+    known = [] if splits is None else sorted(set(splits) - {""})
+    for name in (train, held):
+        if name not in known:
+            have = f"has the splits {listed(known)}" if known else "has no given split"
+            raise InputError(f"{one_line(manifest.name)} {have}; there is no {one_line(name, 40)!r} in it")
+    assert splits is not None
+    take: Callable[[np.ndarray], Manifest | ImageStore] = (
+        partial(select_rows, source) if isinstance(source, ImageStore) else source.subset
+    )
+    left = int(np.sum((splits != train) & (splits != held)))
+    said = f"{left:,} images of TRAIN are in other parts than {train} and {held}; they take no part."
+    return take(np.flatnonzero(splits == train)), take(np.flatnonzero(splits == held)), [said] if left else []
+
+
+def _refuse_overlap(train: Manifest, held: Manifest) -> list[str]:
+    """Refuse a patient on both sides; where patients are not given, say that names alone mean nothing.
+
+    Raises:
+        InputError: Patients are in both.
+    """
+    both = sorted(set(train.groups) & set(held.groups))
+    if not both:
+        return []
+    if train.groups_given or held.groups_given:
+        raise InputError(
+            f"{len(both):,} patients are in training and held out ({listed(both)}): split by patient, or leave their "
+            "held-out images out"
+        )
+    return [
+        f"{len(both):,} names of images occur in training and held out. No patients are given, so that they were taken "
+        "for different images; if the names are patients, say so with --group-from '(.+)[.]'."
+    ]
+
+
+def _store(what: str, source: Manifest | ImageStore, options: ImageOptions, progress: Progress) -> ImageStore:
+    if isinstance(source, ImageStore):
+        return source
+    return build_store(source, options, progress=partial(progress, f"decoding {what} images"))
+
+
+def _same_shape(stores: dict[str, ImageStore]) -> None:
+    """Refuse sets of other sizes or types.
+
+    Raises:
+        InputError: They differ.
+    """
+    shapes = {what: (store.images.shape[1:], store.images.dtype.name) for what, store in stores.items()}
+    if len(set(shapes.values())) > 1:
+        said = "; ".join(f"{what}: {' x '.join(map(str, shape))} {kind}" for what, (shape, kind) in shapes.items())
+        raise InputError(f"the sets are stored in different forms ({said}): give size, and channels or depth")
+
+
+def _skipped(stores: dict[str, ImageStore]) -> list[str]:
+    """How many images could not be read, or have no file."""
+    said = []
+    for what, store in stores.items():
+        if n := len(store.skipped) + len(store.manifest.skipped):
+            said.append(f"{n:,} {what} images could not be read or have no file; nothing is said of them.")
+    return said
+
+
+def _apart(train: ImageStore, held: ImageStore) -> tuple[ImageStore, int, int, frozenset[str]]:
+    """Held-out patients of whom no image is a training image; how many images and patients that leaves out.
+
+    Raises:
+        InputError: Nobody is left.
+    """
+    known = set(train.pixel_hashes)
+    shared = np.flatnonzero([value in known for value in held.pixel_hashes])
+    shared = shared[~is_blank(held, shared)]
+    hashes = frozenset(str(value) for value in held.pixel_hashes[shared])
+    if not len(shared):
+        return held, 0, 0, hashes
+    patients = set(held.manifest.groups[shared])
+    rows = np.flatnonzero([group not in patients for group in held.manifest.groups])
+    if not len(rows):
+        raise InputError(f"every held-out patient has an image that is a training image ({len(shared):,}): no null")
+    return select_rows(held, rows), len(shared), len(patients), hashes

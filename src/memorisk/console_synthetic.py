@@ -1,0 +1,90 @@
+"""What the terminal shows of a set of synthetic images."""
+
+import json
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.text import Text
+
+from memorisk.report.result import Result
+from memorisk.runs.files import plain
+
+if TYPE_CHECKING:  # it loads images and networks
+    from memorisk.audits.synthetic.plan import SyntheticPlan
+
+STATUS = {
+    "pass": "NO COPYING OF THE KINDS THAT WERE TRIED WAS FOUND",
+    "fail": "THE SYNTHETIC IMAGES EXPOSE TRAINING {UNITS}",
+    "undecided": "COULD NOT BE DECIDED",
+}
+
+
+def show_synthetic(result: Result, out: Path, *, as_json: bool) -> None:
+    """The verdict in a sentence, its numbers, and where the report lies."""
+    v, units = result.verdict, str(result.summary["numbers"]["units"])
+    if as_json:
+        _json(v)
+        return
+    console = Console()
+    for name, value in _lines(v, units):
+        console.print(Text(f"{name}: {value}"), soft_wrap=True)
+    console.print()
+    console.print(Text(STATUS[result.status].format(UNITS=units.upper()), style="bold"))
+    for reason in v["why"]:
+        console.print(Text(f"  {reason}"), soft_wrap=True)
+    if v["what_would_decide"]:
+        console.print(Text("What would decide it"))
+        for way in v["what_would_decide"]:
+            console.print(Text(f"  {way}"), soft_wrap=True)
+    if result.summary["groups_given"] is False:
+        text = "No patient ids were given: every image stands for itself (--group-from, --group-column)."
+        console.print(Text(f"Note: {text}"), soft_wrap=True)
+    console.print(Text(f"Report: {out / 'report.html'}"), soft_wrap=True)
+
+
+def show_synthetic_plan(plan: "SyntheticPlan", *, as_json: bool) -> None:
+    """What would be compared and could be said."""
+    if as_json:
+        _json(asdict(plan))
+        return
+    console = Console()
+    listed = "none possible" if plan.shortest_list is None else f"{plan.shortest_list:,}"
+    if not plan.images["held out"]:
+        listed = "none: no held-out images, hence distances only"
+    lines = [
+        ("images", ", ".join(f"{what} {n:,}" for what, n in plan.images.items())),
+        ("patients", ", ".join(f"{what} {n:,}" for what, n in plan.patients.items())),
+        ("left out", f"{plan.left_out:,} held-out patients with a training image"),
+        ("features", plan.features),
+        ("planted copies", f"{plan.plants:,} of {plan.plant_patients:,} patients"),
+        ("shortest list of patients", listed),
+        ("a pass needs a list of", f"{plan.copied:,}: {plan.held_out_needed:,} held-out patients"),
+        ("pairs compared", f"{plan.comparisons:,}"),
+        ("bytes", f"{plan.bytes['images']:,} of images, {plan.bytes['features_per_number']:,} a number of a feature"),
+        *(("note", note) for note in plan.notes),
+    ]
+    for name, value in lines:
+        console.print(Text(f"{name}: {value}"), soft_wrap=True)
+
+
+def _lines(v: dict[str, Any], units: str) -> list[tuple[str, str]]:
+    known = v["n_held_patients"] is not None
+    recall = v["recall"]
+    return [
+        (f"training {units}, synthetic images, held-out {units}",
+         f"{v['n_train_patients']:,}, {v['n_synthetic']:,}, {v['n_held_patients']:,}" if known
+         else f"{v['n_train_patients']:,}, {v['n_synthetic']:,}, none"),
+        ("compared by", f"{v['features']}, {v['measure']}"),
+        (f"{units} listed", f"{v['n_listed']:,}; shortest possible list {v['shortest_list']:,}" if known else "not known"),
+        ("nearer than every held-out one", f"{v['n_ahead']:,}, p {v['p_ahead']:.3g}" if known else "not known"),
+        ("pixel-identical copies", f"{v['n_certain_copies']:,}"),
+        ("planted copies found", "not known" if recall is None else
+         f"{recall['successes']} of {recall['trials']} ({recall['low']:.0%} to {recall['high']:.0%})"),
+    ]  # fmt: skip
+
+
+def _json(value: Any) -> None:
+    sys.stdout.write(json.dumps(plain(value), indent=2, ensure_ascii=False) + "\n")
