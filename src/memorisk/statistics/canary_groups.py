@@ -18,7 +18,7 @@ FloatArray = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class MeanLimits:
-    """A mean, or a difference of two, with its t limits over models."""
+    """A mean, or a sum and difference of several, with its t limits over models."""
 
     estimate: float
     """Mean of the first less mean of the second, where there is one; NaN without values."""
@@ -54,7 +54,7 @@ class SeedShare:
 
 
 def mean_limits(values: ArrayLike, others: ArrayLike | None = None, *, level: float = 0.95) -> MeanLimits:
-    """Mean with Student's limits, or a difference of two means with Welch's.
+    """Mean with Student's limits, or a difference of two means with those of `contrast`.
 
     Args:
         values: [n].
@@ -66,7 +66,15 @@ def mean_limits(values: ArrayLike, others: ArrayLike | None = None, *, level: fl
 
 
 def contrast(groups: Sequence[ArrayLike], signs: Sequence[float], *, level: float = 0.95) -> MeanLimits:
-    """A sum or difference of the means of independent groups, with Welch's limits and Satterthwaite's freedom.
+    """A sum or difference of the means of independent groups, a t quantile for each group's own variance.
+
+    ``half^2 = sum_i t_i^2 a_i^2 s_i^2 / n_i``, t_i on n_i - 1 degrees of freedom. It covers Gaussian groups at least at
+    the level, whatever their sizes and variances: given the s_i, coverage is ``G(sum_i w_i t_i^2 s_i^2 / sigma_i^2)``
+    with weights w_i that add up to 1 and G, the distribution of chi-squared on one degree of freedom, concave.
+
+    Satterthwaite's degrees of freedom are estimated: with 2 references Welch's limits cover 87 to 89 %, with 3 92 %,
+    from 10 on 95 %. These cover 95 to 99 %, and are 2 to 6 % wider where 20 references meet 10 canaries or more
+    (``tests/statistics/test_canary_coverage.py``).
 
     Args:
         groups: [n_i] each.
@@ -75,6 +83,9 @@ def contrast(groups: Sequence[ArrayLike], signs: Sequence[float], *, level: floa
 
     Returns:
         ``n`` is the size of the first group, ``n_other`` of the others together.
+
+    Source:
+        Banerjee (1960), linear functions of means of k populations with unequal variances.
     """
     arrays = [np.asarray(group, dtype=np.float64) for group in groups]
     sizes = (len(arrays[0]), sum(len(array) for array in arrays[1:]))
@@ -84,11 +95,34 @@ def contrast(groups: Sequence[ArrayLike], signs: Sequence[float], *, level: floa
     estimate = float(sum(sign * array.mean() for sign, array in zip(signs, arrays, strict=True)))
     if min(len(array) for array in arrays) < 2:
         return MeanLimits(estimate, nan, nan, *sizes)
-    parts = [s**2 * array.var(ddof=1) / len(array) for s, array in zip(signs, arrays, strict=True)]
-    below = sum(part**2 / (len(array) - 1) for part, array in zip(parts, arrays, strict=True))
-    df = sum(parts) ** 2 / below if below > 0 else sum(len(array) - 1 for array in arrays)
-    half = float(np.sqrt(sum(parts)) * stats.t.ppf(0.5 + level / 2, df))
+    quantiles = stats.t.ppf(0.5 + level / 2, [len(array) - 1 for array in arrays])
+    parts = [(t * s) ** 2 * x.var(ddof=1) / len(x) for t, s, x in zip(quantiles, signs, arrays, strict=True)]
+    half = float(np.sqrt(sum(parts)))
     return MeanLimits(estimate, estimate - half, estimate + half, *sizes)
+
+
+def excess_over_references(own: ArrayLike, references: ArrayLike) -> MeanLimits:
+    """How far canaries lie above references that are asked the same, on the mean over canaries.
+
+    ``mean_i (own_i - mean_r references_ri)``. The references' means are shared by all canaries, so that their own
+    spread, of ``mean_i references_ri`` over r, is added as that of a second group (`contrast`). The spread of
+    ``own_i - mean_r references_ri`` also holds what the few references leave of an image: limits are a little wide.
+
+    Args:
+        own: [n] a score of each canary.
+        references: [R, n] the score of every reference in each canary's place.
+
+    Returns:
+        ``n`` canaries, ``n_other`` references; no limits with one of either.
+
+    Raises:
+        InputError: Shapes do not fit.
+    """
+    canaries, theirs = np.asarray(own, dtype=np.float64), np.asarray(references, dtype=np.float64)
+    if canaries.ndim != 1 or theirs.shape[1:] != canaries.shape or not theirs.size:
+        raise InputError(f"scores have shapes {canaries.shape} and {theirs.shape}; give [n] and [references, n]")
+    centred = theirs.mean(axis=1) - theirs.mean()
+    return contrast([canaries - theirs.mean(axis=0), centred], (1.0, -1.0))
 
 
 def positive_mean(values: ArrayLike) -> float:

@@ -175,7 +175,7 @@ def _interval(t: FloatArray, references: FloatArray, level: float) -> tuple[floa
     if s >= 2:
         found = mean_limits(t, references, level=1 - level) if r >= 2 else mean_limits(t, level=1 - level)
         shift = references.mean() if r == 1 else 0.0
-        words = f"Welch's, {s} models and {r} references" if r >= 2 else f"t, {s} models"
+        words = f"t, {s} models and {r} references" if r >= 2 else f"t, {s} models"
         return float(found.low - shift), float(found.high - shift), words
     if r >= 2:
         m = t.mean() - references.mean()

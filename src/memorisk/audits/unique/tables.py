@@ -18,7 +18,7 @@ from memorisk.audits.unique.reading import Reading
 from memorisk.audits.unique.studies import before_after, by_epoch, by_influence, by_seed, latents, what_was_run
 from memorisk.report.frames import largest_first, numbers, truths
 from memorisk.report.frames import rows as chosen
-from memorisk.statistics.canary_groups import contrast, mean_limits, positive_mean
+from memorisk.statistics.canary_groups import contrast, excess_over_references, mean_limits, positive_mean
 from memorisk.statistics.proportions import clopper_pearson
 
 TOP_WHITE, TOP = 5, 3
@@ -108,8 +108,7 @@ def _white_row(reading: Reading, arm: Arm, rows: pd.DataFrame) -> dict[str, obje
     theirs = _white_of_references(reading, arm)
     if theirs is None:
         return found
-    # A canary's excess is over the references' mean on its images: their own spread, shared by all, is added.
-    excess = contrast([_by_canary(rows, "m_w_excess"), theirs - theirs.mean()], (1.0, -1.0))
+    excess = excess_over_references(own, theirs)
     found |= {"m_w_references": float(theirs.mean()), "excess": excess.estimate, "excess_low": excess.low}
     found |= {"excess_high": excess.high, "n_references": len(theirs)}
     return found | _share(chosen(rows, numbers(rows, "run") == 0), "white_found")
@@ -134,13 +133,13 @@ def _share(rows: pd.DataFrame, column: str) -> dict[str, object]:
 
 
 def _white_of_references(reading: Reading, arm: Arm) -> np.ndarray | None:
-    """[R] mean over the canaries of M_w that each reference has on the canary's images."""
+    """[R, canaries] M_w that each reference has on the canary's images."""
     references, canaries = reading.of(arm, REFERENCE), reading.of(arm, RANDOM)
     if not references or not canaries:
         return None
-    slots = [c.found["white_slots"] for c in canaries if c.training.run == 0]
+    slots = {c.training.index: c.found["white_slots"] for c in canaries}
     means = [r.found["white"].mean(axis=0, dtype=np.float64) for r in references]
-    return np.array([np.mean([mean[s].mean() for s in slots]) for mean in means])
+    return np.array([[mean[slots[index]].mean() for index in sorted(slots)] for mean in means])
 
 
 def _table_2(reading: Reading) -> StudyTable:
