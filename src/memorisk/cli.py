@@ -17,9 +17,11 @@ from cyclopts import App, ArgumentCollection, CycloptsError, Group, Parameter
 from cyclopts.config import Dict
 
 from memorisk import __version__
+from memorisk.audits.detectors.options import BenchDetectorsOptions
 from memorisk.audits.feature_options import FeatureOptions
 from memorisk.audits.options import WORKER_MODULES, ClassifierOptions, LossesOptions
 from memorisk.audits.synthetic.options import SyntheticOptions
+from memorisk.cli_bench import bench_app
 from memorisk.cli_explain import explain
 from memorisk.cli_feature import feature, mark
 from memorisk.cli_settings import AS_JSON, FLAT, print_settings, read_yaml
@@ -45,6 +47,7 @@ images_app = App(name="images", help="Look at images before any GPU hour is spen
 app.command(audit_app)
 app.command(train_app)
 app.command(study_app)
+app.command(bench_app)
 app.command(images_app)
 app.command(explain)
 audit_app.command(feature)
@@ -328,7 +331,7 @@ def _usage(error: CycloptsError) -> str:
 
 def _as_flags(message: str) -> str:
     """Settings by the names that they have here: ``group_column`` of a message for Python is ``--group-column``."""
-    kinds = (ClassifierOptions, TrainClassifierOptions, FeatureOptions, SyntheticOptions)
+    kinds = (ClassifierOptions, TrainClassifierOptions, FeatureOptions, SyntheticOptions, BenchDetectorsOptions)
     every = {f.name for kind in kinds for f in fields(kind)}
     names = "|".join(sorted(name for name in every if "_" in name))
     return re.sub(rf"(?<![\w./-])({names})(?![\w./-])", lambda m: "--" + m[1].replace("_", "-"), message)

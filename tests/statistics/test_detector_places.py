@@ -29,6 +29,12 @@ def test_trainings_weigh_as_one_detector():
     assert found.n_copies == 120
 
 
+def test_detectors_that_nobody_tells_apart_differ_by_the_share_of_those_who_might():
+    same = {"a": np.ones((1, 30), bool), "b": np.ones((1, 30), bool)}
+    found = compare_pairs([("a", "b")], same, np.arange(30))[0].hits.difference
+    assert (found.low, found.estimate, found.high) == (pytest.approx(-(1 - 0.025 ** (1 / 30))), 0, -found.low)
+
+
 def test_places_count_who_is_significantly_ahead():
     rng = np.random.default_rng(2)
     names = ["best", "good", "same", "poor"]

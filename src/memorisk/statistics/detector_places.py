@@ -5,7 +5,7 @@ those that find significantly more of the same copies, and ahead of those that f
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -14,6 +14,7 @@ from memorisk.runs.errors import InputError
 from memorisk.statistics.jackknife import JackknifeInterval, jackknife
 from memorisk.statistics.multiple import holm
 from memorisk.statistics.paired_detectors import DetectorComparison, PairedHits, paired_hits
+from memorisk.statistics.proportions import clopper_pearson
 
 LEVEL = 0.05
 
@@ -105,4 +106,10 @@ def _paired(one: np.ndarray, other: np.ndarray, group: np.ndarray) -> PairedHits
     a, b = np.atleast_2d(one), np.atleast_2d(other)
     n = int(np.lcm(len(a), len(b)))
     first, second = (np.tile(h, (n // len(h), 1)).ravel() for h in (a, b))
-    return paired_hits(first, second, np.tile(group, n))
+    found = paired_hits(first, second, np.tile(group, n))
+    if found.n_discordant:
+        return found
+    # Nobody tells them apart: the difference is at most the share of identities who would.
+    most = clopper_pearson(0, found.difference.n_groups).high
+    method = "no identity tells them apart: Clopper-Pearson of the share that would"
+    return replace(found, difference=replace(found.difference, low=-most, high=most, method=method))

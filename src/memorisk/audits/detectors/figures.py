@@ -1,0 +1,102 @@
+"""Figures 1, 2 and 4 of paper 003, from the frames of the tables, so that a figure cannot differ from its table."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+from scipy import stats
+
+from memorisk.audits.detectors.backbones import LOSS_NAMES
+from memorisk.audits.detectors.detectors import Detector
+from memorisk.report.blocks import Block, Column, Figure, Table
+from memorisk.report.formats import percent
+from memorisk.report.frames import numbers, rows, texts
+from memorisk.report.series_figure import series_plot
+
+PUBLISHED, CORRECTED = "as published, validation", "corrected, test"
+_NAMED = ("model", "pretraining", "loss")
+NUMBERED = {"triplet": "Figure 2", "infonce": "Figure 4", "none": "Figure 2, untrained"}
+
+
+def architecture_frame(found: Sequence[Detector], board: pd.DataFrame, strength: str) -> pd.DataFrame:
+    """Figure 1's numbers: of each detector the published mean over measures with its standard error, and the corrected.
+
+    Args:
+        found: The detectors.
+        board: Rows of the leaderboard.
+        strength: Of the copies.
+    """
+    made = []
+    by = {d.name: d for d in found}
+    for row in board.to_dict("records"):
+        values = list(by[row["name"]].published_values(strength).values())
+        middle = float(np.mean(values)) if values else np.nan
+        error = float(stats.sem(values)) if len(values) > 1 else np.nan
+        kept = {k: row[k] for k in (*_NAMED, "measure", "detected", "detected_low", "detected_high")}
+        made.append({**kept, "mean": middle, "mean_low": middle - error, "mean_high": middle + error})
+    return pd.DataFrame(made)
+
+
+def architecture_figure(frame: pd.DataFrame) -> list[Block]:
+    """Figure 1: network architectures in their configurations."""
+    if not len(frame):
+        return []
+    pairs = zip(texts(frame, "pretraining"), texts(frame, "loss"), strict=True)
+    below = [", ".join(part for part in pair if part) for pair in pairs]
+    series = {PUBLISHED: _limits(frame, "mean"), CORRECTED: _limits(frame, "detected")}
+    svg = series_plot(
+        texts(frame, "model"), series, x_title="Share of copies", reference=None, cut=False, sublabels=below
+    )
+    best = frame.to_dict("records")[0]
+    said = (
+        "Published: mean over the measures of the detection ratio of validation copies, with the standard error over "
+        "measures, which is what the published code draws. Corrected: test copies that are recognised as what they are "
+        "copies of, by the measure chosen on validation, with the exact 95 % interval over patients."
+    )
+    named = ", ".join(str(best[k]) for k in _NAMED if best[k])
+    words = f"{len(frame)} detectors; most test copies are detected by {named}: {percent(best['detected'])}."
+    columns = [
+        Column(source="model", heading="Model", row_heading=True),
+        *(Column(source=s, heading=h) for s, h in (("pretraining", "Pre-training"), ("loss", "Loss"))),
+        _share("mean", "Published mean [± standard error]"),
+        _share("detected", "Corrected [95 %]"),
+    ]
+    table = Table(frame=frame, columns=columns, caption="The drawn numbers.")
+    title = "Figure 1: network architectures in their configurations"
+    return [Figure(svg=svg, title=title, caption=said, alternative=words, table=table)]
+
+
+def measure_figures(table: pd.DataFrame) -> list[Block]:
+    """Figures 2 and 4: the measures under each loss.
+
+    Args:
+        table: Of `measure_tables.measure_table`.
+    """
+    found: list[Block] = []
+    for loss in dict.fromkeys(texts(table, "loss_name")):
+        own = rows(table, [value == loss for value in texts(table, "loss_name")])
+        series = {PUBLISHED: _limits(own, "published"), CORRECTED: _limits(own, "detected")}
+        svg = series_plot(texts(own, "measure"), series, x_title="Share of copies", reference=None, cut=False)
+        first = own.to_dict("records")[0]
+        said = (
+            "Means over detectors. Published: detection ratio of validation copies; its 95 % interval is of the spread "
+            "between networks and is not drawn for one alone. Corrected: test copies, with 95 % limits over patients."
+        )
+        words = f"{len(own)} measures; {first['measure']} detects most test copies: {percent(first['detected'])}."
+        columns = [
+            Column(source="measure", heading="Measure", row_heading=True),
+            _share("published", "Published [its 95 %]"),
+            _share("detected", "Corrected [95 %]"),
+        ]
+        drawn = Table(frame=own, columns=columns, caption="The drawn numbers.")
+        title = f"{NUMBERED[loss]}: measures, {LOSS_NAMES[loss]}"
+        found.append(Figure(svg=svg, title=title, caption=said, alternative=words, table=drawn))
+    return found
+
+
+def _limits(frame: pd.DataFrame, column: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    return numbers(frame, column), numbers(frame, f"{column}_low"), numbers(frame, f"{column}_high")
+
+
+def _share(source: str, heading: str) -> Column:
+    return Column(source=source, heading=heading, format="percent", interval=(f"{source}_low", f"{source}_high"))

@@ -1,0 +1,188 @@
+"""The benchmark's page: the leaderboard, tables 1 to 4, figures 1, 2 and 4, and what was run."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+
+from memorisk.audits.detectors.columns import COLUMNS
+from memorisk.audits.detectors.figures import architecture_figure, measure_figures
+from memorisk.audits.detectors.results import Benchmark
+from memorisk.audits.detectors.tables import heading, shown_columns, told
+from memorisk.audits.study_blocks import corrected, printed, with_gaps
+from memorisk.audits.study_parts import StudyTable
+from memorisk.report.blocks import (
+    Block,
+    Callout,
+    Column,
+    Fact,
+    Facts,
+    Heading,
+    Name,
+    Page,
+    Paragraph,
+    Section,
+    Steps,
+    Strong,
+    Table,
+    Text,
+)
+from memorisk.report.formats import count, percent
+from memorisk.report.frames import numbers
+
+
+def benchmark_page(found: Benchmark) -> Page:
+    """Lay out a benchmark; the same benchmark gives the same page."""
+    named = {table.name: table for table in found.tables}
+    sections = [
+        Section("Leaderboard", [*_board(found), *architecture_figure(found.figure_1)], "leaderboard"),
+        Section("Best combinations", _table(named["table_1"]), "combinations"),
+        Section("Training", [*_table(named["trained"]), *_table(named["table_3"])], "training"),
+        Section("Pre-training and architecture", [*_table(named["table_2"]), *_table(named["table_4"])], "networks"),
+        Section("Measures", [*measure_figures(named["measures"].ours), *_table(named["measures"])], "measures"),
+        Section("What was run", [*_pools(found), *_table(named["cells"]), *_table(named["refused"])], "setup"),
+        Section("How to read this", [Steps(_how_to_read(found))], "reading"),
+    ]
+    return Page(
+        title="Copy detectors",
+        subtitle=["Which detector recognises copies of patients' images? ", Name(found.source)],
+        lead=_lead(found),
+        sections=sections,
+        footer=[Paragraph("This page holds no image and no id. Distances of every query are in cells/, who is in which "
+                          "part in split.parquet.")],
+    )  # fmt: skip
+
+
+def _lead(found: Benchmark) -> list[Block]:
+    board = found.board.rows
+    blocks: list[Block] = []
+    if len(board):
+        blocks.append(Callout("note", "What is found of the copies of patients who chose nothing?",
+                              [Steps(findings(found))]))  # fmt: skip
+    else:
+        blocks.append(Callout("warning", "No detector was measured", [Paragraph("What failed is told below.")]))
+    blocks.append(
+        Facts(
+            [
+                Fact("Detectors", count(len(board))),
+                Fact("Measures", count(len(found.options.chosen_measures))),
+                Fact("Test patients", count(found.patients["test"])),
+                Fact("References in each pool", count(found.references)),
+                Fact("Failed", count(len(found.failed))),
+            ]
+        )
+    )
+    if found.failed:
+        items: list[Text] = [[Strong("Failed: "), Name(name), ": ", Name(why)] for name, why in found.failed.items()]
+        blocks.append(Callout("warning", "Not everything is finished", [Steps(items)]))
+    return blocks
+
+
+def findings(found: Benchmark) -> list[Text]:
+    """The benchmark in a few sentences."""
+    board, options = found.board.rows, found.options
+    by = {str(row["name"]): row for row in board.to_dict("records")}
+    row = by[found.board.chosen]
+    limits = f"{percent(row['detected'])} (95 %: {percent(row['detected_low'])} to {percent(row['detected_high'])})"
+    said: list[Text] = [
+        [
+            "Validation patients chose ", Name(found.board.chosen), f" by {row['measure']}: of {options.strength} "
+            f"copies of {count(row['n_patients'])} test patients it finds {limits}, where a new patient is flagged "
+            f"with probability {percent(1 - options.specificity)}; {percent(row['flagged'])} of "
+            f"{count(found.patients['test_null'] // 2)} new patients were.",
+        ]
+    ]  # fmt: skip
+    if len(board) > 1:
+        first = found.board.undecided
+        named: list[str | Name] = []
+        for i, name in enumerate(first):
+            named += ([", "] if i else []) + [Name(name)]
+        told = "No other detector may be the first: " if len(first) == 1 else "Any of these may be the first: "
+        said.append([told, *named, "." if len(first) == 1 else "; the paired tests cannot tell them apart."])
+    said += _published_beside(found)
+    return said
+
+
+def _published_beside(found: Benchmark) -> list[Text]:
+    """What the published rules say of the same distances."""
+    ours = {table.name: table for table in found.tables}["table_1"].ours
+    held = [row for row in ours.to_dict("records") if row["published_measure"]]
+    if not held:
+        return []
+    first = held[0]
+    named = ", ".join(str(first[k]) for k in ("model", "pretraining", "loss") if first[k])
+    said: list[Text] = [
+        [
+            "Under the published rules ", Name(named), f" by {first['published_measure']} is best with "
+            f"{percent(first['published'])} of validation copies, at a threshold that flags "
+            f"{percent(first['new_flagged'])} of new patients.",
+        ]
+    ]  # fmt: skip
+    return said
+
+
+def board_columns(board: pd.DataFrame) -> Sequence[Column]:
+    """The leaderboard's columns that tell something."""
+    dropped = {"n_seeds"} if set(numbers(board, "n_seeds")) == {1.0} else set()
+    if np.allclose(board["detected"], board["detected_all"]):
+        dropped |= {"detected_all"}
+    there = [c for c in COLUMNS["leaderboard"] if c.source in board and c.source not in dropped]
+    return [c for c in there if told(board, c.source)]
+
+
+def _board(found: Benchmark) -> list[Block]:
+    board = found.board.rows
+    if not len(board):
+        return []
+    strength = found.options.strength
+    caption = (
+        f"Detectors by what they find of {strength} copies of test patients, each by the measure that validation "
+        "chose. A place is a range: paired tests over patients, Holm-adjusted over all pairs, say who is ahead of whom."
+    )
+    note = (
+        "Detected: recognised at the threshold, and the nearest reference is the source; one random copy of each "
+        "patient, exact intervals over patients. The order is that of these test patients: of many detectors the first "
+        "is expected to find less of the next patients' copies."
+    )
+    shown, saved = board_columns(board), "tables/leaderboard.parquet"
+    table = Table(frame=with_gaps(board), columns=shown, caption=caption, elsewhere=saved)
+    return [table, Paragraph([Strong("How it is made. "), note])]
+
+
+def _table(table: StudyTable) -> list[Block]:
+    """A table in the paper's layout where it has one, the corrected numbers below it, and how it is made."""
+    blocks: list[Block] = [Heading(heading(table))]
+    if table.why_empty:
+        return [*blocks, Paragraph(f"Empty: {table.why_empty}.")]
+    if len(table.paper.columns):
+        blocks.append(printed(table))
+    caption = "Corrected. Intervals are 95 %." if len(table.paper.columns) else "Intervals are 95 %."
+    blocks.append(corrected(table, shown_columns(table), caption))
+    return [*blocks, Paragraph([Strong("How it is made. "), table.note])] if table.note else blocks
+
+
+def _pools(found: Benchmark) -> list[Block]:
+    """Who is in which part."""
+    parts = ", ".join(f"{name.replace('_', ' ')} {count(n)}" for name, n in found.patients.items())
+    said = [f"Patients: {parts}. Images: {count(found.n_images)}, references in each pool {count(found.references)}."]
+    if found.left_out:
+        said.append(f"{count(found.left_out)} images of one grey level are left out: nobody can recognise a copy.")
+    if not found.groups_given:
+        said.append("Whose each image is was not said: each image counts as a patient of its own.")
+    return [Paragraph(" ".join(said))]
+
+
+def _how_to_read(found: Benchmark) -> list[Text]:
+    options = found.options
+    return [
+        "Train patients train detectors and fit measures; validation patients choose the epoch and the measure of each "
+        "detector; test patients choose nothing. The patients of the nulls have no image in any pool.",
+        f"Each pool searches as many references and has its own threshold, at which a new patient stays unflagged with "
+        f"probability {percent(options.specificity)}; half of the null's patients make it, the other half are the "
+        "false flags shown.",
+        "Published: tau is a percentile of training images asked among all validation images; cosine and correlation "
+        "distances are maximised, covariances refitted in every call, as in the published code. It is shown for what "
+        "it does.",
+        "Intervals and tests are over patients, for these trainings: another seed may train a better or a worse one.",
+        "Each interval holds 95 % by itself, not all of them at once.",
+    ]

@@ -1,0 +1,37 @@
+"""The benchmark's tables as Markdown, for committing and for the terminal."""
+
+from collections.abc import Sequence
+
+from memorisk.audits.detectors.page import board_columns, findings
+from memorisk.audits.detectors.results import Benchmark
+from memorisk.audits.detectors.tables import heading, shown_columns
+from memorisk.audits.study_text import escaped, markdown
+from memorisk.report.blocks import Text
+
+
+def tables_text(found: Benchmark) -> str:
+    """All tables, the leaderboard first.
+
+    Args:
+        found: The benchmark.
+    """
+    blocks = []
+    if len(found.board.rows):
+        blocks += ["\n".join(f"- {_plain(item)}" for item in findings(found)), "## Leaderboard"]
+        blocks.append(markdown(found.board.rows, board_columns(found.board.rows)))
+    for table in found.tables:
+        blocks.append(f"## {heading(table)}")
+        if table.why_empty:
+            blocks.append(f"Empty: {table.why_empty}.")
+            continue
+        if len(table.paper.columns):
+            blocks += ["As the paper prints it:", markdown(table.paper), "Corrected, intervals are 95 %:"]
+        blocks.append(markdown(table.ours, shown_columns(table)))
+        blocks.append(table.note)
+    return "\n\n".join(blocks) + "\n"
+
+
+def _plain(text: Text) -> str:
+    """Inline pieces as Markdown."""
+    pieces: Sequence = [text] if not isinstance(text, Sequence) or isinstance(text, str) else text
+    return "".join(piece if isinstance(piece, str) else escaped(piece.text) for piece in pieces)

@@ -1,0 +1,55 @@
+"""What the terminal shows of benchmarks."""
+
+import json
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.text import Text
+
+from memorisk.runs.files import plain
+
+if TYPE_CHECKING:  # PyTorch comes with them
+    from memorisk.audits.detectors.benchmark import BenchmarkPlan
+    from memorisk.audits.detectors.results import Benchmark
+
+
+def show_plan(plan: "BenchmarkPlan", *, as_json: bool) -> None:
+    """Print what a benchmark would compute."""
+    if as_json:
+        _json(asdict(plan))
+        return
+    console = Console()
+    for name, done in plan.cells.items():
+        console.print(Text(f"{'done   ' if done else 'to run '} {name}"), soft_wrap=True)
+    parts = ", ".join(f"{name.replace('_', ' ')} {n:,} ({plan.images[name]:,} images)"
+                      for name, n in plan.patients.items() if name)  # fmt: skip
+    console.print(Text(f"patients: {parts}; {plan.references:,} references in each pool"), soft_wrap=True)
+    passes = f", {plan.training_images:,} images and as many copies through networks in them" if plan.trainings else ""
+    console.print(Text(f"{plan.trainings:,} trainings{passes}"), soft_wrap=True)
+    console.print(
+        Text(f"{plan.embeddings:,} images and copies to embed, {plan.pairs:,} pairs to judge"), soft_wrap=True
+    )
+    console.print(Text("how long that takes depends on the networks, and is not known beforehand"), soft_wrap=True)
+
+
+def show_benchmark(found: "Benchmark", out: Path, *, as_json: bool) -> None:
+    """Print the leaderboard and the paper's tables, what failed, and where the rest lies."""
+    if as_json:
+        rows = found.board.rows.to_dict("records")
+        _json({"chosen": found.board.chosen, "may_be_first": found.board.undecided, "leaderboard": rows,
+               "failed": found.failed})  # fmt: skip
+        return
+    from memorisk.audits.detectors.writing import tables_text
+
+    sys.stdout.write(tables_text(found) + "\n")
+    console = Console()
+    for name, why in found.failed.items():
+        console.print(Text(f"failed: {name}: {why}"), soft_wrap=True)
+    console.print(Text(f"report: {out / 'report.html'}"), soft_wrap=True)
+
+
+def _json(value: Any) -> None:
+    sys.stdout.write(json.dumps(plain(value), indent=2, ensure_ascii=False) + "\n")
