@@ -6,6 +6,9 @@ from pathlib import Path
 import numpy as np
 
 from memorisk.audits.classifier_page import classifier_page
+from memorisk.audits.feature_page import feature_page
+from memorisk.audits.synthetic.page import synthetic_page
+from memorisk.report.blocks import Page
 from memorisk.report.page import render_page
 from memorisk.report.result import Result
 from memorisk.runs.errors import InputError, one_line
@@ -21,6 +24,15 @@ def write_report(run: RunFolder, result: Result, *, gallery: Mapping[str, np.nda
     path = run / REPORT
     write_text(path, render_page(classifier_page(result, gallery=gallery, redact=redact)))
     return path
+
+
+def _page(result: Result, *, redact: bool) -> Page:
+    """The page of the audit that made a result, without pictures."""
+    if result.verdict.get("audit") == "synthetic":
+        return synthetic_page(result, redact=redact)
+    if result.verdict.get("audit") == "feature":
+        return feature_page(result, None, redact=redact)
+    return classifier_page(result, redact=redact)
 
 
 def load_result(folder: Path) -> Result:
@@ -61,8 +73,9 @@ def render_again(folder: str | Path, *, redact: bool = False, out: Path | None =
         out = run / REDACTED  # the full report stays; the next run of the audit would write it again anyway
     if out is None:
         with folder_lock(run.path):
-            return write_report(run, result, gallery=None, redact=redact)
+            write_text(run / REPORT, render_page(_page(result, redact=redact)))
+            return run / REPORT
     if out.is_dir() or not out.absolute().parent.is_dir():
         raise InputError(f"--out {one_line(out)}: name a file in a folder that exists")
-    write_text(out, render_page(classifier_page(result, gallery=None, redact=redact)))
+    write_text(out, render_page(_page(result, redact=redact)))
     return out
