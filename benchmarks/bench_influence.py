@@ -1,6 +1,7 @@
 """Self-influence without a gradient per image, against captum's TracInCP and torch.func's per-image gradients.
 
-    python benchmarks/bench_influence.py [--images 10000] [--rounds 5] [--threads 1]
+    python benchmarks/bench_influence.py [--images 10000] [--rounds 5] [--threads 1] [--device cuda]
+    python benchmarks/bench_influence.py --small      # the same code in seconds, its numbers mean nothing
 
 CNN-2 of paper 002 (32 x 32 x 3, float32; without padding, as the study trains it, and with the same size kept), random
 images, one checkpoint: every side's cost is proportional to the number of
@@ -12,6 +13,10 @@ gradients of all layers' outputs alone, on tensors in memory: what no exact way 
 taken in processes of their own, over a mapped file of a fifth of the images and of all. Prints and writes
 (``benchmarks/results/influence.json``) the medians of the paired ratios with intervals, and the largest relative
 difference of the values. At least 20 times captum and 5 times vmap are asked for.
+
+On a GPU every side has the network there and full float32 products, the peers their images, too; batches are larger,
+the peers get more images, the clock waits for the card, and the peak is of the card's memory
+(``benchmarks/results/influence_gpu.json``).
 """
 
 import argparse
@@ -23,6 +28,7 @@ import threading
 import time
 import warnings
 from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -38,9 +44,26 @@ from memorisk.runs.environment import machine, versions
 from memorisk.runs.files import write_json
 from memorisk.scores.influence import self_influence
 
-CLASSES, LR, BATCH = 10, 0.1, 32
+CLASSES, LR = 10, 0.1
 LIMITS = {"captum": 20.0, "captum_sample_wise": 20.0, "vmap": 5.0}
-RESULT = Path(__file__).parent / "results" / "influence.json"
+RESULTS = Path(__file__).parent / "results"
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """How much each side is given."""
+
+    images: int
+    rounds: int
+    batch: int
+    vmap: int
+    captum: int
+    device: str
+
+
+CPU = Sizes(10_000, 5, 32, 128, 96, "cpu")
+GPU = Sizes(50_000, 5, 512, 2048, 512, "cuda")
+SMALL = Sizes(40, 2, 8, 8, 8, "cpu")
 
 
 def cnn2(same: bool) -> nn.Module:
@@ -55,7 +78,7 @@ def cnn2(same: bool) -> nn.Module:
         )  # fmt: skip
 
 
-def by_vmap(model: nn.Module, x: torch.Tensor, y: torch.Tensor, chunk: int = BATCH) -> np.ndarray:
+def by_vmap(model: nn.Module, x: torch.Tensor, y: torch.Tensor, chunk: int) -> np.ndarray:
     """The plain way with torch.func: all gradients of a chunk of images, squared and summed."""
     weights = {name: p.detach() for name, p in model.named_parameters()}
 
@@ -67,7 +90,7 @@ def by_vmap(model: nn.Module, x: torch.Tensor, y: torch.Tensor, chunk: int = BAT
     for start in range(0, len(x), chunk):
         per_image = gradients(weights, x[start : start + chunk], y[start : start + chunk])
         found.append(sum(g.flatten(1).square().sum(dim=1) for g in per_image.values()))
-    return LR * torch.cat(found).numpy()
+    return LR * torch.cat(found).cpu().numpy()
 
 
 def by_captum(model: nn.Module, x: torch.Tensor, y: torch.Tensor, *, sample_wise: bool) -> np.ndarray:
@@ -80,30 +103,38 @@ def by_captum(model: nn.Module, x: torch.Tensor, y: torch.Tensor, *, sample_wise
         model, TensorDataset(x, y), ["last"], lambda _model, _name: LR, loss_fn=loss,
         batch_size=8 if sample_wise else 1, sample_wise_grads_per_batch=sample_wise,
     )  # fmt: skip
-    return peer.self_influence().numpy()
+    return peer.self_influence().cpu().numpy()
 
 
-def bare_pass(model: nn.Module, x: torch.Tensor, y: torch.Tensor) -> np.ndarray:
+def bare_pass(model: nn.Module, x: torch.Tensor, y: torch.Tensor, chunk: int) -> np.ndarray:
     """Forward and the gradients of every layer's output, and nothing from them; the values are no values."""
     model.to(memory_format=torch.channels_last)
     first = next(module for module in model.modules() if isinstance(module, nn.Conv2d))
-    for start in range(0, len(x), BATCH):
-        batch = x[start : start + BATCH].contiguous(memory_format=torch.channels_last)
+    for start in range(0, len(x), chunk):
+        batch = x[start : start + chunk].contiguous(memory_format=torch.channels_last)
         logits = model(batch)
-        torch.autograd.grad(F.cross_entropy(logits, y[start : start + BATCH], reduction="sum"), [first.bias])
+        torch.autograd.grad(F.cross_entropy(logits, y[start : start + chunk], reduction="sum"), [first.bias])
     model.to(memory_format=torch.contiguous_format)
     return np.empty(len(x))
 
 
-def timed(function: Callable[[], np.ndarray]) -> tuple[float, np.ndarray]:
+def timed(function: Callable[[], np.ndarray], device: str) -> tuple[float, np.ndarray]:
     """Seconds per image, and the values."""
+    wait(device)
     start = time.perf_counter()
     values = function()
+    wait(device)
     return (time.perf_counter() - start) / len(values), values
 
 
-def peak(images: int, threads: int) -> int:
-    """Peak private memory of a pass over this many images in a mapped file, in a process of its own."""
+def wait(device: str) -> None:
+    """Until the card has done what it was given."""
+    if device != "cpu":
+        torch.cuda.synchronize()
+
+
+def peak(images: int, threads: int, device: str, batch: int) -> int:
+    """Peak memory of a pass over this many images in a mapped file, in a process of its own: private, or the card's."""
     with tempfile.TemporaryDirectory() as name:
         file = Path(name) / "images.npy"
         pixels = np.lib.format.open_memmap(file, mode="w+", dtype=np.uint8, shape=(images, 32, 32, 3))
@@ -112,10 +143,11 @@ def peak(images: int, threads: int) -> int:
             pixels[start : start + 1000] = rng.integers(0, 256, pixels[start : start + 1000].shape, dtype=np.uint8)
         pixels.flush()
         command = [sys.executable, __file__, "--child", str(file), "--threads", str(threads)]
+        command += ["--device", device, "--batch-size", str(batch)]
         return int(json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout))
 
 
-def child(file: str) -> None:
+def child(file: str, device: str, batch: int) -> None:
     """One pass over a mapped file; prints the peak."""
     images = np.load(file, mmap_mode="r")
     highest, stop = [private_bytes()], threading.Event()
@@ -128,39 +160,43 @@ def child(file: str) -> None:
     watcher = threading.Thread(target=watch, daemon=True)
     watcher.start()
     model = cnn2(same=False)
-    self_influence(model, images, np.arange(len(images)) % CLASSES, [model.state_dict()], [LR], batch_size=BATCH)
+    labels, states = np.arange(len(images)) % CLASSES, [model.state_dict()]
+    self_influence(model, images, labels, states, [LR], batch_size=batch, device=device)
     stop.set()
     watcher.join()
-    print(json.dumps(highest[0]))
+    print(json.dumps(highest[0] if device == "cpu" else torch.cuda.max_memory_allocated()))
 
 
-def measure(same: bool, images: int, rounds: int, vmap_images: int, captum_images: int) -> dict:
+def measure(same: bool, sizes: Sizes) -> dict:
     """The rounds on one network: seconds per image of every side, ratios to ours, largest difference of values."""
-    model = cnn2(same).eval()
+    model = cnn2(same).eval().to(sizes.device)
     rng = np.random.default_rng(0)
-    own = images // rounds
+    own, device, batch = sizes.images // sizes.rounds, sizes.device, sizes.batch
     sides = {
-        "vmap": (vmap_images, by_vmap),
-        "captum": (captum_images, lambda m, x, y: by_captum(m, x, y, sample_wise=False)),
-        "captum_sample_wise": (captum_images, lambda m, x, y: by_captum(m, x, y, sample_wise=True)),
+        "vmap": (sizes.vmap, lambda m, x, y: by_vmap(m, x, y, batch)),
+        "captum": (sizes.captum, lambda m, x, y: by_captum(m, x, y, sample_wise=False)),
+        "captum_sample_wise": (sizes.captum, lambda m, x, y: by_captum(m, x, y, sample_wise=True)),
     }
     apart = dict.fromkeys(sides, 0.0)
-    sides["bare_pass"] = (vmap_images, bare_pass)
+    sides["bare_pass"] = (sizes.vmap, lambda m, x, y: bare_pass(m, x, y, batch))
     seconds: dict[str, list[float]] = {name: [] for name in ("self_influence", *sides)}
-    for number in range(-1, rounds):  # the first warms up
-        n = own if number >= 0 else 2 * BATCH
+    for number in range(-1, sizes.rounds):  # the first warms up
+        n = own if number >= 0 else 2 * batch
         pixels = rng.integers(0, 256, (n, 32, 32, 3), dtype=np.uint8)
         labels = np.arange(n) % CLASSES
         states = [model.state_dict()]
         ours, found = timed(
-            lambda p=pixels, t=labels, s=states: self_influence(model, p, t, s, [LR], batch_size=BATCH).values
+            lambda p=pixels, t=labels, s=states: (
+                self_influence(model, p, t, s, [LR], batch_size=batch, device=device).values
+            ),
+            device,
         )
-        x = torch.from_numpy(pixels[: max(vmap_images, captum_images)]).permute(0, 3, 1, 2).contiguous().float() / 255
-        y = torch.from_numpy(labels)
+        x = torch.from_numpy(pixels[: max(sizes.vmap, sizes.captum)]).permute(0, 3, 1, 2).contiguous().to(device)
+        x, y = x.float() / 255, torch.from_numpy(labels).to(device)
         line = [f"{1e3 * ours:.2f} ms an image"]
         for name, (count, peer) in sides.items():
             k = min(count, n)
-            spent, values = timed(lambda f=peer, k=k, x=x, y=y: f(model, x[:k], y[:k]))
+            spent, values = timed(lambda f=peer, k=k, x=x, y=y: f(model, x[:k], y[:k]), device)
             if name in apart:
                 apart[name] = max(apart[name], float(np.abs(values / found[:k] - 1).max()))
             if number >= 0:
@@ -183,28 +219,42 @@ def measure(same: bool, images: int, rounds: int, vmap_images: int, captum_image
 def main() -> None:
     """Measure every side in turn and write the result."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--images", type=int, default=10_000)
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--vmap-images", type=int, default=128)
-    parser.add_argument("--captum-images", type=int, default=96)
+    parser.add_argument("--images", type=int)
+    parser.add_argument("--rounds", type=int)
+    parser.add_argument("--batch-size", dest="batch", type=int)
+    parser.add_argument("--vmap-images", dest="vmap", type=int)
+    parser.add_argument("--captum-images", dest="captum", type=int)
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    parser.add_argument("--small", action="store_true")
     parser.add_argument("--child", help=argparse.SUPPRESS)
     given = parser.parse_args()
+    if given.device == "cuda" and not torch.cuda.is_available():
+        parser.error("no GPU was found: leave --device out")
     torch.set_num_threads(given.threads)
     if given.child:
-        child(given.child)
+        child(given.child, given.device, given.batch)
         return
     warnings.filterwarnings("ignore", category=UserWarning, module="captum")
-    found: dict = {"network": "CNN-2", "images": given.images, "rounds": given.rounds, "threads": given.threads}
+    own = {name: value for name in ("images", "rounds", "batch", "vmap", "captum") if (value := getattr(given, name))}
+    sizes = replace(SMALL if given.small else CPU if given.device == "cpu" else GPU, device=given.device, **own)
+    if given.device != "cpu":  # as self_influence computes
+        torch.backends.cudnn.allow_tf32 = False
+        torch.set_float32_matmul_precision("highest")
+    found: dict = {"network": "CNN-2", "threads": given.threads, **asdict(sizes)}
     for name, same in (("no_padding", False), ("same_padding", True)):
         print(name)
-        found[name] = measure(same, given.images, given.rounds, given.vmap_images, given.captum_images)
-    sizes = (given.images // 5, given.images)
-    peaks = {n: peak(n, given.threads) for n in sizes}
-    found["peak_private_bytes"] = {str(n): size for n, size in peaks.items()}
-    found["bytes_per_image"] = (peaks[sizes[1]] - peaks[sizes[0]]) / (sizes[1] - sizes[0])
-    write_json(RESULT, found | {"machine": machine(), "versions": versions()})
+        found[name] = measure(same, sizes)
+    few, all_ = sizes.images // 5, sizes.images
+    peaks = {n: peak(n, given.threads, sizes.device, sizes.batch) for n in (few, all_)}
+    found["peak_private_bytes" if given.device == "cpu" else "peak_card_bytes"] = {str(n): b for n, b in peaks.items()}
+    found["bytes_per_image"] = (peaks[all_] - peaks[few]) / (all_ - few)
     print(json.dumps(found, indent=1))
+    if given.small:
+        return
+    card = {} if given.device == "cpu" else {"card": torch.cuda.get_device_name()}
+    file = RESULTS / ("influence.json" if given.device == "cpu" else "influence_gpu.json")
+    write_json(file, found | card | {"machine": machine(), "versions": versions()})
 
 
 if __name__ == "__main__":
