@@ -34,6 +34,11 @@ class Backbone:
         """Architecture and pre-training, as in "resnet50, ImageNet"."""
         return f"{self.model}, {self.pretraining}" if self.pretraining else self.model
 
+    def detector(self, loss: str) -> str:
+        """A detector made of it, as the paper writes them: "resnet50 (ImageNet, Triplet)"."""
+        inner = ", ".join(part for part in (self.pretraining, LOSS_NAMES[loss]) if part)
+        return f"{self.model} ({inner})"
+
     @property
     def trainable(self) -> bool:
         """Whether a detector can be trained from it."""

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from memorisk.audits.detectors.backbones import Backbone, read_backbone
-from memorisk.audits.detectors.cells import CELLS, Cell, CellJob, encoder_key, fail_cell, grid, run_cell
+from memorisk.audits.detectors.cells import CELLS, DETECTORS, Cell, CellJob, encoder_key, fail_cell, grid, run_cell
 from memorisk.audits.detectors.copies import COPIES, CopiedRows, make_copies, remove_copies
 from memorisk.audits.detectors.detectors import detectors
 from memorisk.audits.detectors.figures import architecture_frame
@@ -214,7 +214,8 @@ def _run(run: RunFolder, ready: Prepared, progress: Progress) -> None:
         make_copies(
             run.path, ready.store, ready.parts.copied, strength, seed=ready.options.split_seed, progress=progress
         )
-    run.subfolder(CELLS)
+    for name in (CELLS, DETECTORS):
+        run.subfolder(name)
     progress("measuring detectors", done, len(ready.jobs))
 
     def finished(of: Outcome) -> None:

@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 import torch
 
-from memorisk.audits.detectors.backbones import LOSS_NAMES, NO_TRAINING, Backbone
+from memorisk.audits.detectors.backbones import NO_TRAINING, Backbone
 from memorisk.audits.detectors.copies import CopiedRows
 from memorisk.audits.detectors.measuring import measure_pools
 from memorisk.audits.detectors.options import BenchDetectorsOptions
@@ -57,7 +57,7 @@ class Cell:
     @property
     def name(self) -> str:
         """In words."""
-        return f"{self.backbone.name}, {LOSS_NAMES[self.loss]}, seed {self.seed}"
+        return f"{self.backbone.detector(self.loss)}, seed {self.seed}"
 
 
 def grid(backbones: Sequence[Backbone], losses: Sequence[str], seeds: Sequence[int]) -> list[Cell]:
@@ -235,7 +235,7 @@ def _source(job: CellJob, store: ImageStore) -> str | PixelPca:
 
 def _train(job: CellJob, store: ImageStore) -> None:
     """Train the detector on the train part, its epoch chosen by the validation part; or go on with that."""
-    from memorisk.training.detector import fit_detector
+    from memorisk.training.detector_fit import fit_detector
 
     cell, parts = job.cell, job.parts
     options = replace(job.options.training(cell.backbone.text, cell.loss, cell.seed), device=job.device)

@@ -37,7 +37,7 @@ _BOTH = (_text("first", "First", row=True), _text("second", "Second"))
 COLUMNS: Mapping[str, Sequence[Column]] = {
     "leaderboard": (
         _text("place", "Place"),
-        *_DETECTOR,
+        _text("name", "Detector", row=True),
         _text("measure", "Measure"),
         _share("detected", "Detected [95 %]"),
         _number("detected_all", "All copies"),

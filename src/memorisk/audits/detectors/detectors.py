@@ -6,7 +6,7 @@ from functools import cached_property
 
 import numpy as np
 
-from memorisk.audits.detectors.backbones import LOSS_NAMES, Backbone
+from memorisk.audits.detectors.backbones import Backbone
 from memorisk.audits.detectors.reading import Hits, Measured, PoolReading
 from memorisk.statistics.calibration import one_per_group
 from memorisk.statistics.proportions import Proportion, clopper_pearson
@@ -34,7 +34,7 @@ class Detector:
     @property
     def name(self) -> str:
         """Backbone and loss."""
-        return f"{self.backbone.name}, {LOSS_NAMES[self.loss]}"
+        return self.backbone.detector(self.loss)
 
     @cached_property
     def n_seeds(self) -> int:

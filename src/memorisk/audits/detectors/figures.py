@@ -8,13 +8,13 @@ from scipy import stats
 
 from memorisk.audits.detectors.backbones import LOSS_NAMES
 from memorisk.audits.detectors.detectors import Detector
-from memorisk.report.blocks import Block, Column, Figure, Table
+from memorisk.report.blocks import Block, Column, Figure, Name, Table
 from memorisk.report.formats import percent
 from memorisk.report.frames import numbers, rows, texts
 from memorisk.report.series_figure import series_plot
 
 PUBLISHED, CORRECTED = "as published, validation", "corrected, test"
-_NAMED = ("model", "pretraining", "loss")
+_NAMED = ("name", "model", "pretraining", "loss")
 NUMBERED = {"triplet": "Figure 2", "infonce": "Figure 4", "none": "Figure 2, untrained"}
 
 
@@ -53,8 +53,8 @@ def architecture_figure(frame: pd.DataFrame) -> list[Block]:
         "measures, which is what the published code draws. Corrected: test copies that are recognised as what they are "
         "copies of, by the measure chosen on validation, with the exact 95 % interval over patients."
     )
-    named = ", ".join(str(best[k]) for k in _NAMED if best[k])
-    words = f"{len(frame)} detectors; most test copies are detected by {named}: {percent(best['detected'])}."
+    words = [f"{len(frame)} detectors; most test copies are detected by ", Name(str(best["name"])),
+             f": {percent(best['detected'])}."]  # fmt: skip
     columns = [
         Column(source="model", heading="Model", row_heading=True),
         *(Column(source=s, heading=h) for s, h in (("pretraining", "Pre-training"), ("loss", "Loss"))),

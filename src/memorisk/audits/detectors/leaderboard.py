@@ -61,7 +61,7 @@ def leaderboard(found: Sequence[Detector], strengths: Sequence[str]) -> Leaderbo
     rows = []
     for d in order:
         beside = adjusted.get(frozenset((d.name, order[0].name)), float("nan"))
-        row = {"name": d.name, "place": ranges[d.name].words, **named(d), "p_first": beside}
+        row = {"place": ranges[d.name].words, **named(d), "p_first": beside}
         row |= {"detected_all": shares[d.name]}
         rows.append(row | share("detected", rates[d.name]) | _row(d, strengths))
     chosen = max(able, key=lambda d: d.share(d.chosen(strength), strength, "validation"))
@@ -87,7 +87,12 @@ def paired(pairs: Sequence[tuple[Detector, Detector]], strength: str, pool: str 
 
 def named(d: Detector) -> dict[str, object]:
     """The columns that say which detector it is."""
-    return {"model": d.backbone.model, "pretraining": d.backbone.pretraining, "loss": LOSS_NAMES[d.loss]}
+    return {
+        "name": d.name,
+        "model": d.backbone.model,
+        "pretraining": d.backbone.pretraining,
+        "loss": LOSS_NAMES[d.loss],
+    }
 
 
 def share(name: str, found: Proportion) -> dict[str, float]:

@@ -30,6 +30,12 @@ from memorisk.report.blocks import (
 from memorisk.report.formats import count, percent
 from memorisk.report.frames import numbers
 
+CAPTIONS = {
+    "trained": "Intervals are 95 %.", "measures": "Intervals are 95 %.", "cells": "Every detector that was asked for.",
+    "refused": "A form that has no number.",
+}  # fmt: skip
+"""Of tables that the paper has not."""
+
 
 def benchmark_page(found: Benchmark) -> Page:
     """Lay out a benchmark; the same benchmark gives the same page."""
@@ -110,10 +116,9 @@ def _published_beside(found: Benchmark) -> list[Text]:
     if not held:
         return []
     first = held[0]
-    named = ", ".join(str(first[k]) for k in ("model", "pretraining", "loss") if first[k])
     said: list[Text] = [
         [
-            "Under the published rules ", Name(named), f" by {first['published_measure']} is best with "
+            "Under the published rules ", Name(str(first["name"])), f" by {first['published_measure']} is best with "
             f"{percent(first['published'])} of validation copies, at a threshold that flags "
             f"{percent(first['new_flagged'])} of new patients.",
         ]
@@ -156,7 +161,7 @@ def _table(table: StudyTable) -> list[Block]:
         return [*blocks, Paragraph(f"Empty: {table.why_empty}.")]
     if len(table.paper.columns):
         blocks.append(printed(table))
-    caption = "Corrected. Intervals are 95 %." if len(table.paper.columns) else "Intervals are 95 %."
+    caption = "Corrected. Intervals are 95 %." if len(table.paper.columns) else CAPTIONS[table.name]
     blocks.append(corrected(table, shown_columns(table), caption))
     return [*blocks, Paragraph([Strong("How it is made. "), table.note])] if table.note else blocks
 

@@ -123,7 +123,7 @@ def _table_4(found: list[Detector], strength: str) -> StudyTable:
     ours = pd.DataFrame([_compared(p, t, strength) for p, t in zip(pairs, tests, strict=True)])
     paper = [
         {
-            "Model 1": _configured(a), "Model 2": _configured(b), "p-value": _p(t_test(a, b, strength)),
+            "Model 1": a.name, "Model 2": b.name, "p-value": _p(t_test(a, b, strength)),
             "Model 1 Mean": _four(mean(a, strength)), "Model 2 Mean": _four(mean(b, strength)),
         }
         for a, b in combinations(published, 2)
@@ -213,11 +213,6 @@ def shown_columns(table: StudyTable) -> list[Column]:
 def told(frame: pd.DataFrame, column: str) -> bool:
     """Whether any row has something there."""
     return column in frame and any(texts(frame, column))
-
-
-def _configured(d: Detector) -> str:
-    inner = ", ".join(part for part in (d.backbone.pretraining, LOSS_NAMES[d.loss]) if part)
-    return f"{d.backbone.model} ({inner})"
 
 
 def _four(value: object) -> str:
