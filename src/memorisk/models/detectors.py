@@ -262,7 +262,11 @@ def new_network(trunk: nn.Module, preprocessing: Preprocessing, dimension: int, 
     if features.ndim != 2:
         raise InputError(f"the backbone gives features of shape {list(features.shape)}; needed is a vector an image")
     with seeded(seed):
-        return DetectorNetwork(trunk, nn.Linear(features.shape[1], dimension)).requires_grad_(True)
+        network = DetectorNetwork(trunk, nn.Linear(features.shape[1], dimension))
+    network.requires_grad_(False)
+    for parameter in network.trained():
+        parameter.requires_grad_(True)
+    return network
 
 
 def load_detector(folder: str | Path) -> Detector:

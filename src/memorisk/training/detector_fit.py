@@ -1,0 +1,281 @@
+"""One training of a copy detector (paper 003, section 3.2; METHODS section 3).
+
+A step embeds a batch of images and one augmented copy of each in one pass. Two forms:
+
+=======================  ====================================  ==============================================
+                         corrected                             paper
+=======================  ====================================  ==============================================
+negatives                other images, but of the same group   all other images
+order of images          shuffled anew each epoch              as they are stored, each epoch
+positives in validation  augmented copies                      the very same images
+the epoch is chosen by   the share of copies whose nearest     the loss on them
+                         image is their source
+while it is frozen       the backbone is as in evaluation      its normalisation statistics move, dropout acts
+=======================  ====================================  ==============================================
+
+Where the paper's text and its code differ ``paper`` follows the text: the rate falls after each epoch (the code: after
+each step), InfoNCE has the rest of the batch as negatives (the code: the nearest one), distances are of the embeddings
+as they are (the code: at length 1). Everything random derives from (seed, epoch, step), so that a killed training goes
+on to the same bytes.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+
+from memorisk.images.store import ImageStore
+from memorisk.models.detectors import (
+    CONFIG,
+    Detector,
+    group_hashes,
+    load_detector,
+)
+from memorisk.models.preparation import preparation
+from memorisk.runs.devices import check_device
+from memorisk.runs.errors import InputError, one_line
+from memorisk.runs.files import read_json, write_json
+from memorisk.runs.fingerprint import fingerprint
+from memorisk.runs.progress import Progress, quiet
+from memorisk.training.checkpoint import Checkpoint
+from memorisk.training.copy_augmentations import (
+    CopyAugmentation,
+    augmented_copies,
+    load_strength,
+)
+from memorisk.training.detector_options import DetectorOptions
+from memorisk.training.detector_record import DetectorRecord
+from memorisk.training.detector_retrieval import embed, found_sources
+from memorisk.training.detector_rows import refuse_rows, usable_rows
+from memorisk.training.detector_start import Start, untrained
+from memorisk.training.devices import autocast, choose_precision, forked_generators, place
+from memorisk.training.fit import set_training_mode
+from memorisk.training.loop import Bounds, Watch, run_epochs
+from memorisk.training.metric_losses import MetricLoss, metric_loss
+from memorisk.training.optimizers import build_optimizer
+from memorisk.training.order import batch_bounds, batch_order, step_seeds
+from memorisk.training.pixels import Normalisation, PixelSource
+
+CHECKPOINT, HISTORY = "checkpoint.safetensors", "history.json"
+_WHOLE_RANGE = Normalisation((0.0,), (1.0,))
+
+
+@dataclass(frozen=True)
+class FittedDetector:
+    """A detector, and how it came about."""
+
+    detector: Detector
+    """With the weights of the best epoch."""
+    history: tuple[Mapping[str, Any], ...]
+    """Per epoch from 0, the untrained start: ``epoch, loss, retrieval, validation_loss`` (None where there is none);
+    retrieval is the share of validation copies whose nearest image is their source."""
+    best_epoch: int
+    """Whose weights were kept; never 0."""
+    notes: tuple[str, ...]
+    """What a report must say, a sentence each."""
+
+
+def fit_detector(
+    store: ImageStore,
+    train_rows: np.ndarray,
+    validation_rows: np.ndarray,
+    groups: np.ndarray,
+    options: DetectorOptions,
+    folder: str | Path,
+    progress: Progress = quiet,
+) -> FittedDetector:
+    """Train a detector and leave it in a folder, as `memorisk.load_detector` reads it.
+
+    Killed and called again with the same arguments it goes on, and gives the same bytes; once done it is only read.
+
+    Args:
+        store: The images.
+        train_rows: Those to train on, [n].
+        validation_rows: Those that choose the epoch, [m]; of more than 2,000 a random 2,000.
+        groups: [N] whose each image of the store is; of no patient in both parts.
+        options: How.
+        folder: New, empty, or that of the same training.
+        progress: Called with ("training", epochs done, epochs).
+
+    Returns:
+        The detector and its history.
+
+    Raises:
+        InputError: Settings, rows, groups or backbone cannot be, or the folder holds another detector; nothing was
+            written.
+        MissingExtraError: kornia or pytorch-metric-learning is not installed.
+        MemoriskError: The loss or an embedding became NaN or infinite.
+    """
+    options.validate()
+    training = Training.build(store, train_rows, validation_rows, np.asarray(groups), options)
+    target = Path(folder)
+    if (target / CONFIG).is_file():
+        return _finished(target, training.key)
+    target.mkdir(mode=0o700, parents=True, exist_ok=True)
+    record = training.run(target / CHECKPOINT, progress)
+    training.start.network.load_state_dict(record.best, strict=False)
+    best = record.best_epoch
+    start = training.start
+    detector = Detector(start.network.cpu().eval(), replace(start.config, best_epoch=best), training.seen())
+    fitted = FittedDetector(detector, record.history(), best, training.notes)
+    write_json(target / HISTORY, {"key": training.key, "history": fitted.history, "notes": fitted.notes})
+    detector.save(target)
+    (target / CHECKPOINT).unlink(missing_ok=True)
+    return fitted
+
+
+@dataclass(frozen=True)
+class Training:
+    """The parts of one training, checked and on the device."""
+
+    store: ImageStore
+    rows: np.ndarray
+    validation: np.ndarray
+    groups: np.ndarray
+    options: DetectorOptions
+    start: Start
+    device: torch.device
+    precision: str
+    augmentation: CopyAugmentation
+    loss: MetricLoss
+    notes: tuple[str, ...]
+    key: str
+
+    @classmethod
+    def build(
+        cls, store: ImageStore, rows: np.ndarray, validation: np.ndarray, groups: np.ndarray, options: DetectorOptions
+    ) -> "Training":
+        """Check everything and put the network on the device; arguments as for `fit_detector`."""
+        rows, validation = (np.asarray(chosen, dtype=np.int64) for chosen in (rows, validation))
+        refuse_rows(rows, validation, groups, len(store.images))
+        device = check_device(options.device)
+        precision = choose_precision(options.precision, device)
+        loss = metric_loss(options.loss, margin=options.margin, temperature=options.temperature)
+        rows, validation, notes = usable_rows(store, rows, validation, groups, options)
+        start = untrained(store, options)
+        place(start.network, device)
+        kind = [start.encoder.identity, precision, device.type]
+        content = [dict(start.config.recipe), *kind]
+        pixels = [store.pixel_hashes[chosen].tolist() for chosen in (rows, validation)]
+        key = fingerprint(content, pixels, [groups[chosen].tolist() for chosen in (rows, validation)], length=32)
+        augmentation = load_strength(options.augment)
+        said = (*start.notes, *notes)
+        return cls(store, rows, validation, groups, options, start, device, precision, augmentation, loss, said, key)
+
+    def run(self, checkpoint: Path, progress: Progress) -> DetectorRecord:
+        """Train for all epochs; the record holds the best weights."""
+        network, epochs = self.start.network, self.options.epochs
+        record = DetectorRecord(epochs, network.tensors(), by_loss=self.options.protocol == "paper")
+        look = self._look()
+        record.add(0, look())
+
+        def after(epoch: int, losses: np.ndarray) -> bool:
+            """Note what the network finds now."""
+            record.add(epoch, look(), float(losses[0]), network.tensors())
+            return True
+
+        with forked_generators(self.device) as reseed:
+            run_epochs(
+                partial(self.losses, reseed),
+                network.tensors(),
+                build_optimizer(list(network.trained()), self.options.steps),
+                self.options.steps,
+                n=len(self.rows),
+                checkpoint=Checkpoint(checkpoint, self.key, self.options.checkpoint_seconds),
+                on_epoch=lambda done, _: progress("training", done, epochs),
+                scaler=torch.amp.GradScaler(self.device.type, enabled=self.precision == "fp16"),
+                watch=Watch(after, record.tensors, self.key),
+            )
+        return record
+
+    def losses(self, reseed: Callable[[int], None], epoch: int, bounds: Bounds) -> Iterator[torch.Tensor]:
+        """The loss of each batch of an epoch."""
+        options, network = self.options, self.start.network
+        self._set_mode(epoch)
+        source = PixelSource(
+            self.store.images, self.rows, device=self.device, dtype=torch.float32, normalisation=_WHOLE_RANGE
+        )
+        prepare = preparation(self.start.config.preprocessing, self.device, torch.float32)
+        shuffled = options.protocol == "corrected"
+        order = batch_order(options.seed, epoch, len(self.rows)) if shuffled else torch.arange(len(self.rows))
+        codes = self._codes()[order].to(self.device)
+        slots = [order[begin:end] for begin, end in bounds]
+        seeds = step_seeds(options.seed, epoch, len(bounds))
+        for (begin, end), step_seed, x in zip(bounds, seeds, source.batches(slots), strict=True):
+            reseed(step_seed)
+            copies = self.augmentation.apply(x, torch.Generator(self.device).manual_seed(step_seed))
+            with autocast(self.device, self.precision):
+                embeddings = network(prepare(torch.cat([x, copies])))
+            first, second = embeddings.float().chunk(2)
+            yield self.loss(first, second, codes[begin:end])
+
+    def seen(self) -> pd.DataFrame:
+        """Hashes of what chose the weights."""
+        both = np.concatenate([self.rows, self.validation])
+        return pd.DataFrame(
+            {
+                "part": ["training"] * len(self.rows) + ["validation"] * len(self.validation),
+                "pixel_hash": self.store.pixel_hashes[both].astype(str),
+                "group_hash": group_hashes(self.groups[both], self.store.data_hash),
+            }
+        )
+
+    def _codes(self) -> torch.Tensor:
+        """Who may not be a negative of whom, [n]: patients, or each image for itself."""
+        if self.options.protocol == "paper":
+            return torch.arange(len(self.rows))
+        return torch.from_numpy(np.unique(self.groups[self.rows].astype(str), return_inverse=True)[1])
+
+    def _set_mode(self, epoch: int) -> None:
+        """Freeze the backbone in the first epochs, and with it all that it keeps count of."""
+        network, frozen = self.start.network, epoch < self.options.frozen_epochs
+        layer = set(network.projection.parameters())
+        for parameter in network.trained():
+            parameter.requires_grad_(not frozen or parameter in layer)
+        if self.options.protocol == "paper":
+            network.train()
+        else:
+            set_training_mode(network)
+
+    def _look(self) -> Callable[[], tuple[float, float]]:
+        """What is asked after each epoch: the share of validation copies that are found, and the paper's loss."""
+        images, rows, size = self.store.images, self.validation, self.options.images_a_step
+        copies = augmented_copies(images, rows, self.augmentation, seed=self.options.seed)
+        hashes, bounds = self.store.pixel_hashes[rows], batch_bounds(len(rows), size)
+        ask = partial(embed, self.start.network, preprocessing=self.start.config.preprocessing, device=self.device)
+
+        def look() -> tuple[float, float]:
+            """Of the network as it is now."""
+            sources = ask(images, rows)
+            found = found_sources(ask(copies, np.arange(len(rows))), sources, self.options.measure, hashes)
+            if self.options.protocol == "corrected":
+                return float(found.mean()), float("nan")
+            z = torch.from_numpy(sources)
+            losses = [float(self.loss(z[a:b], z[a:b], torch.arange(b - a))) * (b - a) for a, b in bounds]
+            return float(found.mean()), sum(losses) / len(rows)
+
+        return look
+
+
+def _finished(folder: Path, key: str) -> FittedDetector:
+    """What an earlier call left.
+
+    Raises:
+        InputError: It is another detector.
+    """
+    try:
+        found = read_json(folder / HISTORY)
+    except (OSError, ValueError):
+        found = {}
+    if found.get("key") != key:
+        raise InputError(
+            f"{one_line(folder)} holds a detector that was trained otherwise, or on other images: name another folder, "
+            "or delete that one"
+        )
+    detector = load_detector(folder)
+    return FittedDetector(detector, tuple(found["history"]), detector.config.best_epoch, tuple(found["notes"]))
