@@ -71,19 +71,22 @@ def show_synthetic_plan(plan: "SyntheticPlan", *, as_json: bool) -> None:
 
 
 def _lines(v: dict[str, Any], units: str) -> list[tuple[str, str]]:
-    known = v["n_held_patients"] is not None
-    recall = v["recall"]
-    return [
-        (f"training {units}, synthetic images, held-out {units}",
-         f"{v['n_train_patients']:,}, {v['n_synthetic']:,}, {v['n_held_patients']:,}" if known
-         else f"{v['n_train_patients']:,}, {v['n_synthetic']:,}, none"),
+    known, recall = v["n_held_patients"] is not None, v["recall"]
+    lines = [
+        (f"training {units}, synthetic images", f"{v['n_train_patients']:,}, {v['n_synthetic']:,}"),
+        (f"held-out {units}", f"{v['n_held_patients']:,}" if known else "none"),
         ("compared by", f"{v['features']}, {v['measure']}"),
-        (f"{units} listed", f"{v['n_listed']:,}; shortest possible list {v['shortest_list']:,}" if known else "not known"),
-        ("nearer than every held-out one", f"{v['n_ahead']:,}, p {v['p_ahead']:.3g}" if known else "not known"),
         ("pixel-identical copies", f"{v['n_certain_copies']:,}"),
-        ("planted copies found", "not known" if recall is None else
-         f"{recall['successes']} of {recall['trials']} ({recall['low']:.0%} to {recall['high']:.0%})"),
-    ]  # fmt: skip
+    ]
+    if known:
+        lines += [
+            (f"{units} listed", f"{v['n_listed']:,}; shortest possible list {v['shortest_list']:,}"),
+            ("nearer than every held-out one", f"{v['n_ahead']:,}, p {v['p_ahead']:.3g}"),
+        ]
+    if recall is not None:
+        limits = f"{100 * recall['low']:.0f} to {100 * recall['high']:.0f} %"
+        lines.append(("planted copies found", f"{recall['successes']} of {recall['trials']} ({limits})"))
+    return lines
 
 
 def _json(value: Any) -> None:

@@ -11,8 +11,8 @@ from memorisk.report.drawing import DASHES, SERIES, Sheet, colour
 from memorisk.report.formats import MINUS
 
 _BINS = 40
-_TAIL = 0.995
-"""Distances beyond this share of all are drawn in the last bin, so that a few far images do not press the rest."""
+_TAIL = 0.99
+"""Distances beyond this share of every pool are drawn in the last bin, so that a few do not press all others."""
 
 
 def distance_plot(
@@ -20,7 +20,7 @@ def distance_plot(
     *,
     x_title: str,
     marked: ArrayLike = (),
-    marked_name: str = "",
+    marked_as: str = "",
 ) -> str:
     """Draw each pool as the share of its members by distance.
 
@@ -28,19 +28,19 @@ def distance_plot(
         pools: [n] distances by name; NaN and infinities are left out, an empty pool is not drawn. Six at most.
         x_title: Name of the distances.
         marked: [k] distances marked below the axis' zero line, as of listed patients.
-        marked_name: What they are called.
+        marked_as: What they are called.
 
     Returns:
         SVG text.
     """
     kept = {name: _finite(values) for name, values in pools.items()}
     kept = {name: values for name, values in kept.items() if len(values)}
-    every = np.concatenate([*kept.values(), _finite(marked), np.zeros(1)])
-    high = float(np.quantile(every, _TAIL)) if len(every) > 1 else 1.0
-    high = max(high, float(_finite(marked).max(initial=0.0))) or 1.0
+    spots = _finite(marked)
+    ends = [float(np.quantile(values, _TAIL)) for values in kept.values()]
+    high = max([*ends, float(spots.max(initial=0.0))], default=0.0) or 1.0
     edges = np.linspace(0.0, high, _BINS + 1)
     entries: list[tuple[str, Any, str]] = []
-    below = 16 * ((len(kept) + bool(marked_name) + 1) // 2)
+    below = 16 * ((len(kept) + bool(len(spots)) + 1) // 2)
     sheet = Sheet(250 + below, left=52, top=28, right=20, bottom=52 + below)
     top = 0.0
     for i, (name, values) in enumerate(kept.items()):
@@ -49,12 +49,10 @@ def distance_plot(
         look = SERIES[i % len(SERIES)], DASHES[i % len(DASHES)]
         sheet.axes.stairs(share, edges, color=colour(look[0]), linewidth=1.8, linestyle=look[1])
         entries.append((*look, name))
-    if marked_name and len(_finite(marked)):
-        place = np.full(len(_finite(marked)), -0.035 * top)
-        sheet.axes.plot(
-            _finite(marked), place, marker="^", markersize=5.5, linestyle="none", color=colour("red"), clip_on=False
-        )
-        entries.append(("red", "none", marked_name))
+    if len(spots):
+        look = {"marker": "^", "markersize": 5.5, "linestyle": "none", "color": colour("red"), "clip_on": False}
+        sheet.axes.plot(spots, np.full(len(spots), -0.035 * top), **look)
+        entries.append(("red", "none", f"\N{BLACK UP-POINTING TRIANGLE} {marked_as}"))
     sheet.axes.set_xlim(0, high)
     sheet.axes.set_ylim(-0.08 * top, 1.08 * top)
     sheet.axes.xaxis.set_major_locator(MaxNLocator(6))

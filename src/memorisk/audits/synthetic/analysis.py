@@ -1,4 +1,4 @@
-"""From what was measured to a `Result`: tables, numbers, verdict. Ids are pseudonyms already where these were asked for.
+"""From what was measured to a `Result`: tables, numbers, verdict.
 
 Tables: ``per_image`` a synthetic image, ``per_group`` a training patient, ``per_class`` counts where labels are on both
 sides; ``tables/`` holds ``plants``, ``kinds`` (found by kind), ``exposures``, ``pairs`` (by pixels), ``real_images``
@@ -85,6 +85,7 @@ def numbers_of(evidence: SyntheticEvidence, found: Findings, options: SyntheticO
         "p_ahead": None if asked is None else asked.p_ahead,
         "copied": found.copied,
         "held_out_needed": found.needed,
+        "plants_read_at": None if asked is None else found.read_at,
         "cut": None if asked is None else found.cut,
         "recall": None if power is None else asdict(power.recall),
         "recall_by_kind": None

@@ -90,6 +90,8 @@ class Findings:
     """Copied training patients that a pass must be able to list."""
     needed: int
     """Held-out patients with which a list of so few is possible."""
+    read_at: int
+    """Length of the list whose cut the plants are read at: ``copied``, or the shortest possible if that is longer."""
     cut: float
     """p-value of a list of so many; NaN without held-out images."""
     power: PlantPower | None
@@ -118,11 +120,12 @@ def find(sets: Sets, distances: Distances, copies: PixelCopies, plants: Plants, 
     n_patients = len(np.unique(patients))
     copied = max(1, math.ceil(options.copied * n_patients * (1 - 1e-12)))
     asked = exposed = power = bound = near_new = None
-    set_p, cut = np.full(len(distances.synthetic), np.nan), math.nan
+    set_p, cut, read_at = np.full(len(distances.synthetic), np.nan), math.nan, copied
     if len(held):
         asked = reversed_queries(distances.train, distances.held, patients, theirs, q=options.level)
         exposed = exposures(asked, distances.train, distances.train_nearest, patients)
-        cut = list_cut(asked, copied)
+        read_at = max(copied, min(asked.shortest_list, n_patients))
+        cut = list_cut(asked, read_at)
         images_of = dict(zip(asked.unit.tolist(), asked.n_images.tolist(), strict=True))
         counts = np.array([images_of[p] for p in patients[distances.nearest]])
         set_p = copied_p(distances.synthetic, counts, distances.held, theirs)
@@ -142,6 +145,7 @@ def find(sets: Sets, distances: Distances, copies: PixelCopies, plants: Plants, 
         near_new=near_new,
         copied=copied,
         needed=held_out_needed(n_patients, copied, options.level),
+        read_at=read_at,
         cut=cut,
         power=power,
         bound=bound,

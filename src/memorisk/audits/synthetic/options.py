@@ -25,7 +25,7 @@ _OF_REAL_IMAGES = (
     "label_from",
     "group_from",
 )
-"""Settings of how training and held-out images are named; a synthetic image is nobody's and takes part by its pixels."""
+"""Settings of how real images are named; a synthetic image is nobody's and takes part by its pixels."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,13 +1,16 @@
 """The report of a synthetic audit, in the order in which a data-protection officer asks.
 
-May it be released? Who is exposed? How sure is that? What do the distances look like? What of single images? Which pairs
-are closest? What does it rest on, and what was not looked at?
+May it be released? Who is exposed? How sure is that? What do the distances look like, what of single images, which
+pairs are closest? What does it rest on, and what was not looked at?
 """
 
 from typing import Any
 
+import numpy as np
+import pandas as pd
+
 from memorisk.audits.synthetic import words
-from memorisk.audits.synthetic.pictures import Pictures
+from memorisk.audits.synthetic.pictures import Pictures, suspects
 from memorisk.audits.synthetic.sections import (
     describing_section,
     distance_section,
@@ -15,6 +18,7 @@ from memorisk.audits.synthetic.sections import (
     picture_gallery,
     power_section,
 )
+from memorisk.audits.synthetic.words import Terms
 from memorisk.report.blocks import (
     Block,
     Callout,
@@ -34,7 +38,7 @@ from memorisk.report.blocks import (
     Text,
 )
 from memorisk.report.formats import count, percent, probability
-from memorisk.report.frames import rows, truths
+from memorisk.report.frames import rows, texts, truths
 from memorisk.report.result import Result
 
 
@@ -47,187 +51,195 @@ def synthetic_page(result: Result, pictures: Pictures | None = None, *, redact: 
         redact: Leave out every id and every picture.
     """
     pictures = None if redact else pictures
-    n = result.summary["numbers"]
-    units = str(n["units"])
+    terms = Terms(str(result.summary["numbers"]["units"]))
     title: list[Inline] = ["Do the synthetic images copy anybody?"]
     if not redact:
         title += [" ", Name(str(result.summary["names"]["synthetic"]))]
     sections = [
-        Section(f"Which {units} are exposed", _exposed(result, pictures, redact), "exposed"),
-        Section("How sure is that", power_section(result, redact), "power"),
-        Section("Distances", distance_section(result), "distances"),
-        Section("Single synthetic images", describing_section(result, redact), "images"),
-        Section("Closest pairs", pair_section(result, pictures, redact), "pairs"),
-        Section("What the p-values rest on", _rests(result), "limits"),
+        Section(f"Which {terms.units} are exposed", _exposed(result, terms, pictures, redact), "exposed"),
+        Section("How sure is that", power_section(result, terms), "power"),
+        Section("Distances", distance_section(result, terms), "distances"),
+        Section("Single synthetic images", describing_section(result, terms, redact), "images"),
+        Section("Closest pairs", pair_section(result, terms, pictures, redact), "pairs"),
+        Section("What the p-values rest on", _rests(result, terms), "limits"),
         Section("What was not looked at", [Steps(list(words.NOT_LOOKED_AT))], "not-looked-at"),
-        Section("How it was done", _setup(result, redact), "setup"),
+        Section("How it was done", _setup(result, terms, redact), "setup"),
     ]
     return Page(
         title=title,
         subtitle="An audit of generated images against the images that their generator was trained on",
-        lead=_lead(result),
+        lead=_lead(result, terms),
         sections=sections,
         footer=[Paragraph(_footer(result, redact))],
     )
 
 
-def _lead(result: Result) -> list[Block]:
+def _lead(result: Result, terms: Terms) -> list[Block]:
     """The verdict in words, why, what would decide it, and the numbers to carry away."""
-    n, v = result.summary["numbers"], result.verdict
-    units, unit = str(n["units"]), _one(n)
+    v = result.verdict
     kind, headline = words.HEADLINES[result.status]
-    blocks: list[Block] = [Paragraph(words.SENTENCES[result.status].format(units=units, unit=unit))]
+    blocks: list[Block] = [Paragraph(terms.fill(words.SENTENCES[result.status]))]
     blocks += [Heading("Why"), Steps([_sentence(why) for why in v["why"]])]
     if v["what_would_decide"]:
         blocks += [Heading("What would decide it"), Steps([_sentence(way) for way in v["what_would_decide"]])]
-    recall = n["recall"]
-    listed = Fact(
-        f"{units.capitalize()} listed", _count(n["n_listed"]), f"of {count(n['n_train_patients'])} in training"
-    )
-    facts = [
-        listed,
-        Fact(
-            "Nearer than every held-out one",
-            _count(n["n_ahead"]),
-            "" if n["p_ahead"] is None else f"p {probability(n['p_ahead'])}",
-        ),
+    return [Callout(kind, terms.fill(headline), blocks), Facts(_facts(result.summary["numbers"], terms))]
+
+
+def _facts(n: dict[str, Any], terms: Terms) -> list[Fact]:
+    recall, p = n["recall"], n["p_ahead"]
+    found = Fact("Planted copies found", "not known")
+    if recall is not None:
+        limits = f"{percent(recall['low'])} to {percent(recall['high'])}"
+        found = Fact("Planted copies found", percent(recall["estimate"]), limits)
+    shortest = n["shortest_list"]
+    possible = shortest is not None and shortest <= n["n_train_patients"]
+    return [
+        Fact(f"{terms.units.capitalize()} listed", _count(n["n_listed"]), f"of {count(n['n_train_patients'])}"),
+        Fact("Nearer than all held out", _count(n["n_ahead"]), "" if p is None else f"p {probability(p)}"),
         Fact("Pixel-identical copies", count(n["n_certain_copies"])),
-        Fact(
-            "Planted copies found",
-            "not known" if recall is None else percent(recall["estimate"]),
-            "" if recall is None else f"{percent(recall['low'])} to {percent(recall['high'])}",
-        ),
-        Fact("Shortest possible list", _shortest(n), f"a pass needs {count(n['copied'])}"),
+        found,
+        Fact("Shortest possible list", count(shortest) if possible else "none", f"a pass needs {count(n['copied'])}"),
         Fact("Synthetic images", count(n["n_synthetic"])),
-        Fact(f"Held-out {units}", _count(n["n_held_patients"], "none given")),
+        Fact(f"Held-out {terms.units}", _count(n["n_held_patients"], "none given")),
     ]
-    return [Callout(kind, headline.format(units=units), blocks), Facts(facts)]
 
 
-def _exposed(result: Result, pictures: Pictures | None, redact: bool) -> list[Block]:
+def _exposed(result: Result, terms: Terms, pictures: Pictures | None, redact: bool) -> list[Block]:
     """The listed patients with the images that expose them, and certain copies."""
     n = result.summary["numbers"]
-    units, unit = str(n["units"]), _one(n)
-    blocks: list[Block] = []
-    if n["n_certain_copies"]:
-        blocks.append(_certain(result, redact))
+    blocks = _certain(result, terms, redact) if n["n_certain_copies"] else []
     if n["n_listed"] is None:
-        text = (
-            "No held-out images were given. How near a synthetic image lies to a training image says nothing by itself: "
-            f"images of different {units} may be as alike. No {unit} can be listed, and nobody can be cleared."
-        )
-        return [*blocks, Callout("note", "Nobody can be listed", [Paragraph(text)])]
-    blocks.append(Callout("note", "What it means to be listed", [Paragraph(words.LISTED.format(units=units))]))
+        return [*blocks, Callout("note", "Nobody can be listed", [Paragraph(terms.fill(words.NOBODY))])]
+    blocks.append(Callout("note", "What it means to be listed", [Paragraph(terms.fill(words.LISTED))]))
+    chosen = suspects(result)
+    blocks.append(_patients(result, terms, redact, listed=True))
     if n["n_ahead"]:
+        lie = "lies" if n["n_ahead"] == 1 else "lie"
         blocks.append(
             Paragraph(
-                f"{count(n['n_ahead'])} training {unit if n['n_ahead'] == 1 else units} lie nearer to the set than every "
-                f"held-out one (p {probability(n['p_ahead'])} that a random split has so many)."
+                f"{terms.counted(n['n_ahead'], 'training')} {lie} nearer to the set than every held-out one. A random "
+                f"split has so many with probability {words.p_words(n['p_ahead'])}."
             )
         )
-    listed = rows(result.per_group, truths(result.per_group, "listed"))
-    listed = listed.sort_values(["p_value", "distance", "group"], kind="stable")
-    shown = [
-        *([] if redact else [Column(source="group", heading=unit.capitalize(), row_heading=True)]),
-        Column(source="n_images", heading="Images", format="count"),
-        Column(source="distance", heading="Distance to the set", format="decimal"),
-        Column(source="p_value", heading="p\N{NON-BREAKING HYPHEN}value", format="probability"),
-        Column(source="p_adjusted", heading="Adjusted p", format="probability"),
-        Column(source="n_compared", heading="Compared with", format="count"),
-        *([] if redact else [Column(source="training_image", heading="Training image")]),
-        *([] if redact else [Column(source="synthetic_image", heading="Synthetic image")]),
-    ]
-    table = Table(
-        frame=listed,
-        columns=shown,
-        caption=f"Listed training {units}, smallest p first, each with the synthetic image nearest to an image of it. At "
-        f"most {n['level']:.0%} of them are expected to be there by chance.",
-        elsewhere="per_group.parquet; tables/exposures.parquet has every synthetic image that exposes somebody",
-        empty=f"No training {unit} is listed." + _no_list(n),
-    )
-    blocks.append(table)
+    if not n["n_listed"] and len(chosen):
+        expected = n["n_train_patients"] / (n["n_held_patients"] + 1)
+        blocks += [
+            _patients(result, terms, redact, listed=False),
+            Paragraph(terms.fill(words.AHEAD, expected=f"{expected:.2g}")),
+        ]
     if n["n_exposing"]:
-        blocks.append(
-            Paragraph(
-                f"{count(n['n_exposing'])} synthetic images expose them. To release the set without them is not enough: "
-                "a second copy, a little farther from its source, may remain. Audit the rest again."
-            )
-        )
+        blocks.append(Paragraph(terms.fill(words.REST, n=count(n["n_exposing"]))))
     if pictures is not None and pictures.exposed:
-        blocks.append(picture_gallery(pictures.exposed, "Listed: training image, synthetic image, their difference."))
-    if redact and len(listed):
+        blocks.append(picture_gallery(pictures.exposed, "These"))
+    if redact and len(chosen):
         blocks.append(Paragraph("Ids are left out of this report. They are in the run's own tables."))
     return blocks
 
 
-def _certain(result: Result, redact: bool) -> Block:
-    """Pixel-identical copies, by name."""
-    n, pairs = result.summary["numbers"], result.tables["pairs"]
-    chosen = rows(pairs, (pairs["part"] == "training") & pairs["identical"] & ~pairs["in_both"])
-    height, width, _ = result.summary["shape"]
-    blocks: list[Block] = [
-        Paragraph(
-            f"{count(n['n_certain_copies'])} synthetic images have the pixels of a training image, at {height} x {width} "
-            f"pixels, and no held-out image has them. They are of {count(n['n_certain_patients'])} {n['units']}."
-        )
-    ]
-    if not redact:
-        columns = [
-            Column(source="image", heading="Synthetic image", row_heading=True),
-            Column(source="real_image", heading="Training image"),
-            Column(source="group", heading=_one(n).capitalize()),
-        ]
-        blocks.append(
-            Table(frame=chosen, columns=columns, caption="Pixel by pixel the same.", elsewhere="tables/pairs.parquet")
-        )
-    return Callout("fail", "Copies for certain", blocks)
-
-
-def _rests(result: Result) -> list[Block]:
+def _patients(result: Result, terms: Terms, redact: bool, *, listed: bool) -> Table:
+    """The list, or those nearer than every held-out patient."""
     n = result.summary["numbers"]
-    known = words.assumptions(str(n["units"]), _one(n), bool(result.summary["groups_given"]))
-    blocks: list[Block] = [Steps(known)]
+    shown = rows(result.per_group, truths(result.per_group, "listed" if listed else "ahead"))
+    shown = shown.sort_values(["p_value", "distance", "group"], kind="stable")
+    names = [
+        Column(source="group", heading=terms.unit.capitalize(), row_heading=True),
+        *([Column(source="training_image", heading="Training image")] if terms.units == "patients" else []),
+        Column(source="synthetic_image", heading="Synthetic image"),
+    ]
+    numbers = [
+        *([Column(source="n_images", heading="Images", format="count")] if terms.units == "patients" else []),
+        Column(source="distance", heading="Distance to the set", format="decimal"),
+        Column(source="identical", heading="Same pixels", format="yes_no"),
+        Column(source="p_value", heading="p\N{NON-BREAKING HYPHEN}value", format="probability"),
+        Column(source="p_adjusted", heading="Adjusted p", format="probability"),
+        Column(source="n_compared", heading="Compared with", format="count"),
+    ]
+    caption = f"Training {terms.units} nearer than every held-out one, each with the synthetic image nearest to it."
+    if listed:
+        caption = (
+            f"Listed training {terms.units}, smallest p first, each with the synthetic image nearest to it. At most "
+            f"{words.share(n['level'])} of them are expected to be there by chance."
+        )
+    return Table(
+        frame=shown,
+        columns=[*([] if redact else names), *numbers],
+        caption=caption,
+        elsewhere="per_group.parquet",
+        empty=f"No training {terms.unit} is listed." + _no_list(n),
+    )
+
+
+def _certain(result: Result, terms: Terms, redact: bool) -> list[Block]:
+    """Pixel-identical copies."""
+    n, pairs = result.summary["numbers"], result.tables["pairs"]
+    chosen = rows(pairs, _of_part(pairs, "training") & truths(pairs, "identical") & ~truths(pairs, "in_both"))
+    height, width, _ = result.summary["shape"]
+    have = "image has" if n["n_certain_copies"] == 1 else "images have"
+    whose = "" if terms.units == "images" else f" They show {terms.counted(n['n_certain_patients'])}."
+    text = (
+        f"{count(n['n_certain_copies'])} synthetic {have} the very pixels of a training image (at {height} x {width} "
+        f"pixels) that no held-out image shares.{whose} No statistics are needed to see that."
+    )
+    columns = [
+        Column(source="image", heading="Synthetic image", row_heading=True),
+        Column(source="real_image", heading="Training image"),
+        *([Column(source="group", heading="Patient")] if terms.units == "patients" else []),
+    ]
+    shown = Table(
+        frame=chosen, columns=columns, caption="Same pixels.", elsewhere="tables/pairs.parquet", visible_rows=10
+    )
+    return [Callout("fail", "Copies for certain", [Paragraph(text)]), *([] if redact else [shown])]
+
+
+def _rests(result: Result, terms: Terms) -> list[Block]:
+    n = result.summary["numbers"]
+    blocks: list[Block] = [Steps(words.assumptions(terms, bool(result.summary["groups_given"])))]
     if n["n_held_shared_patients"]:
         blocks.append(
             Paragraph(
                 f"{count(n['n_held_shared_images'])} held-out images are training images, pixel by pixel. An image in "
-                f"both is no held-out image: {count(n['n_held_shared_patients'])} held-out {n['units']} were left out."
+                f"both is no held-out image: {terms.counted(n['n_held_shared_patients'])} were left out."
             )
         )
     return blocks
 
 
-def _setup(result: Result, redact: bool) -> list[Block]:
+def _setup(result: Result, terms: Terms, redact: bool) -> list[Block]:
     """Everything to repeat the audit."""
     n, s = result.summary["numbers"], result.summary
-    sets = (
-        ("Training", "training", f"{count(n['n_train_images'])} images of {count(n['n_train_patients'])} {n['units']}"),
-        ("Synthetic", "synthetic", f"{count(n['n_synthetic'])} images"),
-        ("Held out", "held_out", "none" if n["n_held_images"] is None else f"{count(n['n_held_images'])} images of {count(n['n_held_patients'])} {n['units']}"),
-    )  # fmt: skip
     told: list[tuple[Text, Text]] = []
-    for title, key, counted in sets:
+    for title, key, images, units in (
+        ("Training", "training", n["n_train_images"], n["n_train_patients"]),
+        ("Synthetic", "synthetic", n["n_synthetic"], None),
+        ("Held out", "held_out", n["n_held_images"], n["n_held_patients"]),
+    ):
+        counted = "none" if images is None else f"{count(images)} images"
+        counted += f" of {terms.counted(units)}" if units is not None and terms.units == "patients" else ""
         name = s["names"][key]
         told.append((title, counted if redact or name is None else [Name(str(name)), f", {counted}"]))
     height, width, channels = s["shape"]
     told += [
-        ("Pixels", f"{height} x {width} x {channels}, resized by {s['settings']['resize']} where they were not"),
+        ("Pixels", f"{height} x {width} x {channels}, by {s['settings']['resize']} where they were resized"),
         ("Features", Name(str(s["feature_sentence"]))),
         ("Measure", Name(str(n["measure"]))),
         ("Level of the list (q)", f"{n['level']:g}"),
-        ("A pass needs", f"lists of {n['copied']:,} and a recall of {s['settings']['recall']:.0%}"),
-        ("Planted copies", f"{n['n_plants']:,}, {s['plants_asked']:,} of each kind asked for"),
+        ("A pass needs", f"lists of {n['copied']:,}, and planted copies found: {words.share(s['settings']['recall'])}"),
+        ("Planted copies", f"{n['n_plants']:,}; {s['plants_asked']:,} of each kind asked for"),
         ("Seed", f"{s['settings']['seed']}"),
         ("Ids replaced by keyed hashes", "yes" if s["pseudonymised"] else "no"),
     ]
-    told += [
-        (f"Fingerprint, {what.replace('_', ' ')}", Name(str(value))) for what, value in n["data_hash"].items() if value
-    ]
+    prints = {what.replace("_", " "): value for what, value in n["data_hash"].items() if value}
+    told += [(f"Fingerprint, {what}", Name(str(value))) for what, value in prints.items()]
     blocks: list[Block] = [Definitions(told, compact=True)]
     if n["notes"] and not redact:
         blocks += [Heading("Notes of the run"), Steps([Name(str(note)) for note in n["notes"]])]
     versions: list[tuple[Text, Text]] = [(k, Name(str(v))) for k, v in s["versions"].items()]
     return [*blocks, Details("Versions", [Definitions(versions, compact=True)])]
+
+
+def _of_part(table: pd.DataFrame, part: str) -> np.ndarray:
+    """[n] which rows are of a part."""
+    return np.array([value == part for value in texts(table, "part")], dtype=bool)
 
 
 def _footer(result: Result, redact: bool) -> str:
@@ -241,26 +253,14 @@ def _no_list(n: dict[str, Any]) -> str:
     if n["shortest_list"] > n["n_train_patients"]:
         return " With so few held-out ones none could have been."
     if n["shortest_list"] > 1:
-        return (
-            f" A list of fewer than {count(n['shortest_list'])} was not possible: fewer copied ones would go unlisted."
-        )
+        return f" No list of fewer than {count(n['shortest_list'])} was possible: fewer copied ones would go unlisted."
     return ""
-
-
-def _shortest(n: dict[str, Any]) -> str:
-    if n["shortest_list"] is None or n["shortest_list"] > n["n_train_patients"]:
-        return "none"
-    return count(n["shortest_list"])
 
 
 def _count(value: Any, missing: str = "not known") -> str:
     return missing if value is None else count(value)
 
 
-def _one(n: dict[str, Any]) -> str:
-    return str(n["units"]).removesuffix("s")
-
-
 def _sentence(text: str) -> Text:
-    """A reason as a sentence of its own."""
-    return Name(text[:1].upper() + text[1:])
+    """A reason, its first letter large; it holds no name of a user's."""
+    return f"{text[:1].upper()}{text[1:]}"

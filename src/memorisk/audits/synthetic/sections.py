@@ -1,10 +1,13 @@
 """Sections of the synthetic report with numbers: power, distances, single images, closest pairs."""
 
+from typing import Any
+
 import numpy as np
 import pandas as pd
 
 from memorisk.audits.synthetic import words
-from memorisk.audits.synthetic.pictures import Pictures
+from memorisk.audits.synthetic.pictures import SIDE, Pictures
+from memorisk.audits.synthetic.words import Terms
 from memorisk.report.blocks import (
     Block,
     Column,
@@ -20,198 +23,160 @@ from memorisk.report.blocks import (
 )
 from memorisk.report.distance_figure import distance_plot
 from memorisk.report.formats import count, decimal, percent, probability
-from memorisk.report.frames import numbers, rows, truths
+from memorisk.report.frames import numbers, rows, texts, truths
 from memorisk.report.result import Result
 from memorisk.report.series_figure import series_plot
 from memorisk.report.thumbnails import data_uri
 
-_STRIP = 420
 _MOST = 25
 
 
-def power_section(result: Result, redact: bool) -> list[Block]:
+def power_section(result: Result, terms: Terms) -> list[Block]:
     """What would have been found: planted copies by kind, and which lists were possible."""
     n = result.summary["numbers"]
-    units = str(n["units"])
-    blocks: list[Block] = []
     if n["recall"] is None:
-        blocks.append(Paragraph(_no_power(result)))
-    else:
-        blocks.append(Paragraph(words.POWER.format(units=units, copied=count(n["copied"]))))
-        blocks.append(Paragraph([f"{n['promise'][:1].upper()}{n['promise'][1:]}."]))
-        blocks += [_kinds_table(result), _kinds_figure(result)]
-        if n["copies_bound"] is not None:
-            blocks.append(
-                Paragraph(
-                    f"{count(n['n_found_at_cut'])} of {count(n['n_synthetic'])} synthetic images lie as near to a "
-                    f"training {units.removesuffix('s')} as the cut asks. At most {percent(n['copies_bound'])} of the set "
-                    "are copies of the planted kinds, if its images were drawn independently."
-                )
-            )
-    if lists := result.summary["lists"]:
-        frame = pd.DataFrame(lists)
-        columns = [
-            Column(source="copied", heading=f"Copied {units}", format="count", row_heading=True),
-            Column(source="share", heading="Of training", format="percent"),
-            Column(source="possible", heading="Could be listed", format="yes_no"),
-            Column(source="held_out_needed", heading=f"Held-out {units} needed", format="count"),
-        ]
-        caption = (
-            f"A list has {count(n['shortest_list'])} {units} or none, with these numbers."
-            if n["shortest_list"] <= n["n_train_patients"]
-            else "With these numbers no list is possible."
-        )
-        blocks += [
-            Heading("How short a list could be"),
+        why = "held_out" if n["n_held_patients"] is None else "saved" if n["saved_features"] else "none"
+        return [Paragraph(words.NO_POWER[why]), *_lists(result, terms)]
+    blocks: list[Block] = [
+        Paragraph(terms.fill(words.POWER, read_at=count(n["plants_read_at"]))),
+        Paragraph(f"{n['promise'][:1].upper()}{n['promise'][1:]}."),
+        _kinds_table(result, terms),
+        _kinds_figure(result),
+    ]
+    if n["copies_bound"] is not None:
+        blocks.append(
             Paragraph(
-                f"A p-value is no smaller than 1 / ({count(n['n_held_patients'])} + 1), however near a copy is. Few copied "
-                f"{units} can be listed only beside many held-out ones."
-            ),
-            Table(frame=frame, columns=columns, caption=caption),
-        ]
-    return blocks
+                f"{count(n['n_found_at_cut'])} of {count(n['n_synthetic'])} synthetic images lie as near to "
+                f"{terms.of_one} as that cut asks. At most {percent(n['copies_bound'])} of the set are copies of the "
+                "planted kinds, if its images were drawn independently."
+            )
+        )
+    return [*blocks, *_lists(result, terms)]
 
 
-def distance_section(result: Result) -> list[Block]:
+def distance_section(result: Result, terms: Terms) -> list[Block]:
     """The comparison that counts, figure 3, and the published statistics beside them."""
-    n = result.summary["numbers"]
-    units = str(n["units"])
-    unit = units.removesuffix("s")
-    blocks: list[Block] = [Heading(f"From real {units} to the synthetic set"), _reversed_figure(result)]
-    blocks += [Heading("From images to the training set"), _usual_figure(result)]
-    found = []
-    for key, value, interval in _published(result):
-        name, cannot = words.PUBLISHED[key]
-        found.append({"statistic": name, "value": value, "beside": interval, "cannot": cannot.format(units=units)})
     columns = [
         Column(source="statistic", heading="Statistic", row_heading=True),
         Column(source="value", heading="Value"),
         Column(source="beside", heading="Beside it"),
         Column(source="cannot", heading="What it cannot tell", wide=True),
     ]
-    caption = f"Published statistics. None of them is used for the verdict: they find a {unit} copied where nobody is."
+    caption = "Published statistics. None is used for the verdict: they call sets copied in which nobody is."
     return [
-        *blocks,
+        Heading(f"From real {terms.units} to the synthetic set"),
+        _reversed_figure(result, terms),
+        Heading("From images to the training set"),
+        _usual_figure(result),
         Heading("Statistics of the literature"),
-        Table(frame=pd.DataFrame(found), columns=columns, caption=caption),
+        Table(frame=pd.DataFrame(_published(result, terms)), columns=columns, caption=caption),
     ]
 
 
-def describing_section(result: Result, redact: bool) -> list[Block]:
+def describing_section(result: Result, terms: Terms, redact: bool) -> list[Block]:
     """The columns of single synthetic images, nearest first."""
     n = result.summary["numbers"]
-    units = str(n["units"])
     table = result.per_image.sort_values(["distance", "image"], kind="stable")
+    names = [
+        Column(source="image", heading="Synthetic image", row_heading=True),
+        Column(source="nearest_image", heading="Nearest training image"),
+        *([Column(source="nearest_group", heading="Its patient")] if terms.units == "patients" else []),
+    ]
+    with_null = [
+        Column(source="nearer_than_new", heading=f"Nearer than new {terms.units}", format="percent"),
+        Column(source="p_listed", heading="p if it were a copy", format="probability"),
+    ]
     columns = [
-        *([] if redact else [Column(source="image", heading="Synthetic image", row_heading=True)]),
-        *([] if redact else [Column(source="nearest_image", heading="Nearest training image")]),
-        *([] if redact or units == "images" else [Column(source="nearest_group", heading="Its patient")]),
+        *([] if redact else names),
         Column(source="distance", heading="Distance", format="decimal"),
         Column(source="second_ratio", heading="Second-neighbour ratio", format="short"),
-        *_with_null(n),
+        *([] if n["n_held_patients"] is None else with_null),
         Column(source="similarity", heading="Similarity of details", format="short"),
     ]
     shown = Table(
         frame=table.head(_MOST),
         columns=columns,
-        caption=f"The {min(_MOST, len(table))} synthetic images that lie nearest to a training image.",
-        elsewhere="per_image.parquet",
+        caption=f"The {min(_MOST, len(table))} synthetic images that lie nearest to a training image; all are in "
+        "per_image.parquet.",
+        visible_rows=10,
     )
-    blocks: list[Block] = [Paragraph(words.NEARER.format(units=units, unit=units.removesuffix("s"))), shown]
+    blocks: list[Block] = [Paragraph(terms.fill(words.NEARER)), shown]
     if len(result.per_class):
-        columns = [
+        by_class = [
             Column(source="label", heading="Class", row_heading=True),
             Column(source="n_training", heading="Training images", format="count"),
             Column(source="n_synthetic", heading="Synthetic images", format="count"),
             Column(source="n_exposing", heading="Exposing somebody", format="count"),
         ]
-        by_class = Table(frame=result.per_class, columns=columns, caption="Counts by class; no test.")
-        blocks.append(Details("By class", [by_class]))
+        counts = Table(frame=result.per_class, columns=by_class, caption="Counts by class; no test.")
+        blocks.append(Details("By class", [counts]))
     return blocks
 
 
-def pair_section(result: Result, pictures: Pictures | None, redact: bool) -> list[Block]:
+def pair_section(result: Result, terms: Terms, pictures: Pictures | None, redact: bool) -> list[Block]:
     """Equal and nearly equal pixels, training beside held out, and pictures where they were asked for."""
-    n, pairs = result.summary["numbers"], result.tables["pairs"]
-    units = str(n["units"])
-    counted = [
-        {"what": "Synthetic images with the same pixels as an image", "training": n["n_certain_copies"] + n["n_shared_pixels"], "held": n["n_held_copies"] if n["n_held_patients"] is not None else np.nan},
-        {"what": f"{units.capitalize()} with a nearly identical synthetic image", "training": n["n_near_train"], "held": n["n_near_held"]},
-        {"what": f"{units.capitalize()} in all", "training": n["n_train_patients"], "held": n["n_held_patients"]},
-    ]  # fmt: skip
-    columns = [
-        Column(source="what", heading="Pairs by pixels", row_heading=True),
-        Column(source="training", heading="Training", format="count"),
-        Column(source="held", heading="Held out", format="count"),
-    ]
-    text = (
-        "Besides the features, the details of 32 x 32 thumbnails were compared, as they are and mirrored; nearly identical "
-        "means a correlation of 0.95 or more. Below about 30 pixels a side simple shapes reach that without being copies: "
-        "the column of held-out images says how often."
-    )
+    n = result.summary["numbers"]
+    text = words.PIXELS
     if n["near_p"] is not None:
-        text += f" By chance so many of them would be training {units} with p {probability(n['near_p'])}."
+        text += f" Of a random split at least so many would be training {terms.units} with probability "
+        text += f"{words.p_words(n['near_p'])}."
     if n["n_shared_pixels"]:
-        text += f" {count(n['n_shared_pixels'])} of the equal ones are held-out images as well: they are nobody's for certain."
-    blocks: list[Block] = [
-        Paragraph(text),
-        Table(frame=pd.DataFrame(counted), columns=columns, caption="Copies that pixels show."),
-    ]
-    if len(pairs) and not redact:
-        shown = [
-            Column(source="part", heading="Part", row_heading=True),
-            Column(source="image", heading="Synthetic image"),
-            Column(source="real_image", heading="Real image"),
-            Column(source="group", heading=units.removesuffix("s").capitalize()),
-            Column(source="similarity", heading="Similarity", format="decimal"),
-            Column(source="identical", heading="Same pixels", format="yes_no"),
-            Column(source="mirrored", heading="Mirrored", format="yes_no"),
-        ]
-        every = Table(frame=pairs, columns=shown, caption="Most similar first.", elsewhere="tables/pairs.parquet")
-        blocks.append(Details("Every pair", [every]))
+        text += f" {count(n['n_shared_pixels'])} of the equal ones are held-out images as well: nobody's for certain."
+    blocks: list[Block] = [Paragraph(text), _pixel_counts(n, terms)]
+    if redact:
+        return blocks
+    if len(result.tables["pairs"]):
+        blocks.append(Details("Every pair", [_every_pair(result, terms)]))
     if pictures is None:
-        return [*blocks, Paragraph("Pictures are shown only when a gallery was asked for.")] if not redact else blocks
+        return [*blocks, Paragraph("Pictures are shown only when a gallery was asked for.")]
     if pictures.copies:
-        blocks.append(picture_gallery(pictures.copies, "Equal or nearly equal: training, synthetic, difference."))
-    return [
-        *blocks,
-        picture_gallery(pictures.closest, "Nearest by features: training image, synthetic image, their difference."),
-    ]
+        blocks.append(picture_gallery(pictures.copies, "Equal or nearly equal pixels"))
+    return [*blocks, picture_gallery(pictures.closest, "Nearest by features")]
 
 
-def picture_gallery(strips: dict[tuple[str, str], np.ndarray], caption: str) -> Gallery:
-    """Strips of three pictures with the ids of a pair."""
+def picture_gallery(pairs: dict[tuple[str, str], np.ndarray], title: str) -> Gallery:
+    """Pairs of images with their difference.
+
+    Args:
+        pairs: Pixels by training and synthetic image.
+        title: What these pairs are.
+    """
     items = [
         Thumbnail(
-            data_uri=data_uri(pixels, side=_STRIP),
+            data_uri=data_uri(pixels, side=SIDE),
             caption=[["training ", Name(real)], ["synthetic ", Name(synthetic)]],
             alternative="A training image, a synthetic image and their difference, named below",
         )
-        for (real, synthetic), pixels in strips.items()
+        for (real, synthetic), pixels in pairs.items()
     ]
-    return Gallery(items=items, caption=caption)
+    return Gallery(items=items, caption=f"{title}: training image, synthetic image; below them their difference.")
 
 
-def _no_power(result: Result) -> str:
+def _lists(result: Result, terms: Terms) -> list[Block]:
+    """Which lists the numbers of held-out patients allow."""
     n = result.summary["numbers"]
-    if n["n_held_patients"] is None:
-        return (
-            "Without held-out images there is no cut at which a copy counts as found, so that nothing can be said of how "
-            "many would have been."
-        )
-    if n["saved_features"]:
-        return (
-            "The features were computed elsewhere, so that no known copies could be hidden among the images: what would "
-            "have been found is not known, and the audit cannot pass."
-        )
-    return "No known copies were hidden in the set: what would have been found is not known, and the audit cannot pass."
+    if not (lists := result.summary["lists"]):
+        return []
+    columns = [
+        Column(source="copied", heading=f"Copied {terms.units}", format="count", row_heading=True),
+        Column(source="share", heading="Of training", format="percent"),
+        Column(source="possible", heading="Could be listed", format="yes_no"),
+        Column(source="held_out_needed", heading=f"Held-out {terms.units} needed", format="count"),
+    ]
+    caption = "With these numbers no list is possible."
+    if n["shortest_list"] <= n["n_train_patients"]:
+        caption = f"With these numbers a list names {terms.counted(n['shortest_list'])} or more, or nobody."
+    return [
+        Heading("How short a list could be"),
+        Paragraph(terms.fill(words.SHORT_LISTS, n_held=count(n["n_held_patients"]))),
+        Table(frame=pd.DataFrame(lists), columns=columns, caption=caption),
+    ]
 
 
-def _kinds_table(result: Result) -> Table:
-    units = str(result.summary["numbers"]["units"])
+def _kinds_table(result: Result, terms: Terms) -> Table:
     columns = [
         Column(source="kind", heading="Kind of copy", row_heading=True),
-        Column(source="patients", heading=units.capitalize(), format="count"),
+        Column(source="patients", heading=terms.units.capitalize(), format="count"),
         Column(source="found", heading="Found", format="count"),
         Column(source="share", heading="Share [95 % interval]", format="percent", interval=("low", "high")),
         Column(source="median_distance", heading="Median distance", format="decimal"),
@@ -220,7 +185,7 @@ def _kinds_table(result: Result) -> Table:
     return Table(
         frame=result.tables["kinds"],
         columns=columns,
-        caption=f"Planted copies found at the cut, by kind; one a {units.removesuffix('s')}.",
+        caption=f"Planted copies found at the cut, by kind; one of each {terms.unit}.",
         elsewhere="tables/plants.parquet",
     )
 
@@ -228,87 +193,105 @@ def _kinds_table(result: Result) -> Table:
 def _kinds_figure(result: Result) -> Figure:
     table = result.tables["kinds"]
     labels = [str(kind) for kind in table["kind"]]
-    share, low, high = (numbers(table, c) for c in ("share", "low", "high"))
+    limits = numbers(table, "share"), numbers(table, "low"), numbers(table, "high")
     wanted = float(result.summary["settings"]["recall"])
+    told = [f"{kind}: {percent(share)}" for kind, share in zip(labels, limits[0], strict=True) if np.isfinite(share)]
     return Figure(
         svg=series_plot(
-            labels,
-            {"found": (share, low, high)},
-            x_title="Share found, with 95 % interval",
-            reference=wanted,
-            cut=False,
+            labels, {"found": limits}, x_title="Share found, with 95 % interval", reference=wanted, cut=False
         ),
         title="Planted copies found, by kind",
-        caption=f"The line is the {wanted:.0%} that a pass asks for all kinds together.",
-        alternative="; ".join(f"{k}: {percent(s)}" for k, s in zip(labels, share, strict=True) if np.isfinite(s)) + ".",
+        caption=f"The line is the {words.share(wanted)} that a pass asks of all kinds together.",
+        alternative="; ".join(told) + ".",
     )
 
 
-def _reversed_figure(result: Result) -> Figure:
-    n, train = result.summary["numbers"], result.per_group
-    units = str(n["units"])
-    pools = {f"training {units}": numbers(train, "distance")}
-    text: Text = words.REVERSED.format(units=units, unit=units.removesuffix("s"))
-    said = [f"Training {units}: median {decimal(np.median(pools[f'training {units}']))}"]
+def _reversed_figure(result: Result, terms: Terms) -> Figure:
+    train = result.per_group
+    pools = {f"training {terms.units}": numbers(train, "distance")}
+    text: Text = f"Without held-out {terms.units} there is nothing to compare these distances with."
     if "held_out" in result.tables:
-        pools[f"held-out {units}"] = numbers(result.tables["held_out"], "distance")
-        said.append(f"held-out {units}: median {decimal(np.median(pools[f'held-out {units}']))}")
-    else:
-        text = f"Without held-out {units} there is nothing to compare these distances with."
+        pools[f"held-out {terms.units}"] = numbers(result.tables["held_out"], "distance")
+        text = terms.fill(words.REVERSED)
     marked = numbers(rows(train, truths(train, "listed")), "distance")
+    told = [f"{name}: median {decimal(np.median(values))}" for name, values in pools.items()]
     return Figure(
-        svg=distance_plot(
-            pools,
-            x_title="Distance to the nearest synthetic image",
-            marked=marked,
-            marked_name="listed" if len(marked) else "",
-        ),
-        title=f"How near the set comes to each of the {units}",
+        svg=distance_plot(pools, x_title="Distance to the nearest synthetic image", marked=marked, marked_as="listed"),
+        title=f"How near the set comes to each of the {terms.units}",
         caption=text,
-        alternative="; ".join(said) + f"; {count(len(marked))} listed.",
+        alternative="; ".join(told) + f"; {count(len(marked))} listed.",
     )
 
 
 def _usual_figure(result: Result) -> Figure:
     real = result.tables["real_images"]
+    held = [part == "held out" for part in texts(real, "part")]
     pools = {
         "generated": numbers(result.per_image, "distance"),
-        "planted copies": numbers(result.tables["plants"], "distance_nearest")
-        if "plants" in result.tables
-        else np.empty(0),
-        "held-out images": numbers(rows(real, real["part"] == "held out"), "distance_to_training"),
+        "held-out images": numbers(rows(real, held), "distance_to_training"),
     }
+    if "plants" in result.tables:
+        pools["planted copies"] = numbers(result.tables["plants"], "distance_nearest")
     known = {name: values for name, values in pools.items() if len(values)}
     return Figure(
         svg=distance_plot(known, x_title="Distance to the nearest training image"),
-        title="Generated, planted and held-out images",
+        title="Generated, held-out and planted images",
         caption=words.USUAL,
         alternative="; ".join(f"{name}: median {decimal(np.median(v))}" for name, v in known.items()) + ".",
     )
 
 
-def _with_null(n: dict) -> list[Column]:
-    """The columns that held-out images allow."""
-    if n["n_held_patients"] is None:
-        return []
+def _published(result: Result, terms: Terms) -> list[dict[str, str]]:
+    """A row a statistic: value, what stands beside it, what it cannot tell."""
+    s = result.summary
+    found = []
+    if gap := s["wasserstein"]:
+        beside = f"p {probability(gap['p_value'])}, {count(gap['n_second'])} held-out {terms.units}"
+        found.append(("wasserstein", decimal(gap["distance"]), beside))
+    if (c_t := s["c_t"]) and c_t["c_t"] is not None:
+        found.append(("c_t", decimal(c_t["c_t"]), f"p {probability(c_t['p'])}"))
+    share, new = s["authentic"]["share"], s["authentic"]["of_new"]
+    beside = f"held-out {terms.units} {percent(new['estimate'])}" if new["trials"] else "no held-out images"
+    limits = f"{percent(share['low'])} to {percent(share['high'])}"
+    found.append(("authentic", f"{percent(share['estimate'])} ({limits})", beside))
     return [
-        Column(source="nearer_than_new", heading=f"Nearer than new {n['units']}", format="percent"),
-        Column(source="p_listed", heading="p if it were a copy", format="probability"),
+        {"statistic": words.PUBLISHED[k][0], "value": v, "beside": b, "cannot": terms.fill(words.PUBLISHED[k][1])}
+        for k, v, b in found
     ]
 
 
-def _published(result: Result) -> list[tuple[str, str, str]]:
-    """Key, value and what stands beside it."""
-    s = result.summary
-    units = str(s["numbers"]["units"])
-    told = []
-    if gap := s["wasserstein"]:
-        told.append(("wasserstein", decimal(gap["distance"]), f"p {probability(gap['p_value'])}, {count(gap['n_second'])} held-out {units}"))  # fmt: skip
-    if (c_t := s["c_t"]) and c_t["c_t"] is not None:
-        told.append(("c_t", decimal(c_t["c_t"]), f"p {probability(c_t['p'])}"))
-    share, new = s["authentic"]["share"], s["authentic"]["of_new"]
-    beside = f"held-out {units} {percent(new['estimate'])}" if new["trials"] else "no held-out images"
-    told.append(
-        ("authentic", f"{percent(share['estimate'])} ({percent(share['low'])} to {percent(share['high'])})", beside)
+def _pixel_counts(n: dict[str, Any], terms: Terms) -> Table:
+    known = n["n_held_patients"] is not None
+    equal = {
+        "what": "Synthetic images with the pixels of a real one",
+        "training": n["n_certain_copies"] + n["n_shared_pixels"],
+        "held": n["n_held_copies"] if known else None,
+    }
+    near = {"training": n["n_near_train"], "held": n["n_near_held"]}
+    every = {"training": n["n_train_patients"], "held": n["n_held_patients"]}
+    title = f"Real {terms.units}"
+    counted = [equal, {"what": f"{title} with a nearly identical synthetic one", **near}, {"what": title, **every}]
+    columns = [
+        Column(source="what", heading="Copies that pixels show", row_heading=True),
+        Column(source="training", heading="Training", format="count"),
+        Column(source="held", heading="Held out", format="count"),
+    ]
+    return Table(frame=pd.DataFrame(counted), columns=columns, caption="Training images, with held-out ones as null.")
+
+
+def _every_pair(result: Result, terms: Terms) -> Table:
+    columns = [
+        Column(source="part", heading="Part", row_heading=True),
+        Column(source="image", heading="Synthetic image"),
+        Column(source="real_image", heading="Real image"),
+        *([Column(source="group", heading="Patient")] if terms.units == "patients" else []),
+        Column(source="similarity", heading="Similarity", format="decimal"),
+        Column(source="identical", heading="Same pixels", format="yes_no"),
+        Column(source="mirrored", heading="Mirrored", format="yes_no"),
+    ]
+    return Table(
+        frame=result.tables["pairs"],
+        columns=columns,
+        caption="Most similar first.",
+        elsewhere="tables/pairs.parquet",
     )
-    return told

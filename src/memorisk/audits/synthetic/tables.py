@@ -74,6 +74,7 @@ class SyntheticTables:
                 "group": self.key.names(unit),
                 "n_images": counts,
                 "listed": np.zeros(len(unit), bool) if asked is None else asked.listed.rejected,
+                "ahead": np.zeros(len(unit), bool) if asked is None else distance < self.d.held.min(),
                 "identical": np.isin(unit, pixel),
                 "near": np.isin(unit, self.found.patients[near(self.c.of_train)]),
                 "distance": distance,

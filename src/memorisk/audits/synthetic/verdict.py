@@ -1,4 +1,4 @@
-"""What may be said of a synthetic set: it copies patients, it passes, or it could not be decided; and what would decide.
+"""What may be said of a synthetic set: it copies patients, it passes, or it could not be decided; what would decide it.
 
 * ``fail``: a training patient is listed; or more of them lie nearer to the set than every held-out patient than a
   random split explains (``p_ahead`` at most 5 %); or a synthetic image has, pixel by pixel, a training image that no
@@ -7,11 +7,16 @@
   found at that list's cut with probability at least ``--recall``, by the lower end of the interval; and neither pixels
   nor held-out images raise a doubt.
 * ``undecided``: everything else, above all a set without held-out images.
+
+METHODS leaves the two numbers of a pass open. 5 % of the patients, since a list of fewer needs more held-out patients
+than a split of 70 to 15 has (`reversed_queries.held_out_needed`); a recall of one half, since below it copies of the
+planted kinds would be missed more often than found.
 """
 
 from typing import Any
 
 from memorisk.audits.synthetic.options import SyntheticOptions
+from memorisk.audits.synthetic.words import Terms, p_words, share
 
 AHEAD_LEVEL = 0.05
 """At or below this p the training patients nearer than every held-out one are too many for chance."""
@@ -20,10 +25,7 @@ NEAR_LEVEL = 0.05
 NO_HELD_OUT = (
     "no held-out images were given: distances alone cannot tell a copy from an image that is like many patients"
 )
-RESTS = (
-    "p-values rest on a random split by patient between training and held-out images, on a checkpoint that neither "
-    "part chose, and on a detector that was trained on neither, or on both alike"
-)
+_OF_THE_PAGE = ("units", "notes", "labels_given")
 
 
 def synthetic_verdict(numbers: dict[str, Any], options: SyntheticOptions) -> dict[str, Any]:
@@ -33,24 +35,14 @@ def synthetic_verdict(numbers: dict[str, Any], options: SyntheticOptions) -> dic
         numbers: Of `analysis.numbers_of`.
         options: What a pass needs.
     """
-    units = numbers["units"]
-    found = _found(numbers)
-    if found:
-        status, why, deciding = "fail", found, []
-    elif numbers["n_held_patients"] is None:
-        status, why, deciding = (
-            "undecided",
-            [NO_HELD_OUT],
-            [
-                f"--held-out with images of {numbers['held_out_needed']:,} {units} or more that the generator never saw: a "
-                f"random part of the same data, which lets a list of {numbers['copied']:,} copied {units} be made"
-            ],
-        )
-    else:
-        why, deciding = _doubts(numbers, options)
+    terms = Terms(numbers["units"])
+    status, why, deciding = "fail", _found(numbers, terms), []
+    if not why and numbers["n_held_patients"] is None:
+        status, why, deciding = "undecided", [NO_HELD_OUT], [_give_held_out(numbers, terms)]
+    elif not why:
+        why, deciding = _doubts(numbers, options, terms)
         status = "undecided" if why else "pass"
-        why = why or _passed(numbers)
-    kept = ("units", "notes", "labels_given")
+        why = why or _passed(numbers, terms)
     return {
         "schema": 1,
         "audit": "synthetic",
@@ -58,88 +50,114 @@ def synthetic_verdict(numbers: dict[str, Any], options: SyntheticOptions) -> dic
         "gate": "never" if options.fail_on == "never" else "copied",
         "why": why,
         "what_would_decide": deciding,
-        **{name: value for name, value in numbers.items() if name not in kept},
+        **{name: value for name, value in numbers.items() if name not in _OF_THE_PAGE},
     }
 
 
-def _found(numbers: dict[str, Any]) -> list[str]:
+def _found(numbers: dict[str, Any], terms: Terms) -> list[str]:
     """Reasons to fail."""
-    units, said = numbers["units"], []
+    said = []
     if n := numbers["n_certain_copies"]:
-        are = "image is" if n == 1 else "images are"
-        said.append(f"{n:,} synthetic {are}, pixel by pixel, a training image that no held-out image shares")
+        are = "image has" if n == 1 else "images have"
+        said.append(f"{n:,} synthetic {are} the very pixels of a training image that no held-out image shares")
     if n := numbers["n_listed"]:
+        are = f"{terms.counted(n, 'training')} {'is' if n == 1 else 'are'}"
         said.append(
-            f"{n:,} training {_one(units) if n == 1 else units} "
-            f"{'is' if n == 1 else 'are'} listed as nearer to the set than held-out {units} are; at most "
-            f"{numbers['level']:.0%} of a list are expected to be there by chance"
+            f"{are} listed as nearer to the set than held-out {terms.units} are; at most {share(numbers['level'])} of "
+            "a list are expected to be there by chance"
         )
     if numbers["p_ahead"] is not None and numbers["p_ahead"] <= AHEAD_LEVEL:
         said.append(
-            f"{numbers['n_ahead']:,} training {units} lie nearer to the set than every held-out one; by chance so many "
-            f"would have p {numbers['p_ahead']:.2g}"
+            f"{numbers['n_ahead']:,} training {terms.units} lie nearer to the set than every held-out one; by chance "
+            f"so many would with probability {p_words(numbers['p_ahead'])}"
         )
     return said
 
 
-def _doubts(numbers: dict[str, Any], options: SyntheticOptions) -> tuple[list[str], list[str]]:
+def _give_held_out(numbers: dict[str, Any], terms: Terms) -> str:
+    return (
+        f"--held-out with {numbers['held_out_needed']:,} {terms.units} or more {terms.whom} the generator never saw, a "
+        f"random part of the same data: with so many a list of {terms.counted(numbers['copied'])} is possible"
+    )
+
+
+def _doubts(numbers: dict[str, Any], options: SyntheticOptions, terms: Terms) -> tuple[list[str], list[str]]:
     """Why it cannot pass, and what would decide it."""
-    units, doubts, deciding = numbers["units"], [], []
+    found = [
+        _short_list(numbers, options, terms),
+        _little_power(numbers, options, terms),
+        _near_pairs(numbers, terms),
+        _seen_held_out(numbers),
+    ]
+    doubts = [doubt for doubt in found if doubt is not None]
+    return [why for why, _ in doubts], [way for _, way in doubts]
+
+
+def _short_list(numbers: dict[str, Any], options: SyntheticOptions, terms: Terms) -> tuple[str, str] | None:
     shortest, copied = numbers["shortest_list"], numbers["copied"]
-    if shortest > copied:
-        possible = f"no list of fewer than {shortest:,} {units} was possible"
-        if shortest > numbers["n_train_patients"]:
-            possible = "no list was possible at all"
-        doubts.append(f"{possible}; a pass needs that {copied:,} copied ones ({options.copied:.0%}) could be listed")
-        deciding.append(
-            f"{numbers['held_out_needed']:,} held-out {units} (there are {numbers['n_held_patients']:,}), or a larger "
-            "--copied if more copied ones may go unnoticed"
-        )
+    if shortest <= copied:
+        return None
+    possible = f"no list of fewer than {terms.counted(shortest)} was possible"
+    if shortest > numbers["n_train_patients"]:
+        possible = "no list was possible at all"
+    return (
+        f"{possible}; a pass needs that {copied:,} copied ones ({share(options.copied)}) could be listed",
+        f"{numbers['held_out_needed']:,} held-out {terms.units} (there are {numbers['n_held_patients']:,}), or a "
+        "larger --copied if more copied ones may go unnoticed",
+    )
+
+
+def _little_power(numbers: dict[str, Any], options: SyntheticOptions, terms: Terms) -> tuple[str, str] | None:
     recall = numbers["recall"]
     if recall is None:
         why = "features were computed elsewhere" if numbers["saved_features"] else "none were asked for"
-        doubts.append(f"no copies were planted ({why}), so that nothing is known of what would have been found")
-        deciding.append("--features that can be computed of new images, and --plants 20")
-    elif not recall["low"] >= options.recall:
-        doubts.append(
-            f"of planted copies {recall['successes']:,} of {recall['trials']:,} were found, {recall['low']:.0%} or more "
-            f"with 97.5 % confidence; a pass needs {options.recall:.0%}"
+        return (
+            f"no copies were planted ({why}), so that nothing is known of what would have been found",
+            "--features that can be computed of new images, and --plants 20",
         )
-        weak = " trained to find copies" if numbers["weak_features"] else ""
-        deciding.append(f"another detector{weak} (--features), more held-out {units}, or more --plants")
-    if numbers["near_p"] is not None and numbers["near_p"] <= NEAR_LEVEL:
-        doubts.append(
-            f"{numbers['n_near_train']:,} training {units} and {numbers['n_near_held']:,} held-out ones have a nearly "
-            f"identical synthetic image (p {numbers['near_p']:.2g}), which the features do not show"
-        )
-        deciding.append("these pairs, looked at (--gallery), and a detector that finds them")
-    if numbers["n_held_copies"]:
-        doubts.append(
-            f"{numbers['n_held_copies']:,} synthetic images are, pixel by pixel, held-out images: the generator saw "
-            "them, or images as simple as these coincide"
-        )
-        deciding.append("held-out images that the generator cannot have seen")
-    return doubts, deciding
+    if recall["low"] >= options.recall:
+        return None
+    better = "a detector trained to find copies" if numbers["weak_features"] else "another detector"
+    return (
+        f"of planted copies {recall['successes']:,} of {recall['trials']:,} were found, which shows that "
+        f"{share(recall['low'])} or more of such copies would be; a pass needs {share(options.recall)}",
+        f"{better} (--features), more held-out {terms.units}, or more --plants",
+    )
 
 
-def _passed(numbers: dict[str, Any]) -> list[str]:
+def _near_pairs(numbers: dict[str, Any], terms: Terms) -> tuple[str, str] | None:
+    if numbers["near_p"] is None or numbers["near_p"] > NEAR_LEVEL:
+        return None
+    return (
+        f"{numbers['n_near_train']:,} training {terms.units} and {numbers['n_near_held']:,} held-out ones have a "
+        f"nearly identical synthetic image (p {p_words(numbers['near_p'])}), which the features do not show",
+        "these pairs, looked at (--gallery), and a detector that finds them",
+    )
+
+
+def _seen_held_out(numbers: dict[str, Any]) -> tuple[str, str] | None:
+    if not (n := numbers["n_held_copies"]):
+        return None
+    have = "image has" if n == 1 else "images have"
+    return (
+        f"{n:,} synthetic {have} the very pixels of a held-out image: the generator saw it, or images as simple as "
+        "these coincide",
+        "held-out images that the generator cannot have seen",
+    )
+
+
+def _passed(numbers: dict[str, Any], terms: Terms) -> list[str]:
     """What a pass rests on."""
-    units, recall = numbers["units"], numbers["recall"]
     told = [
-        f"no training {_one(units)} is listed as nearer to the set than held-out {units} are",
-        f"a list of {numbers['copied']:,} copied {units} was possible; {numbers['promise']}",
+        f"no training {terms.unit} is listed as nearer to the set than held-out {terms.units} are",
+        f"a list of {terms.counted(numbers['copied'])} was possible; {numbers['promise']}",
     ]
-    uncovered = [kind for kind, share in numbers["recall_by_kind"].items() if share["low"] < recall["low"] / 2]
+    uncovered = [kind for kind, found in numbers["recall_by_kind"].items() if found["estimate"] < 0.5]
     if uncovered:
-        told.append(f"of these kinds, each by itself, fewer may be found: {', '.join(uncovered)}")
+        told.append(f"copies of these kinds, each by itself, are missed more often than found: {', '.join(uncovered)}")
     if numbers["copies_bound"] is not None:
         told.append(
-            f"at most {numbers['copies_bound']:.1%} of the set are copies of the planted kinds, if its images were "
-            "drawn independently"
+            f"at most {100 * numbers['copies_bound']:.1f} % of the set are copies of the planted kinds, if its images "
+            "were drawn independently"
         )
     return told
-
-
-def _one(units: str) -> str:
-    """One of them."""
-    return units.removesuffix("s")

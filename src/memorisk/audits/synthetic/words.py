@@ -1,6 +1,49 @@
-"""The fixed wording of the synthetic report: verdicts, what the numbers rest on, what was not looked at."""
+"""The fixed wording of the synthetic report: verdicts, what the numbers rest on, what was not looked at.
+
+Apart from the layout, so that whoever checks what the report claims reads one file.
+"""
+
+from dataclasses import dataclass
 
 from memorisk.report.blocks import Kind, Text
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What a group is called: a patient, or an image where no patients are given."""
+
+    units: str
+    """"patients" or "images"."""
+
+    @property
+    def unit(self) -> str:
+        """One of them."""
+        return self.units.removesuffix("s")
+
+    @property
+    def a_unit(self) -> str:
+        """With its article."""
+        return f"{'an' if self.unit[0] in 'aeiou' else 'a'} {self.unit}"
+
+    @property
+    def whom(self) -> str:
+        """The pronoun of them."""
+        return "whom" if self.units == "patients" else "which"
+
+    @property
+    def of_one(self) -> str:
+        """An image of one of them."""
+        return "an image of a training patient" if self.units == "patients" else "a training image"
+
+    def fill(self, text: str, **more: object) -> str:
+        """A text with its terms filled in."""
+        known = {name: getattr(self, name) for name in ("units", "unit", "a_unit", "whom", "of_one")}
+        return text.format(**known, Units=self.units.capitalize(), Unit=self.unit.capitalize(), **more)
+
+    def counted(self, n: int, which: str = "") -> str:
+        """A number of them, perhaps of one part."""
+        return f"{n:,} {which} {self.unit if n == 1 else self.units}".replace("  ", " ")
+
 
 HEADLINES: dict[str, tuple[Kind, str]] = {
     "pass": ("pass", "No copying of the kinds that were tried was found"),
@@ -8,45 +51,76 @@ HEADLINES: dict[str, tuple[Kind, str]] = {
     "undecided": ("undecided", "Could not be decided"),
 }
 SENTENCES = {
-    "pass": "No training {unit} lies nearer to the synthetic images than {units} whom the generator never saw, and known "
-    "copies, hidden in the set, would have been found with the probability below.",
-    "fail": "Do not release the set as it is: it holds a training {unit}'s image, or is nearer to training {units} than "
-    "chance and likeness explain. The images concerned are listed below.",
+    "pass": "As far as this audit can tell, training {units} lie no nearer to the synthetic images than {units} "
+    "{whom} the generator never saw; known copies, hidden in the set, were found with the probability below.",
+    "fail": "Do not release the set as it is: it holds {of_one}, or comes nearer to training {units} than chance and "
+    "likeness explain. The images concerned are shown below.",
     "undecided": "This is not a pass: what was given does not settle whether training {units} are copied.",
 }
 LISTED = (
-    "Listed means: nearer to the synthetic images than {units} whom the generator never saw are, by more than chance. A "
-    "copy is one reason. A generator that fits a small training set closely is nearer to all of it without copying "
-    "anybody; look at the pairs."
+    "Listed means: nearer to the synthetic images than {units} {whom} the generator never saw, by more than chance "
+    "explains. A copy is one reason. A generator that fits a small training set closely comes nearer to all of it "
+    "without copying anybody; look at the pairs."
+)
+AHEAD = (
+    "Of a random split about {expected} training {units} would be in this table. Most of them are there for another "
+    "reason than chance; which, the audit cannot tell one by one, since too few {units} are held out."
+)
+NOBODY = (
+    "No held-out images were given. How near a synthetic image lies to a training image says nothing by itself: other "
+    "images may be as alike. No {unit} can be listed, and nobody can be cleared."
 )
 REVERSED = (
     "The comparison that counts. Every real {unit} asks the synthetic set for its nearest image, training and held-out "
-    "ones the same set, so that it does not matter how varied the synthetic images are. Without copies the two outlines "
-    "agree; copied {units} stand out at the left."
+    "ones the same set, so that it does not matter how varied the synthetic images are. Without copies the two "
+    "outlines agree; copied {units} stand out at the left."
 )
 USUAL = (
-    "The usual picture (paper 003, figure 3), which only describes. Generated images left of held-out ones may be copies; "
-    "they may also merely vary less than real images do. Planted copies show where copies of these kinds lie."
+    "The usual picture (paper 003, figure 3), which only describes. Generated images left of held-out ones may be "
+    "copies; they may also merely vary less than real images do. Planted copies show where copies of their kinds lie; "
+    "the farthest images are drawn at the right edge."
 )
 NEARER = (
-    "These columns describe single images. “Nearer than new {units}” is the share of held-out {units}' images that lie "
-    "at least as near to the training images: small values are common where a generator varies less than the data. The "
-    "second-neighbour ratio is near 0 where one training {unit} is singled out, near 1 where several are as near. “p if "
-    "it were a copy” is the p-value that the nearest training {unit} would have by this image alone."
+    "These columns describe single images. “Nearer than new {units}” is the share of held-out {units} (of their "
+    "images, each {unit} counting alike) that lie at least as near to the training images: small values are common "
+    "where a generator varies less than the data. The second-neighbour ratio is near 0 where one training {unit} is "
+    "singled out, near 1 where several are as near. “p if it were a copy” is the p-value that the nearest training "
+    "{unit} would have by this image alone."
 )
 POWER = (
     "Copies of random training images were hidden in the set under no name; features and distances were computed for "
-    "all images alike. The p-values and the list then use the other images only, and the plants are read at the cut that "
-    "a list of {copied} copied {units} has."
+    "all images alike. The p-values and the list then use the other images only, and the plants are read at the cut "
+    "that a list of {read_at} copied {units} has."
+)
+NO_POWER = {
+    "held_out": "Without held-out images there is no cut at which a copy counts as found, so that nothing can be said "
+    "of how many would have been.",
+    "saved": "The features were computed elsewhere, so that no known copies could be hidden among the images: what "
+    "would have been found is not known, and the audit cannot pass.",
+    "none": "No known copies were hidden in the set: what would have been found is not known, and the audit cannot "
+    "pass.",
+}
+SHORT_LISTS = (
+    "A p-value is no smaller than 1 / ({n_held} + 1), however near a copy is. Few copied {units} can be listed only "
+    "beside many held-out ones."
+)
+PIXELS = (
+    "Besides the features, the details of 32 x 32 thumbnails were compared, as they are and mirrored; nearly identical "
+    "means a correlation of 0.95 or more. Below about 30 pixels a side simple shapes reach that without being copies: "
+    "the column of held-out images says how often."
+)
+REST = (
+    "{n} synthetic images expose them. To release the set without these is not enough: a second copy, a little farther "
+    "from its source, may remain. Audit the rest again."
 )
 PUBLISHED = {
     "wasserstein": (
         "Wasserstein-1, generated and held-out",
-        "that two sets of distances differ, not in which way or why",
+        "in which way two sets of distances differ, or why",
     ),
     "c_t": (
         "C_T of Meehan and others, one cell",
-        "copies from a generator that varies less than the data; well below 0 for either",
+        "copies from a generator that varies less than the data: well below 0 for either",
     ),
     "authentic": (
         "Authentic share (Alaa and others)",
@@ -54,28 +128,37 @@ PUBLISHED = {
     ),
 }
 NOT_LOOKED_AT: tuple[str, ...] = (
-    "Copies of other kinds than those planted: of a part of an image smaller than those, in another style, of another "
-    "examination of the same patient, or put together from several patients.",
+    "Copies of other kinds than those planted: of a smaller part of an image, in another style, of another examination "
+    "of the same patient, or put together from several patients.",
     "Text burnt into images, names in file names, and other data that are released with them.",
-    "Further images of the same generator: the audit speaks of these images, and of others only as far as they were drawn "
-    "in the same way.",
+    "Further images of the same generator: the audit speaks of these images, and of others only as far as they were "
+    "drawn in the same way.",
     "What the generator itself gives away, if it is released: an audit of its images does not cover its weights.",
     "Whether the images are good for anything.",
 )
 
 
-def assumptions(units: str, unit: str, groups_given: bool) -> list[Text]:
-    """What the p-values rest on."""
+def assumptions(terms: Terms, groups_given: bool) -> list[Text]:
+    """What the p-values rest on.
+
+    Args:
+        terms: What a group is called.
+        groups_given: Whether patients are known on both sides.
+    """
     told: list[Text] = [
-        f"Training and held-out {units} are a random split of one data set, made by {unit}. If the held-out ones come from "
-        "another hospital, year or device, p-values compare hospitals.",
-        "Neither part chose the generator's checkpoint or its settings. Held-out images that did are a little nearer to "
-        "the set, which hides copies.",
+        terms.fill(
+            "Training and held-out {units} are a random split of one data set, made by {unit}. If the held-out ones "
+            "come from another hospital, year or device, p-values compare hospitals."
+        ),
+        "Neither part chose the generator's checkpoint or its settings. Held-out images that did are a little nearer "
+        "to the set, which hides copies.",
         "The detector was trained on neither part, or on both alike. One that knows the training images sees them "
         "otherwise.",
-        "What was fitted for the comparison (components, variances) was fitted on training and held-out images together.",
-        f"A {unit} with several images is compared with held-out ones at as many images.",
+        "What was fitted for the comparison (components, variances) was fitted on training and held-out images "
+        "together.",
     ]
+    if terms.units == "patients":
+        told.append("A patient with several images is compared with held-out patients at as many images.")
     if not groups_given:
         told.append(
             "No patients were given with some of the images, so that every image stands for itself: a patient with "
@@ -83,3 +166,13 @@ def assumptions(units: str, unit: str, groups_given: bool) -> list[Text]:
             "--group-column."
         )
     return told
+
+
+def share(value: float) -> str:
+    """A share as a whole percentage."""
+    return f"{100 * value:.0f} %"
+
+
+def p_words(p: float) -> str:
+    """A p-value in a sentence."""
+    return "below 0.001" if p < 0.001 else f"{p:.2g}"
