@@ -15,6 +15,7 @@ from memorisk.audits.pseudonyms import Pseudonyms
 from memorisk.audits.synthetic.analysis import SyntheticEvidence, analyse_synthetic
 from memorisk.audits.synthetic.comparing import compare, compare_pixels
 from memorisk.audits.synthetic.hidden import draw_plants, hide, no_plants
+from memorisk.audits.synthetic.knowledge import detector_notes
 from memorisk.audits.synthetic.measuring import can_plant, feature_source, fit_distance, measure_features
 from memorisk.audits.synthetic.options import SyntheticOptions, synthetic_options
 from memorisk.audits.synthetic.page import synthetic_page
@@ -73,7 +74,7 @@ def audit_synthetic(
     names = Pseudonyms.from_options(options)
     found = read_manifests(train, synthetic, held_out, options, progress)
     sets = decode(found, options, progress)
-    feature_source(options, sets)
+    detector_notes(feature_source(options, sets), sets)
     if dry_run:
         return describe_sets(sets, options)
     evidence = gather(sets, options, progress)
@@ -108,7 +109,7 @@ def gather(sets: Sets, options: SyntheticOptions, progress: Progress) -> Synthet
         progress("hiding known copies", 0, 0)
         plants = draw_plants(sets.train, sets.synthetic, options.plants, options.seed)
     features = measure_features(sets, hide(sets.synthetic, plants, options.seed), options, progress)
-    measure = fit_distance(features, sets, options, source.kind)
+    measure = fit_distance(features, sets, options, source)
     distances = compare(features, measure, sets, plants, progress)
     return SyntheticEvidence(sets, plants, features, measure.plain_words, distances, compare_pixels(sets, progress))
 

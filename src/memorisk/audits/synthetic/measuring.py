@@ -13,10 +13,12 @@ from pathlib import Path
 import numpy as np
 
 from memorisk.audits.synthetic.hidden import HiddenSet
+from memorisk.audits.synthetic.knowledge import detector_notes
 from memorisk.audits.synthetic.options import AUTO, SyntheticOptions
 from memorisk.audits.synthetic.sets import Sets
 from memorisk.images.store import ImageStore
 from memorisk.images.wording import listed
+from memorisk.models.detectors import read_config
 from memorisk.models.features import FeatureSource, parse_source
 from memorisk.runs.errors import InputError
 from memorisk.runs.progress import Progress
@@ -110,28 +112,29 @@ def measure_features(sets: Sets, hidden: HiddenSet, options: SyntheticOptions, p
         plants=values[hidden.of_plants],
         described=real.described,
         weak=source.kind in ("pixels", "pca"),
-        notes=_notes(real, source),
+        notes=(*_notes(real, source), *detector_notes(source, sets)),
         computed=real.computed + ours.computed,
     )
     _refuse_not_finite(found, sets)
     return found
 
 
-def fit_distance(found: FeatureTables, sets: Sets, options: SyntheticOptions, kind: str) -> FittedMeasure:
+def fit_distance(found: FeatureTables, sets: Sets, options: SyntheticOptions, source: FeatureSource) -> FittedMeasure:
     """The measure, fitted on training and held-out features together where there is something to fit.
 
     Args:
         found: Features.
         sets: For the ids of images that a measure does not take.
         options: The measure by name, and how it meets negative values.
-        kind: Of the source of features.
+        source: Of the features; a detector says what its loss is about.
 
     Raises:
         InputError: No such measure, a domain is missing, or rows that it does not take.
     """
     name = options.measure
     if name == AUTO:
-        name = "euclidean" if kind in _NO_NETWORK else "cosine"
+        name = "euclidean" if source.kind in _NO_NETWORK else "cosine"
+        name = read_config(Path(source.name)).measure if source.kind == "detector" else name
     find_measure(name)
     _refuse_degenerate(name, found, sets)
     return fit_measure(

@@ -48,7 +48,8 @@ class SyntheticOptions(ReportOptions, ImageOptions):
     held_out_features: Path | None = None
     """With a file of features: that of the held-out images."""
     measure: str = AUTO
-    """One of the 14 measures; auto is cosine for networks and euclidean for pixels, PCA and saved features."""
+    """One of the 14 measures; auto is a detector's own, cosine for encoders and euclidean for pixels, PCA and
+    saved features."""
     domain: Literal["signed", "shift", "softplus"] | None = None
     """How braycurtis, canberra and jensenshannon meet negative features."""
     input_size: int | None = None
