@@ -18,8 +18,8 @@ from memorisk.runs.errors import InputError, MemoriskError
 from memorisk.training import detector_fit
 from memorisk.training.detector_fit import CHECKPOINT, HISTORY, FittedDetector, Training, fit_detector
 from memorisk.training.detector_options import DetectorOptions
-from memorisk.training.detector_record import DetectorRecord
-from memorisk.training.detector_retrieval import embed, found_sources
+from memorisk.training.detector_record import DetectorRecord, Looked
+from memorisk.training.detector_retrieval import embed, found_sources, retrieval
 from memorisk.training.detector_start import DEPARTURES, untrained
 from tests.commands import environment
 from tests.training.detectors import TINY, parts, scans, with_images
@@ -56,6 +56,7 @@ def test_a_detector_is_left_in_its_folder(store: ImageStore, tmp_path: Path, mon
     assert [row["epoch"] for row in fitted.history] == [0, 1, 2, 3]
     assert fitted.history[0]["loss"] is None
     shares = [row["retrieval"] for row in fitted.history]
+    assert all(row["of_patients"]["trials"] == 10 for row in fitted.history)
     assert fitted.best_epoch == 1 + int(np.argmax(shares[1:])) == fitted.detector.config.best_epoch
     assert {file.name for file in (tmp_path / "d").iterdir()} == {
         "weights.safetensors", "detector.json", "seen.parquet", HISTORY
@@ -172,7 +173,8 @@ def test_the_best_epoch_is_the_first_of_the_best_and_never_the_start() -> None:
         record = DetectorRecord(3, state, by_loss=by_loss)
         assert record.best_epoch == 0
         for epoch, validation in enumerate(figures):
-            record.add(epoch, validation, 1.0, {"w": torch.full((1,), float(epoch))} if epoch else None)
+            looked = Looked(retrieval(np.arange(10) < 10 * validation[0], np.arange(10), 0), validation[1])
+            record.add(epoch, looked, 1.0, {"w": torch.full((1,), float(epoch))} if epoch else None)
         assert record.best_epoch == best
         assert float(record.best["w"]) == best
 

@@ -49,11 +49,11 @@ from memorisk.training.copy_augmentations import (
     load_strength,
 )
 from memorisk.training.detector_options import DetectorOptions
-from memorisk.training.detector_record import DetectorRecord
-from memorisk.training.detector_retrieval import embed, found_sources
+from memorisk.training.detector_record import DetectorRecord, Looked
+from memorisk.training.detector_retrieval import embed, found_sources, retrieval
 from memorisk.training.detector_rows import refuse_rows, usable_rows
 from memorisk.training.detector_start import Start, untrained
-from memorisk.training.devices import autocast, choose_precision, forked_generators, place
+from memorisk.training.devices import autocast, choose_precision, forked_generators, limited_threads, place
 from memorisk.training.fit import set_training_mode
 from memorisk.training.loop import Bounds, Watch, run_epochs
 from memorisk.training.metric_losses import MetricLoss, metric_loss
@@ -72,8 +72,8 @@ class FittedDetector:
     detector: Detector
     """With the weights of the best epoch."""
     history: tuple[Mapping[str, Any], ...]
-    """Per epoch from 0, the untrained start: ``epoch, loss, retrieval, validation_loss`` (None where there is none);
-    retrieval is the share of validation copies whose nearest image is their source."""
+    """Per epoch from 0, the untrained start: ``epoch, loss, retrieval, of_patients, validation_loss`` (None where there
+    is none); retrieval is the share of validation copies whose nearest image is their source."""
     best_epoch: int
     """Whose weights were kept; never 0."""
     notes: tuple[str, ...]
@@ -117,7 +117,8 @@ def fit_detector(
     if (target / CONFIG).is_file():
         return _finished(target, training.key)
     target.mkdir(mode=0o700, parents=True, exist_ok=True)
-    record = training.run(target / CHECKPOINT, progress)
+    with limited_threads(options.threads):
+        record = training.run(target / CHECKPOINT, progress)
     training.start.network.load_state_dict(record.best, strict=False)
     best = record.best_epoch
     start = training.start
@@ -242,24 +243,29 @@ class Training:
         else:
             set_training_mode(network)
 
-    def _look(self) -> Callable[[], tuple[float, float]]:
-        """What is asked after each epoch: the share of validation copies that are found, and the paper's loss."""
-        images, rows, size = self.store.images, self.validation, self.options.images_a_step
-        copies = augmented_copies(images, rows, self.augmentation, seed=self.options.seed)
-        hashes, bounds = self.store.pixel_hashes[rows], batch_bounds(len(rows), size)
+    def _look(self) -> Callable[[], Looked]:
+        """What is asked after each epoch: which validation copies are found, and for the paper's form its loss."""
+        images, rows, options = self.store.images, self.validation, self.options
+        copies = augmented_copies(images, rows, self.augmentation, seed=options.seed)
+        hashes, groups = self.store.pixel_hashes[rows], self.groups[rows].astype(str)
         ask = partial(embed, self.start.network, preprocessing=self.start.config.preprocessing, device=self.device)
 
-        def look() -> tuple[float, float]:
+        def look() -> Looked:
             """Of the network as it is now."""
             sources = ask(images, rows)
-            found = found_sources(ask(copies, np.arange(len(rows))), sources, self.options.measure, hashes)
-            if self.options.protocol == "corrected":
-                return float(found.mean()), float("nan")
-            z = torch.from_numpy(sources)
-            losses = [float(self.loss(z[a:b], z[a:b], torch.arange(b - a))) * (b - a) for a, b in bounds]
-            return float(found.mean()), sum(losses) / len(rows)
+            found = found_sources(ask(copies, np.arange(len(rows))), sources, options.measure, hashes)
+            of_paper = options.protocol == "paper"
+            return Looked(retrieval(found, groups, options.seed), self._loss_of(sources) if of_paper else float("nan"))
 
         return look
+
+    def _loss_of(self, sources: np.ndarray) -> float:
+        """The published code's validation loss: the positive of an image is the image."""
+        z, total = torch.from_numpy(sources), 0.0
+        for begin, end in batch_bounds(len(z), self.options.images_a_step):
+            some = z[begin:end]
+            total += float(self.loss(some, some, torch.arange(end - begin))) * (end - begin)
+        return total / len(z)
 
 
 def _finished(folder: Path, key: str) -> FittedDetector:

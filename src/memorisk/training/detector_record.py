@@ -4,10 +4,24 @@ They are saved with the training's own state, so that a killed one chooses the s
 """
 
 from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 import torch
+
+from memorisk.statistics.proportions import clopper_pearson
+from memorisk.training.detector_retrieval import Retrieval
+
+
+@dataclass(frozen=True)
+class Looked:
+    """What was seen of a network on validation copies."""
+
+    retrieval: Retrieval
+    """How often the source is found first."""
+    loss: float = float("nan")
+    """The published code's validation loss; NaN where it is not asked for."""
 
 
 class DetectorRecord:
@@ -21,8 +35,8 @@ class DetectorRecord:
 
     def __init__(self, epochs: int, state: Mapping[str, torch.Tensor], *, by_loss: bool) -> None:
         self.by_loss = by_loss
-        self.figures = torch.full((epochs + 1, 3), float("nan"), dtype=torch.float64)
-        """[epochs + 1, 3] loss, retrieval, validation loss; row 0 is the untrained start."""
+        self.figures = torch.full((epochs + 1, 5), float("nan"), dtype=torch.float64)
+        """[epochs + 1, 5] loss, retrieval, validation loss, patients found, patients; row 0 is the untrained start."""
         self.best = {name: value.detach().clone() for name, value in state.items()}
 
     @property
@@ -34,7 +48,7 @@ class DetectorRecord:
     def add(
         self,
         epoch: int,
-        validation: tuple[float, float],
+        looked: Looked,
         loss: float = float("nan"),
         state: Mapping[str, torch.Tensor] | None = None,
     ) -> None:
@@ -42,11 +56,13 @@ class DetectorRecord:
 
         Args:
             epoch: Epochs done.
-            validation: Retrieval and validation loss.
+            looked: What validation copies say of it.
             loss: Mean training loss.
             state: The network's tensors now.
         """
-        self.figures[epoch] = torch.tensor([loss, *validation], dtype=torch.float64)
+        share, patients = looked.retrieval.share, looked.retrieval.of_patients
+        row = [loss, share, looked.loss, patients.successes, patients.trials]
+        self.figures[epoch] = torch.tensor(row, dtype=torch.float64)
         if state is not None and self.best_epoch == epoch:
             for name, value in self.best.items():
                 value.copy_(state[name])
@@ -59,7 +75,15 @@ class DetectorRecord:
         return int(np.nanargmax(values)) + 1 if np.isfinite(values).any() else 0
 
     def history(self) -> tuple[Mapping[str, Any], ...]:
-        """A row an epoch: ``epoch, loss, retrieval, validation_loss``, None where there is none."""
-        names = ("loss", "retrieval", "validation_loss")
-        rows = [[value if np.isfinite(value) else None for value in row] for row in self.figures.tolist()]
-        return tuple({"epoch": epoch, **dict(zip(names, row, strict=True))} for epoch, row in enumerate(rows))
+        """A row an epoch, None where there is nothing.
+
+        Returns:
+            ``epoch, loss, retrieval, of_patients, validation_loss``; of_patients is one copy of each patient, with its
+            Clopper-Pearson interval.
+        """
+        found = []
+        for epoch, (loss, share, validation_loss, hits, patients) in enumerate(self.figures.tolist()):
+            row = {"epoch": epoch, "loss": loss, "retrieval": share, "validation_loss": validation_loss}
+            known = {name: value if np.isfinite(value) else None for name, value in row.items()}
+            found.append(known | {"of_patients": asdict(clopper_pearson(int(hits), int(patients)))})
+        return tuple(found)

@@ -41,6 +41,17 @@ def forked_generators(device: torch.device) -> Iterator[Callable[[int], None]]:
 
 
 @contextmanager
+def limited_threads(threads: int) -> Iterator[None]:
+    """PyTorch computes with so many threads on the CPU; on leaving, with as many as before."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+@contextmanager
 def exact_products(device: torch.device) -> Iterator[None]:
     """Full float32 convolutions on a GPU, where cuDNN by default rounds their inputs to 10 bits (TF32)."""
     if device.type != "cuda":
