@@ -1,0 +1,81 @@
+"""The null keeps its level: a generator that saw nobody of either part, asked with features that are fitted or not.
+
+Exact by exchangeability (METHODS section 5): the number of training patients with p <= 0.05 is beta-binomial. The last
+test shows that this one could fail: features fitted on the training images alone are nearer to them.
+"""
+
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from scipy.stats import betabinom, binom
+
+from memorisk.audits.synthetic.comparing import PixelCopies, compare
+from memorisk.audits.synthetic.findings import Findings, find, near_p
+from memorisk.audits.synthetic.hidden import no_plants
+from memorisk.audits.synthetic.measuring import FeatureTables, fit_distance
+from memorisk.audits.synthetic.options import synthetic_options
+from memorisk.audits.synthetic.sets import Sets
+from memorisk.images.near_copies import BestMatches
+from memorisk.models.features import parse_source
+from memorisk.runs.progress import quiet
+from memorisk.scores.distances import fit_measure, nearest
+from memorisk.statistics.reversed_queries import reversed_queries
+from tests.audits.synthetic_set.making import parts, store_of
+
+N_TRAIN, N_HELD, N_SYNTHETIC = 60, 39, 40
+
+
+def audited(tmp_path: Path, seed: int, measure: str) -> Findings:
+    """The audit of blended digits on pixels as they are, without pictures and files."""
+    train, held, synthetic = images = parts(seed, N_TRAIN, N_HELD, N_SYNTHETIC)
+    stores = [store_of(i, tmp_path, n) for i, n in ((train, "train"), (synthetic, "set"), (held, "held"))]
+    sets, options = Sets(*stores, 0, 0, frozenset(), ()), synthetic_options({"plants": 0, "measure": measure})
+    flat = [(part / 255).reshape(len(part), -1).astype(np.float32) for part in images]
+    described = SimpleNamespace(encoder="pixels", state="no network")
+    found = FeatureTables(flat[0], flat[1], flat[2], flat[0][:0], described, True, (), 0)  # pyright: ignore
+    fitted = fit_distance(found, sets, options, parse_source("pixels"))
+    plants = no_plants(sets.train)
+    far = _far(N_SYNTHETIC)
+    nowhere = np.full(N_SYNTHETIC, -1)
+    copies = PixelCopies(nowhere, nowhere > 0, nowhere, far, _far(N_TRAIN), _far(N_HELD))
+    distances = compare(found, fitted, sets, plants, quiet)
+    return find(sets, distances, copies, plants, options)
+
+
+def _far(n: int) -> BestMatches:
+    return BestMatches(np.zeros(n, np.intp), np.zeros(n, np.float32), np.zeros(n, bool))
+
+
+@pytest.mark.parametrize(("measure", "audits"), [("euclidean", 40), ("mahalanobis", 20)])
+def test_the_level_over_audits(tmp_path: Path, measure: str, audits: int) -> None:
+    found = [audited(tmp_path, seed, measure) for seed in range(audits)]
+    asked = [f.asked for f in found if f.asked is not None]
+    share = np.array([(a.p_value <= 0.05).mean() for a in asked])
+    c = int(0.05 * (N_HELD + 1))
+    sd = betabinom.std(N_TRAIN, c, N_HELD + 1 - c) / N_TRAIN / np.sqrt(audits)
+    assert len(asked) == audits
+    assert share.mean() == pytest.approx(c / (N_HELD + 1), abs=3 * sd)
+    assert sum(a.p_ahead <= 0.05 for a in asked) <= binom.ppf(0.999, audits, 0.05)
+    assert sum(a.listed.n_rejected > 0 for a in asked) <= binom.ppf(0.999, audits, 0.1)
+
+
+def test_components_of_the_training_images_alone_would_not_keep_it() -> None:
+    share = []
+    for seed in range(12):
+        train, held, synthetic = (x.reshape(len(x), -1) / 255 for x in parts(seed, N_TRAIN, N_HELD, N_SYNTHETIC))
+        mean = train.mean(0)
+        directions = np.linalg.svd(train - mean, full_matrices=False)[2][:40]
+        a, b, s = ((x - mean) @ directions.T for x in (train, held, synthetic))
+        measure = fit_measure("mahalanobis", a)
+        d = [nearest(x, s, measure).distances[:, 0] for x in (a, b)]
+        share.append((reversed_queries(d[0], d[1]).p_value <= 0.05).mean())
+    assert np.mean(share) > 0.10
+
+
+def test_near_copies_by_chance_are_hypergeometric() -> None:
+    assert near_p(0, 3, 60, 40) == 1.0
+    assert near_p(2, 0, 60, 40) == pytest.approx(60 / 100 * 59 / 99)
+    assert np.isnan(near_p(0, 0, 60, 40))
+    assert np.isnan(near_p(3, 0, 60, 0))
