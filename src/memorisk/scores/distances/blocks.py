@@ -23,7 +23,7 @@ TILE_ROWS = 128
 
 
 def evaluate(form: Form, queries: Block, references: Block, tile: NDArray[np.float32]) -> None:
-    """Fill a tile [m, n] with values that ``form`` bounds; another device's evaluator would be chosen here."""
+    """Fill a tile [m, n] with values that ``form`` bounds; `gpu_blocks.evaluate` is a GPU's."""
     from memorisk.scores.distances import kernels
 
     name, x, y = form.measure.name, queries.short, references.short
@@ -121,13 +121,40 @@ def group_codes(exclude_same: Any, left: Rows, right: Rows) -> tuple[Ids, Ids]:
     return codes[: left.n].copy(), codes[left.n :].copy()
 
 
-def open_tables(queries: Any, references: Any, measure: FittedMeasure) -> tuple[Rows, Rows]:
-    """Both tables, checked.
+def find_device(device: str, queries: Any, references: Any) -> Any:
+    """The GPU to search on, a ``torch.device``; None for the CPU.
+
+    Args:
+        device: "cpu", "cuda", "cuda:1", ...; "auto" for that of a table that is a tensor on a GPU, else the CPU.
+        queries: A table.
+        references: A table.
+
+    Raises:
+        InputError: The device is unknown or not there.
+    """
+    if device == "auto":
+        places = (getattr(table, "device", None) for table in (references, queries))
+        device = next((str(place) for place in places if getattr(place, "type", None) == "cuda"), "cpu")
+    if device == "cpu":
+        return None
+    from memorisk.runs.devices import check_device
+
+    found = check_device(device)
+    return found if found.type == "cuda" else None
+
+
+def open_tables(queries: Any, references: Any, measure: FittedMeasure, device: Any = None) -> tuple[Any, Any]:
+    """Both tables, checked; where a GPU is named, read onto it (`gpu_blocks.DeviceRows`).
 
     Raises:
         InputError: One of them is none that the measure takes, or there are no references.
     """
-    left, right = Rows(queries, "queries"), Rows(references, "references")
+    if device is None:
+        left, right = Rows(queries, "queries"), Rows(references, "references")
+    else:
+        from memorisk.scores.distances.gpu_blocks import DeviceRows
+
+        left, right = DeviceRows(queries, "queries", device), DeviceRows(references, "references", device)
     for rows in (left, right):
         measure.check_rows(rows)
     if not right.n:

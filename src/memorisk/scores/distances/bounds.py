@@ -15,9 +15,16 @@ Numerical Algorithms, chapter 3) and r the measured distance of a row to its flo
   r(x) = h(x) + sum max(1 - 2x, 0).
 
 Where no bound can be given (values out of range) beta is infinite and every pair is evaluated by definition.
+
+On a GPU (``Form.on_device``) rows are prepared by PyTorch, which adds in another order: they may differ from those of
+the definition by ``drift`` of their norm, (d + 64)^(3/2) 2^-50, more than the normalisations can. Sums and products are
+those of float32 (no TF32), in any order, fused or not. What is assumed of the rest: quotients within 2 ulp (PTX ISA,
+``div.full.f32``: 2), which the ratio's bound has room for; reciprocal square roots within 2^-22 (``rsqrt.approx``:
+2^-22.9), so that a term of a share is off by 12 u; binary logarithms within 2^-21, of their own size outside (1/2, 2)
+(``lg2.approx``: 2^-22), so that the entropy's terms are off by 19 u and its beta is taken twice.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -26,7 +33,7 @@ from numpy.typing import NDArray
 from memorisk.scores.distances.fitted import BINARY, FittedMeasure
 from memorisk.scores.distances.pairs import Definition, definition
 from memorisk.scores.distances.parallel import Team
-from memorisk.scores.distances.rows import FloatArray, Rows
+from memorisk.scores.distances.rows import FloatArray, Rows, beside, library
 
 UNIT = 2.0**-24
 LOG_ERROR = 6e-7
@@ -75,6 +82,13 @@ class Form:
     """The value's own power of the key: Minkowski's p."""
     rho: float
     """Relative bound."""
+    room: float = SHARE
+    """Multiplies every beta."""
+
+    def on_device(self) -> "Form":
+        """The form where a GPU evaluates it: its quotients and logarithms are approximate."""
+        rho = self.rho + 8 * UNIT * (self.family == "share")
+        return replace(self, rho=rho, room=SHARE * (2.0 if self.family == "entropy" else 1.0))
 
     def prepare(self, rows: Rows, first: int, last: int, workers: Team) -> Block:
         """Rows ``first`` to ``last`` made ready, some of them by each thread."""
@@ -89,43 +103,49 @@ class Form:
         workers.run(fill, range(0, size, step))
         return block
 
-    def betas(self, queries: Block, references: Block) -> FloatArray:
-        """[m] absolute bounds of the queries' values against a block of references."""
+    def betas(self, queries: Any, references: Any) -> Any:
+        """[m] absolute bounds of the queries' values against a block of references; where the blocks are."""
         d, most = self.measure.dimension, float(references.slack.max())
         both = queries.slack + most
         if self.family == _NO_FORM:
-            beta = np.full(len(both), np.inf)
+            beta = both + np.inf
         elif self.measure.name in BINARY:
-            beta = np.zeros(len(both)) if d < 1 << 22 else np.full(len(both), np.inf)
+            beta = both * 0.0 if d < 1 << 22 else both + np.inf
         elif self.family == "product":
-            own = queries.own.astype(np.float64)
+            own = library(both).asarray(queries.own, dtype=both.dtype)
             beta = 3.0 * gamma(d + 8) * own * (1.0 + self.rho) + both**2 * (1.0 + 2.0**20) + 2.0**-100
         elif self.family == "sum":
             beta = both * (1.0 + self.rho) + (d * 2.0**-120) ** (1.0 / self.root)
         elif self.family == "entropy":
             beta = gamma(d) * both / d + 16 * UNIT * (both / d + 1.0) + LOG_ERROR
         else:  # ratio: the larger share of two rows; share: terms of both
-            beta = (np.maximum(queries.slack, most) if self.family == "ratio" else both) + d * 1e-30
-        return beta * SHARE
+            beta = (queries.slack.clip(most) if self.family == "ratio" else both) + d * 1e-30
+        return beta * self.room
+
+    def moved(self, exact: Any) -> tuple[Any, Any]:
+        """Rows centred and weighted or whitened, and what the rounding of that may have taken, [m] or 0."""
+        x, lost = (exact - self.centre if len(self.centre) else exact), 0.0
+        if self.definition.whitening.size:  # the product's own rounding, and the definition's
+            lost = 4.0 * (self.measure.dimension + 4) * 2.0**-53 * float(np.linalg.norm(self.definition.whitening))
+            lost = (x * x).sum(axis=1) ** 0.5 * lost * self.scale
+        return _weighed(x, self.definition), lost
+
+    def drift(self) -> float:
+        """How far a row may be from that of the definition, as a share of its norm, where a device prepared it."""
+        same = self.measure.name not in ("cosine", "correlation", "jensenshannon") and self.measure.domain != "softplus"
+        return 0.0 if same else (self.measure.dimension + 64) ** 1.5 * 2.0**-50
 
     def _fill(self, exact: FloatArray, out: Block) -> None:
         """One part of a block."""
         from memorisk.scores.distances.shortening import shorten
 
         out.exact[:] = exact
-        moved, floor = exact, 0.0
         if self.definition.weights.size or self.definition.whitening.size:
-            moved = exact - self.centre
-            if self.definition.weights.size:
-                moved = moved * np.sqrt(self.definition.weights)
-            else:  # the product's own rounding, and the definition's
-                lost = 4.0 * (self.measure.dimension + 4) * 2.0**-53 * float(np.linalg.norm(self.definition.whitening))
-                floor = np.linalg.norm(moved, axis=1) * lost * self.scale
-                moved = moved @ self.definition.whitening
+            moved, floor = self.moved(exact)
             shorten(np.ascontiguousarray(moved), np.zeros(0), self.scale, self.family, self.root, out)
+            out.slack[:] += floor
         else:
             shorten(exact, self.centre, self.scale, self.family, self.root, out)
-        out.slack[:] += floor
 
 
 def gamma(n: float) -> float:
@@ -176,21 +196,25 @@ def _centre_and_size(
 ) -> tuple[FloatArray, float]:
     """Mean of the references where rows are centred (else nothing), and the largest number or norm after that."""
     centre, most = np.zeros(0), 0.0
-    weighted = bool(parts.weights.size or parts.whitening.size)
     if centring:
-        total = np.zeros(measure.dimension)
+        total: Any = 0.0
         for _, x in references.blocks():
-            total += measure.rows(x).sum(axis=0)
+            total = total + measure.rows(x).sum(axis=0)
         centre = total / references.n
     if measure.measure.family == "entropy" or measure.name in BINARY:
         return centre, 1.0
     for _, x in references.blocks():
         rows = measure.rows(x)
         moved = rows - centre if centring else rows
-        if weighted:
-            moved = moved * np.sqrt(parts.weights) if parts.weights.size else moved @ parts.whitening
-        most = max(most, float(np.abs(moved).max()))
+        most = max(most, float(abs(_weighed(moved, parts)).max()))
     return centre, most
+
+
+def _weighed(x: Any, parts: Definition) -> Any:
+    """Rows times the roots of the weights, or times the whitening."""
+    if parts.weights.size:
+        return x * beside(x, np.sqrt(parts.weights))
+    return x @ beside(x, parts.whitening) if parts.whitening.size else x
 
 
 def _scale(family: str, most: float, measure: FittedMeasure) -> float:

@@ -196,6 +196,13 @@ def all_pairs(code, queries, references, weights, whitening, p, out):
 
 
 @compiled()
+def some_pairs(code, queries, references, rows, columns, weights, whitening, p, out):
+    """`direct` of some pairs, by the numbers of their rows, into ``out``."""
+    for c in range(len(rows)):
+        out[c] = direct(code, queries[rows[c]], references[columns[c]], weights, whitening, p)
+
+
+@compiled()
 def key_of(distance, multiplier, power):
     """The key of a distance: ``(multiplier distance)^power``, or ``distance / (1 + distance)`` for power 0."""
     if power == 0.0:
@@ -318,6 +325,13 @@ def _settle(waiting, near, who, base, code, x, y, weights, whitening, p):
     """Evaluate those that wait by definition and keep the nearest."""
     for r in waiting:
         _insert(direct(code, x, y[r], weights, whitening, p), base + r, near, who)
+
+
+@compiled()
+def insert_pairs(rows, columns, found, distances, indices):
+    """Take pairs whose distances were found into the nearest of every query, [m, k]."""
+    for c in range(len(rows)):
+        _insert(found[c], columns[c], distances[rows[c]], indices[rows[c]])
 
 
 @compiled()

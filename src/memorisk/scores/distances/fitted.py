@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from memorisk.runs.errors import InputError, one_line
 from memorisk.runs.files import atomic_path
 from memorisk.scores.distances.registry import MEASURES, Measure
-from memorisk.scores.distances.rows import FloatArray, Rows
+from memorisk.scores.distances.rows import FloatArray, Rows, beside, library
 
 FORMAT = "memorisk distance measure 1"
 DOMAINS = ("signed", "shift", "softplus")
@@ -77,21 +77,21 @@ class FittedMeasure:
         """What is compared: domain, binarisation and normalisation applied, each row on its own.
 
         Args:
-            block: [m, d], checked by `check_rows`.
+            block: [m, d], checked by `check_rows`; an array, or a tensor on any device for the like of it.
 
         Returns:
             [m, d]; unit rows for cosine and correlation, shares for jensenshannon, 0 and 1 for dice and matching.
         """
-        x = self._positive(block)
+        x, xp = self._positive(block), library(block)
         if self.medians is not None:
-            return (x > self.medians).astype(np.float64)
+            return xp.asarray(x > beside(x, self.medians), dtype=xp.float64)
         if self.name == "correlation":
             x = _centred(x)
         if self.name in ("cosine", "correlation"):
-            x = x / np.abs(x).max(axis=1, keepdims=True)
-            return x / np.sqrt(np.sum(x * x, axis=1, keepdims=True))
+            x = x / xp.amax(abs(x), axis=1, keepdims=True)
+            return x / xp.sqrt(xp.sum(x * x, axis=1, keepdims=True))
         if self.name == "jensenshannon":
-            x = x / x.max(axis=1, keepdims=True)
+            x = x / xp.amax(x, axis=1, keepdims=True)
             return x / x.sum(axis=1, keepdims=True)
         return x
 
@@ -122,7 +122,7 @@ class FittedMeasure:
         """Values below the references' minimum, which the domain "shift" counts as 0."""
         if self.minimum is None:
             return 0
-        return sum(int((x < self.minimum).sum()) for _, x in rows.blocks())
+        return sum(int((x < beside(x, self.minimum)).sum()) for _, x in rows.blocks())
 
     def save(self, path: str | Path) -> None:
         """Write it to a safetensors file, whole or not at all."""
@@ -157,16 +157,17 @@ class FittedMeasure:
 
     def _positive(self, x: FloatArray) -> FloatArray:
         if self.minimum is not None:
-            return np.maximum(x - self.minimum, 0)
+            return (x - beside(x, self.minimum)).clip(0)
         if self.domain == "softplus":
-            return np.logaddexp(0, x)
-        return np.abs(x) if self.name == "jensenshannon" else x
+            return library(x).logaddexp(library(x).zeros_like(x), x)
+        return abs(x) if self.name == "jensenshannon" else x
 
     def _zero(self, x: FloatArray) -> NDArray[np.bool_]:
         return (self._positive(x) == 0).all(axis=1)
 
     def _constant(self, x: FloatArray) -> NDArray[np.bool_]:
-        return (x.max(axis=1) == x.min(axis=1)) | (_centred(x) == 0).all(axis=1)
+        xp = library(x)
+        return (xp.amax(x, axis=1) == xp.amin(x, axis=1)) | (_centred(x) == 0).all(axis=1)
 
 
 def _centred(x: FloatArray) -> FloatArray:

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memorisk.runs.errors import InputError
-from memorisk.scores.distances.blocks import group_codes, open_tables, visit_tiles
+from memorisk.scores.distances.blocks import find_device, group_codes, open_tables, visit_tiles
 from memorisk.scores.distances.bounds import arguments
 from memorisk.scores.distances.fitted import FittedMeasure
 from memorisk.scores.distances.rows import FloatArray
@@ -33,6 +33,7 @@ def nearest(
     k: int = 1,
     *,
     exclude_same: Any = None,
+    device: str = "auto",
     threads: int | None = None,
     block: int | None = None,
 ) -> Neighbours:
@@ -48,22 +49,32 @@ def nearest(
         measure: From `fit_measure`.
         k: Neighbours of each.
         exclude_same: Pair of [n] and [m] groups: references of the query's own group are left out.
+        device: "cpu", "cuda", "cuda:1", ...; "auto" for the GPU that holds the queries or the references as a tensor,
+            else the CPU. The result is the same, bit for bit.
         threads: Of the computation; None for NUMBA_NUM_THREADS, or the cores.
-        block: Rows of a block; None for about 8 MiB.
+        block: Rows of a block; None for about 8 MiB, on a GPU for tiles of 1 GiB.
 
     Returns:
         Rows and distances, both [n, k].
 
     Raises:
-        InputError: Shapes, types or rows that the measure does not take; a k below 1; groups that do not fit.
+        InputError: Shapes, types or rows that the measure does not take; a k below 1; groups that do not fit; a device
+            that is not there, or is without Triton where the measure needs it.
     """
     from memorisk.scores.distances.direct import scan_nearest
 
-    left, right = open_tables(queries, references, measure)
-    k = _whole("k", k)
+    k, threads, block = _whole("k", k), _count(threads), _count(block)
+    where = find_device(device, queries, references)
+    left, right = open_tables(queries, references, measure, where)
     mine, theirs = group_codes(exclude_same, left, right)
     indices = np.full((left.n, k), -1, np.int64)
     distances = np.full((left.n, k), np.inf)
+    if where is not None:
+        from memorisk.scores.distances.gpu import open_search, search_nearest
+
+        with open_search(left, right, measure, (mine, theirs), threads, block) as search:
+            search_nearest(search, distances, indices)
+        return Neighbours(indices, distances, measure.clipped(left))
 
     def visit(form, some, others, tile, betas, rows, columns) -> None:
         scan_nearest(
@@ -71,7 +82,7 @@ def nearest(
             distances[rows], indices[rows], *arguments(form),
         )  # fmt: skip
 
-    visit_tiles(left, right, measure, visit, threads=_count(threads), block=_count(block))
+    visit_tiles(left, right, measure, visit, threads=threads, block=block)
     return Neighbours(indices, distances, measure.clipped(left))
 
 

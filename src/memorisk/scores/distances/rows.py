@@ -1,5 +1,6 @@
 """Rows from arrays, memory maps and tensors, a block at a time, in float64; rows that no measure takes are named."""
 
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -27,6 +28,16 @@ def name_rows(rows: NDArray[np.int64]) -> str:
     return f"row {listed}" if len(rows) == 1 else f"rows {listed}"
 
 
+def library(x: Any) -> Any:
+    """NumPy or PyTorch, whichever holds an array; what is written in the words of both runs where its rows are."""
+    return sys.modules[type(x).__module__.partition(".")[0]]
+
+
+def beside(x: Any, array: Any) -> Any:
+    """An array in the library and on the device of ``x``."""
+    return library(x).asarray(array, device=x.device)
+
+
 class Rows:
     """An [n, d] table that is read in blocks.
 
@@ -38,10 +49,13 @@ class Rows:
         n: Rows.
         d: Columns.
         exact: The type's values are all float32 values.
+        elements: Numbers in a block.
 
     Raises:
         InputError: It is no table of real numbers.
     """
+
+    elements = ELEMENTS
 
     def __init__(self, table: Any, what: str) -> None:
         self.what = what
@@ -60,23 +74,25 @@ class Rows:
 
     def block(self, first: int, last: int) -> FloatArray:
         """Rows ``first`` to ``last`` in float64, a copy."""
-        part = self._table[first:last]
-        if self._tensor:
-            part = part.cpu()
-            part = (part.float() if self._half else part).numpy()
-        return np.array(part, dtype=np.float64, order="C")
+        return self._float64(self._table[first:last])
+
+    def take(self, numbers: NDArray[np.int64]) -> FloatArray:
+        """Rows of these numbers in float64, a copy."""
+        return self._float64(self._table[numbers])
 
     def columns(self, first: int, last: int) -> FloatArray:
         """Columns ``first`` to ``last`` in float64, a copy."""
-        part = self._table[:, first:last]
+        return self._float64(self._table[:, first:last])
+
+    def _float64(self, part: Any) -> FloatArray:
         if self._tensor:
             part = part.cpu()
             part = (part.float() if self._half else part).numpy()
         return np.array(part, dtype=np.float64, order="C")
 
-    def blocks(self, size: int | None = None) -> Iterator[tuple[int, FloatArray]]:
+    def blocks(self) -> Iterator[tuple[int, FloatArray]]:
         """First row and rows of every block in turn."""
-        step = size or rows_per_block(self.d)
+        step = rows_per_block(self.d, self.elements)
         for first in range(0, self.n, step):
             yield first, self.block(first, min(first + step, self.n))
 
@@ -90,7 +106,7 @@ class Rows:
         Raises:
             InputError: One is; the first few are named and all counted.
         """
-        found = [np.flatnonzero(bad(rows)) + first for first, rows in self.blocks()]
+        found = [np.flatnonzero(rows.tolist()) + first for first, x in self.blocks() if (rows := bad(x)).any()]
         numbers = np.concatenate(found) if found else np.empty(0, np.int64)
         if len(numbers):
             raise InputError(f"{name_rows(numbers)} of the {self.what} {reason}")
@@ -102,7 +118,7 @@ class Rows:
             InputError: There are some.
         """
         self.refuse(
-            f"hold NaN, inf or values beyond {LARGEST:g}; leave them out", lambda x: ~(np.abs(x) <= LARGEST).all(axis=1)
+            f"hold NaN, inf or values beyond {LARGEST:g}; leave them out", lambda x: ~(abs(x) <= LARGEST).all(axis=1)
         )
 
 

@@ -1,18 +1,18 @@
 """Rows rounded to float32, with what the rounding took from each, measured."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from memorisk.scores.distances.compiling import compiled
-from memorisk.scores.distances.rows import FloatArray
+from memorisk.scores.distances.rows import FloatArray, library
 
 if TYPE_CHECKING:
     from memorisk.scores.distances.bounds import Block
 
 SMALLEST = 1e-30
 """Smaller numbers count as 0 in Canberra's shares: each may be off by 1."""
-_NORMS = {"product": 2, "sum": 1, "ratio": 1, "share": 3, "entropy": 4, "none": 0}
+NORMS = {"product": 2, "sum": 1, "ratio": 1, "share": 3, "entropy": 4, "none": 0}
 
 
 @compiled()
@@ -62,10 +62,18 @@ def shorten(x: FloatArray, centre: FloatArray, scale: float, family: str, root: 
         root: The form's: values whose powers would leave float32 are left out, and their rows marked.
         out: Its ``short``, ``own`` and ``slack`` are written.
     """
-    limit = 1e18 if root == 1 else 0.5 * (1e36 / x.shape[1]) ** (1 / root)
-    _shorten(x, centre, scale, _NORMS[family], limit, out.short, out.own, out.slack)
+    _shorten(x, centre, scale, NORMS[family], largest(x.shape[1], root), out.short, out.own, out.slack)
     if family == "ratio":
-        size = out.own.astype(np.float64)
-        known = (size > 1e-24) & np.isfinite(out.slack)
-        zero = (out.slack == 0) & (size == 0)
-        out.slack[:] = np.where(zero, 0.0, np.where(known, out.slack / np.where(known, size, 1.0), np.inf))
+        out.slack[:] = relative(out.slack, out.own.astype(np.float64))
+
+
+def largest(d: int, root: float) -> float:
+    """The largest number whose power, added ``d`` times, stays in float32."""
+    return 1e18 if root == 1 else 0.5 * (1e36 / d) ** (1 / root)
+
+
+def relative(slack: Any, own: Any) -> Any:
+    """Slacks as shares of the rows' sums; 0 for zero rows, infinite where the sum is too small to tell."""
+    xp = library(slack)
+    known, zero = (own > 1e-24) & xp.isfinite(slack), (slack == 0) & (own == 0)
+    return xp.where(zero, 0.0, xp.where(known, slack / xp.where(known, own, 1.0), np.inf))

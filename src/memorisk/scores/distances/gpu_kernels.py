@@ -1,0 +1,110 @@
+"""Blocks of approximate values by Triton, for the measures that are no matrix product; see `kernels` and `bounds`.
+
+Rows come transposed, [d, m] and [d, n], and padded with zeros, so that no load is masked. A program takes 128 x 128
+pairs, a thread 8 x 8 of them in registers: values have the shape [8, 8, 16, 16], and Triton's own layout gives the last
+two axes to the 256 threads, so that the 16 numbers a thread reads of a column serve 64 pairs. Import this module where
+it is used: Triton is there with PyTorch for GPUs only.
+"""
+
+from typing import Any
+
+import triton
+import triton.language as tl
+
+from memorisk.scores.distances.bounds import Form
+
+EACH, SIDE = 8, 16
+PAIRS = EACH * SIDE
+"""Rows and columns of a program's pairs: what the blocks are padded to."""
+UNROLLED = 4
+"""Columns of the rows in a turn of the loop: what d is padded to."""
+_LEAST = tl.constexpr(1e-31)
+_LN2 = tl.constexpr(0.6931471805599453)
+
+
+@triton.jit
+def _logarithm(m, APPROXIMATE: tl.constexpr):
+    """To base 2; by the GPU's own instruction where there is one, within 2^-22."""
+    if APPROXIMATE:
+        return tl.inline_asm_elementwise(
+            "lg2.approx.ftz.f32 $0, $1;", "=f,f", [m], dtype=tl.float32, is_pure=True, pack=1
+        )
+    return tl.log2(m)
+
+
+@triton.jit
+def _term(a, b, KIND: tl.constexpr, POWER: tl.constexpr, APPROXIMATE: tl.constexpr):
+    """What one column adds to a pair's sum."""
+    if KIND == "entropy":
+        both = tl.maximum(a + b, _LEAST)
+        return both * _logarithm(both, APPROXIMATE)
+    apart = tl.abs(a - b)
+    if KIND == "share":
+        root = tl.math.rsqrt(tl.maximum(tl.abs(a) + tl.abs(b), _LEAST))
+        return apart * (root * root)
+    power = apart
+    for _ in tl.static_range(POWER - 1):  # pyright: ignore[reportGeneralTypeIssues]
+        power *= apart
+    return power
+
+
+@triton.jit
+def _fill(
+    x, y, own_x, own_y, tile, d, padded, m, n,
+    KIND: tl.constexpr, POWER: tl.constexpr, APPROXIMATE: tl.constexpr,
+    EACH: tl.constexpr, SIDE: tl.constexpr, UNROLLED: tl.constexpr,
+):  # fmt: skip
+    """One program's pairs of ``tile``, [m, n]; programs side by side share the queries and walk the references."""
+    place = tl.arange(0, EACH)[:, None] * SIDE + tl.arange(0, SIDE)[None, :]
+    rows = tl.program_id(1) * EACH * SIDE + place
+    columns = tl.program_id(0) * EACH * SIDE + place
+    total = tl.full((EACH, EACH, SIDE, SIDE), 0.0, tl.float32)
+    beside = tl.full((EACH, EACH, SIDE, SIDE), 0.0, tl.float32)
+    left, right = x + rows, y + columns
+    for _ in range(0, padded, UNROLLED):
+        for u in tl.static_range(UNROLLED):  # pyright: ignore[reportGeneralTypeIssues]
+            a = tl.load(left + u * m)[:, None, :, None]
+            b = tl.load(right + u * n)[None, :, None, :]
+            if KIND == "largest":
+                total = tl.maximum(total, tl.abs(a - b))
+            else:
+                total += _term(a, b, KIND, POWER, APPROXIMATE)
+            if KIND == "signed ratio":
+                beside += tl.abs(a + b)
+        left += UNROLLED * m
+        right += UNROLLED * n
+    if KIND == "ratio" or KIND == "entropy":
+        beside = tl.load(own_x + rows)[:, None, :, None] + tl.load(own_y + columns)[None, :, None, :]
+    if KIND == "ratio" or KIND == "signed ratio":
+        total = total / tl.maximum(total + beside, _LEAST)
+    elif KIND == "entropy":
+        total = (beside - total * _LN2) / d
+    where = rows[:, None, :, None].to(tl.int64) * n + columns[None, :, None, :]
+    tl.store(tile + where, total)
+
+
+def fill(form: Form, queries: Any, references: Any, tile: Any) -> None:
+    """Fill a tile [m, n] on a device with values that ``form`` bounds; rows and columns beyond the blocks' are none.
+
+    Args:
+        form: Of `bounds.find_form`, of a family that is no product.
+        queries: A `gpu_blocks.DeviceBlock`.
+        references: Another.
+        tile: Contiguous, of padded size.
+    """
+    kind = form.family
+    if kind == "ratio" and form.measure.domain == "signed":
+        kind = "signed ratio"
+    elif kind == "sum":
+        kind = "largest" if form.measure.name == "chebyshev" else "power"
+    driver: Any = triton.runtime.driver
+    nvidia = isinstance(_fill, triton.JITFunction) and driver.active.get_current_target().backend == "cuda"
+    small = nvidia and kind != "signed ratio" and form.root <= 4
+    registers = {"maxnreg": 128} if small else {}  # two programs a multiprocessor, where that spills nothing
+    (padded, m), n = queries.short.shape, references.short.shape[1]
+    kernel: Any = _fill
+    kernel[n // PAIRS, m // PAIRS](
+        queries.short, references.short, queries.own, references.own, tile, form.measure.dimension, padded, m, n,
+        KIND=kind, POWER=int(form.root), APPROXIMATE=nvidia,
+        EACH=EACH, SIDE=SIDE, UNROLLED=UNROLLED, num_warps=SIDE * SIDE // 32, enable_fp_fusion=True, **registers,
+    )  # fmt: skip
