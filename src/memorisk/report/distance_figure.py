@@ -54,6 +54,7 @@ def distance_plot(
         sheet.axes.plot(spots, np.full(len(spots), -0.035 * top), **look)
         entries.append(("red", "none", f"\N{BLACK UP-POINTING TRIANGLE} {marked_as}"))
     sheet.axes.set_xlim(0, high)
+    top = top or 1.0
     sheet.axes.set_ylim(-0.08 * top, 1.08 * top)
     sheet.axes.xaxis.set_major_locator(MaxNLocator(6))
     sheet.axes.yaxis.set_major_locator(MaxNLocator(4))

@@ -1,0 +1,331 @@
+"""The audit of a synthetic set from folders to the verdict: copies are listed, nothing else passes for proof."""
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from memorisk.audits.synthetic import audit as audit_module
+from memorisk.audits.synthetic.audit import audit_synthetic
+from memorisk.audits.synthetic.options import synthetic_options
+from memorisk.audits.synthetic.verdict import synthetic_verdict
+from memorisk.report.result import Result
+from memorisk.runs.errors import InputError
+from tests.audits.synthetic_set.making import N_HELD, N_SYNTHETIC, N_TRAIN, parts, store_of, write_sets
+from tests.commands import answer, entries, refusal
+
+COPIED = 16
+SMALL = {"plants": 2}
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory):
+    """A folder with a clean set and one with noised copies of 16 patients, and a cache of their own."""
+    folder = tmp_path_factory.mktemp("synthetic")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("MEMORISK_CACHE", str(folder / "cache"))
+        patch.setenv("XDG_CONFIG_HOME", str(folder / "config"))
+        patch.chdir(folder)
+        for name, copied in (("clean", 0), ("copies", COPIED)):
+            (folder / name).mkdir()
+            write_sets(folder / name, copied, noise=6)
+        yield folder
+
+
+def run(name: str, out: str, held: bool = True, **settings) -> Result:
+    given = {"held_out": f"{name}/held.npz"} if held else {}
+    found = audit_synthetic(f"{name}/train.npz", f"{name}/set.npz", out=out, **given, **SMALL | settings)
+    assert isinstance(found, Result)
+    return found
+
+
+@pytest.fixture(scope="module")
+def copies(place: Path) -> Result:
+    return run("copies", "runs/copies")
+
+
+def test_copied_patients_are_listed_with_the_images_that_expose_them(copies: Result) -> None:
+    listed = set(copies.per_group.loc[copies.per_group["listed"], "group"])
+    planted = {f"patient-{row:04d}" for row in range(COPIED)}
+    assert copies.status == "fail"
+    assert planted <= listed
+    assert len(listed - planted) <= 2
+    v = copies.verdict
+    assert (v["n_train_patients"], v["n_synthetic"], v["n_held_patients"]) == (N_TRAIN, N_SYNTHETIC, N_HELD)
+    assert v["n_ahead"] >= COPIED
+    assert v["p_ahead"] < 0.05
+    assert v["n_certain_copies"] == 0
+    exposed = copies.tables["exposures"]
+    of_copies = exposed[exposed["group"].isin(planted)]
+    assert len(of_copies) == COPIED
+    assert set(of_copies["image"]) == set(copies.per_image["image"].tail(COPIED))
+    assert copies.per_image.set_index("image")["exposes"][of_copies["image"]].all()
+    assert "listed as nearer to the set" in v["why"][0]
+
+
+def test_descriptive_columns_single_out_the_copies(copies: Result) -> None:
+    own, rest = copies.per_image.tail(COPIED), copies.per_image.head(N_SYNTHETIC - COPIED)
+    assert own["second_ratio"].max() < 0.6 < rest["second_ratio"].median()
+    assert own["nearer_than_new"].max() < 0.05
+    assert (own["p_listed"] == 1 / (N_HELD + 1)).all()
+    assert own["nearest_group"].tolist() == [f"patient-{row:04d}" for row in range(COPIED)]
+    assert (own["distance"] < own["second_distance"]).all()
+    train = copies.tables["real_images"].query("part == 'training'")
+    assert len(train) == N_TRAIN
+    by_group = train.groupby("group")["distance"].min()
+    np.testing.assert_array_equal(by_group[copies.per_group["group"]], copies.per_group["distance"])
+
+
+def test_a_clean_set_lists_nobody_and_is_not_passed_by_a_weak_detector(place: Path) -> None:
+    found = run("clean", "runs/clean")
+    v = found.verdict
+    assert (found.status, v["n_listed"], v["n_certain_copies"]) == ("undecided", 0, 0)
+    assert v["recall"]["trials"] == v["n_plants"] == 14
+    assert set(v["recall_by_kind"]) == set(found.tables["kinds"]["kind"])
+    assert any("of planted copies" in why for why in v["why"])
+    assert any("trained to find copies" in way for way in v["what_would_decide"])
+    assert found.tables["plants"].query("kind == 'exact'")["distance"].eq(0).all()
+
+
+def test_a_pass_needs_power_and_says_what_it_covers(place: Path) -> None:
+    found = run("clean", "runs/passed", recall=0.2, plants=12, copied=0.15)
+    v = found.verdict
+    assert found.status == "pass", v["why"]
+    assert v["shortest_list"] <= v["copied"] == 18
+    assert "copies of the planted kinds are found with probability at least" in v["why"][1]
+    assert "missed more often than found: flipped" in v["why"][2]
+    assert 0 < v["copies_bound"] < 1
+    numbers = found.summary["numbers"]
+
+    def doubts(changed: dict, **settings) -> list[str]:
+        verdict = synthetic_verdict(numbers | changed, synthetic_options({"recall": 0.2} | settings))
+        assert verdict["status"] == "undecided"
+        assert len(verdict["why"]) == len(verdict["what_would_decide"]) == 1
+        return [*verdict["why"], *verdict["what_would_decide"]]
+
+    assert "a pass needs 60 %" in doubts({}, recall=0.6)[0]
+    short = doubts({"copied": 6, "held_out_needed": 199})
+    assert "no list of fewer than 12 patients was possible" in short[0]
+    assert "199 held-out patients (there are 99)" in short[1]
+    assert "no list was possible at all" in doubts({"shortest_list": 121})[0]
+    assert "no copies were planted (none were asked for)" in doubts({"recall": None})[0]
+    assert "nearly identical synthetic image (p 0.02)" in doubts({"near_p": 0.02, "n_near_train": 9})[0]
+    assert "2 synthetic images have the very pixels of a held-out image" in doubts({"n_held_copies": 2})[0]
+    for reason in ({"n_listed": 1}, {"n_certain_copies": 1}, {"p_ahead": 0.05, "n_ahead": 5}):
+        assert synthetic_verdict(numbers | reason, synthetic_options({}))["status"] == "fail"
+    assert synthetic_verdict(numbers, synthetic_options({"recall": 0.2, "fail_on": "never"}))["gate"] == "never"
+
+
+def test_without_held_out_images_there_are_distances_only(place: Path) -> None:
+    found = run("copies", "runs/alone", held=False)
+    v = found.verdict
+    assert found.status == "undecided"
+    assert v["n_listed"] is v["p_ahead"] is v["shortest_list"] is v["recall"] is None
+    assert found.per_group["p_value"].isna().all()
+    assert found.per_image["p_listed"].isna().all()
+    assert not found.per_group["listed"].any()
+    assert "held_out" not in found.tables
+    assert "--held-out with 199 patients or more" in v["what_would_decide"][0]
+    page = Path("runs/alone/report.html").read_text()
+    assert "Nobody can be listed" in page
+    assert "nobody can be cleared" in page
+
+
+def test_pixel_identical_copies_fail_whatever_the_statistics_say(place: Path) -> None:
+    train, held, synthetic = parts()
+    synthetic[4], synthetic[5], train[9], synthetic[6] = train[3], held[2], 0, 0  # the last is blank, and no copy
+    for name, given in (("with", store_of(held, place, "held")), ("without", None)):
+        found = audit_synthetic(
+            store_of(train, place, "train"), store_of(synthetic, place, "set"), held_out=given,
+            out=f"runs/certain-{name}", **SMALL,
+        )  # fmt: skip
+        assert found.verdict["status"] == "fail"
+        assert found.verdict["n_certain_copies"] == 1
+        assert "1 synthetic image has the very pixels of a training image" in found.verdict["why"][0]
+        assert found.per_image.loc[found.per_image["identical"], "image"].tolist() == ["set-0004"]
+        assert found.per_group.loc[found.per_group["identical"], "group"].tolist() == ["train-0003"]
+        assert found.verdict["n_held_copies"] == (1 if given else 0)
+        pairs = found.tables["pairs"].query("identical")
+        assert pairs["real_image"].tolist() == ["train-0003", *(["held-0002"] if given else [])]
+    assert Path("runs/certain-with/report.html").read_text().count("Copies for certain") == 1
+
+
+def test_an_image_of_both_parts_is_nobodys_copy_and_held_out_copies_are_a_doubt(place: Path) -> None:
+    train, held, synthetic = parts()
+    held[7], synthetic[1] = train[5], train[5]
+    synthetic[2] = held[11]
+    found = audit_synthetic(
+        store_of(train, place, "train"), store_of(synthetic, place, "set"), held_out=store_of(held, place, "held"),
+        out="runs/both", copied=0.15, recall=0.2, plants=12,
+    )  # fmt: skip
+    v = found.verdict
+    assert (v["n_held_shared_images"], v["n_held_shared_patients"], v["n_held_patients"]) == (1, 1, N_HELD - 1)
+    assert (v["n_certain_copies"], v["n_shared_pixels"], v["n_held_copies"]) == (0, 1, 1)
+    assert v["status"] == "undecided"
+    assert any("very pixels of a held-out image" in why for why in v["why"])
+
+
+def test_saved_features_have_no_power_and_cannot_pass(place: Path) -> None:
+    rng = np.random.default_rng(0)
+    for name, n in (("train", N_TRAIN), ("set", N_SYNTHETIC), ("held", N_HELD)):
+        np.savez(place / f"f-{name}.npz", features=rng.normal(size=(n, 3)))
+    found = run("clean", "runs/saved", features="f-train.npz", synthetic_features=Path("f-set.npz"),
+                held_out_features=Path("f-held.npz"), copied=0.15)  # fmt: skip
+    v = found.verdict
+    assert (found.status, v["recall"], v["n_plants"]) == ("undecided", None, 0)
+    assert any("features were computed elsewhere" in why for why in v["why"])
+    assert "no known copies could be hidden" in Path("runs/saved/report.html").read_text()
+
+
+def test_a_run_folder_holds_everything_and_is_private(place: Path, copies: Result) -> None:
+    held = entries(place / "runs" / "copies")
+    for name in ("config.yaml", "log.jsonl", "per_image.parquet", "per_group.parquet", "verdict.json", "report.html"):
+        assert name in held
+    assert {f"manifests/{n}.parquet" for n in ("training", "synthetic", "held_out")} <= set(held)
+    tables = ("exposures", "held_out", "kinds", "pairs", "plants", "real_images")
+    assert [name for name in held if name.startswith("tables/")] == [f"tables/{t}.parquet" for t in tables]
+    assert (place / "runs" / "copies").stat().st_mode & 0o777 == 0o700
+    again = Result.load(place / "runs" / "copies")
+    assert again.verdict == copies.verdict
+    pd.testing.assert_frame_equal(again.per_image, copies.per_image)
+
+
+def test_the_same_command_writes_the_same_bytes_and_goes_on_after_a_kill(
+    place: Path, copies: Result, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = place / "runs" / "copies"
+    kept = place / "runs" / "kept"
+    shutil.copytree(first, kept)
+    shutil.rmtree(first)
+    shutil.rmtree(place / "cache" / "features")
+
+    def killed(*arguments, **settings):
+        raise KeyboardInterrupt
+
+    for what in ("compare", "analyse_synthetic", "write_report"):
+        with monkeypatch.context() as patch:
+            patch.setattr(audit_module, what, killed)
+            with pytest.raises(KeyboardInterrupt):
+                run("copies", "runs/copies")
+        assert not (first / "report.html").exists()
+    run("copies", "runs/copies")
+    last = [json.loads(line) for line in (first / "log.jsonl").read_text().splitlines()]
+    assert [line["features_computed"] for line in last if line["event"] == "started"] == [0, 0, 0]
+    names = [n for n in entries(kept) if (kept / n).is_file() and n not in ("log.jsonl", ".lock")]
+    assert names == [n for n in entries(first) if (first / n).is_file() and n not in ("log.jsonl", ".lock")]
+    for name in names:
+        assert (kept / name).read_bytes() == (first / name).read_bytes(), name
+    with pytest.raises(InputError, match="holds a run with seed = 0, now asked: 1"):
+        run("copies", "runs/copies", seed=1)
+
+
+def test_redacted_and_pseudonymised_runs_name_nobody(place: Path, copies: Result) -> None:
+    def ids(result: Result) -> set[str]:
+        found = set(result.per_image["image"]) | set(result.per_group["group"])
+        return found | set(result.tables["real_images"]["image"]) | set(result.tables["real_images"]["group"])
+
+    known = {name for name in ids(copies) if "patient" in name}
+    assert len(known) == N_TRAIN + N_HELD
+    page = Path("runs/copies/report.html").read_text()
+    assert sum(name in page for name in known) >= COPIED
+    run("copies", "runs/redacted", redact=True, gallery=True)
+    redacted = Path("runs/redacted/report.html").read_text()
+    assert not any(name in redacted for name in known)
+    assert "data:image/png" not in redacted
+    hidden = run("copies", "runs/hidden", pseudonymise=True, gallery=True)
+    assert hidden.verdict["n_listed"] == copies.verdict["n_listed"]
+    assert "data:image/png" in Path("runs/hidden/report.html").read_text()
+    for file in Path("runs/hidden").rglob("*"):
+        if file.is_file():
+            content = file.read_bytes()
+            tables = pd.read_parquet(file).to_csv().encode() if file.suffix == ".parquet" else b""
+            assert not any(name.encode() in content + tables for name in known), file
+    assert not ids(copies) & ids(hidden)
+    both = [r.per_group.sort_values("distance")["distance"].to_numpy() for r in (copies, hidden)]
+    np.testing.assert_array_equal(*both)
+    assert hidden.per_group["group"].is_monotonic_increasing
+
+
+def test_the_command(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    given = ("audit", "synthetic", "copies/train.npz", "copies/set.npz", "--held-out", "copies/held.npz", "--plants", 2)
+    code, out, _ = answer(capsys, *given, "--out", "runs/copies")
+    assert code == 1
+    assert "THE SYNTHETIC IMAGES EXPOSE TRAINING PATIENTS" in out
+    assert "patients listed: " in out
+    code, out, _ = answer(capsys, *given, "--out", "runs/copies", "--json", "--fail-on", "never")
+    assert (code, json.loads(out)["status"], json.loads(out)["gate"]) == (0, "fail", "never")
+    code, out, _ = answer(capsys, *given, "--out", "runs/dry", "--dry-run", "--json")
+    plan = json.loads(out)
+    assert (code, plan["plants"], plan["plant_patients"], plan["shortest_list"]) == (0, 14, 14, 12)
+    assert plan["images"] == {"training": N_TRAIN, "synthetic": N_SYNTHETIC, "held out": N_HELD}
+    assert plan["bytes"]["images"] == 64 * (N_TRAIN + N_SYNTHETIC + N_HELD)
+    assert not (place / "runs" / "dry").exists()
+    code, out, _ = answer(capsys, *given, "--out", "runs/dry", "--dry-run")
+    assert "shortest list of patients: 12" in out
+    code, out, _ = answer(capsys, *given, "--out", "runs/config", "--print-config")
+    (place / "settings.yaml").write_text(out)
+    assert answer(capsys, "audit", "synthetic", "--config", "settings.yaml", "--dry-run")[0] == 0
+
+
+def test_the_command_refuses_in_one_line(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    given = ("audit", "synthetic", "copies/train.npz", "copies/set.npz", "--out", "runs/refused")
+    assert "has no given split" in refusal(capsys, *given, "--held-out-split", "test")
+    both = refusal(capsys, *given, "--held-out", "copies/held.npz", "--held-out-split", "test")
+    assert "--held-out-split" in both
+    assert "120 patients are in training and held out" in refusal(capsys, *given, "--held-out", "copies/train.npz")
+    assert "there is no such file" in refusal(capsys, *given, "--held-out", "nowhere.npz")
+    assert "Did you mean" in refusal(capsys, *given, "--measure", "euclidian")
+    assert not (place / "runs" / "refused").exists()
+
+
+def test_reports_are_rendered_again(place: Path, copies: Result, capsys: pytest.CaptureFixture[str]) -> None:
+    before = (place / "runs" / "copies" / "report.html").read_bytes()
+    assert answer(capsys, "report", "runs/copies", "--out", "again.html")[0] == 0
+    assert (place / "again.html").read_bytes() == before
+    assert answer(capsys, "report", "runs/copies", "--redact", "--out", "redacted.html")[0] == 0
+    assert "patient-0003" not in (place / "redacted.html").read_text()
+
+
+def test_classes_are_counted_where_both_sides_have_them(place: Path) -> None:
+    train, held, synthetic = parts()
+    synthetic[:COPIED] = train[:COPIED]
+    stores = [
+        store_of(images, place, name, labels=np.arange(len(images)) % 3)
+        for name, images in (("train", train), ("set", synthetic), ("held", held))
+    ]
+    found = audit_synthetic(stores[0], stores[1], held_out=stores[2], out="runs/classes", plants=0)
+    assert found.per_class["label"].tolist() == ["0", "1", "2"]
+    assert found.per_class["n_training"].sum() == N_TRAIN
+    assert found.per_class["n_synthetic"].sum() == N_SYNTHETIC
+    assert found.per_class["n_exposing"].sum() == found.verdict["n_exposing"]
+    assert not len(run("copies", "runs/copies").per_class)
+
+
+def test_chest_x_rays_by_patient(place: Path, shared_data: Path) -> None:
+    """Real patients with many images, split at random by patient; one compressed copy of each of thirty."""
+    from PIL import Image
+
+    files = sorted((shared_data / "nih_cxr14_64" / "NIH1000").rglob("*.png"))
+    pixels = np.stack([np.asarray(Image.open(f).convert("L").resize((64, 64))) for f in files])[..., None]
+    patients = np.array([f.name.split("_")[0] for f in files])
+    order = np.random.default_rng(0).permutation(np.unique(patients))
+    trained = np.isin(patients, order[:132])
+    rng = np.random.default_rng(1)
+    ours = np.flatnonzero(trained)
+    one, other = rng.choice(ours, (2, 300))
+    synthetic = np.rint(0.5 * pixels[one] + 0.5 * pixels[other]).astype(np.uint8)
+    copied = [rng.choice(np.flatnonzero(patients == p)) for p in order[:30]]
+    for row, source in enumerate(copied):
+        synthetic[row] = np.clip(pixels[source].astype(int) + rng.integers(-8, 9, (64, 64, 1)), 0, 255)
+    found = audit_synthetic(
+        store_of(pixels[trained], place, "nih", groups=patients[trained]), store_of(synthetic, place, "made"),
+        held_out=store_of(pixels[~trained], place, "new", groups=patients[~trained]), out="runs/nih", plants=4,
+    )  # fmt: skip
+    assert found.verdict["status"] == "fail"
+    ahead = set(found.per_group.loc[found.per_group["ahead"], "group"])
+    assert len(set(order[:30]) & ahead) >= 27
+    assert found.verdict["n_near_train"] >= 25
+    assert found.verdict["n_near_held"] <= 3
