@@ -13,6 +13,7 @@ _PUBLIC = {
     "audit_defences": "memorisk.audits.defence",
     "audit_feature": "memorisk.audits.feature",
     "audit_losses": "memorisk.audits.losses",
+    "audit_synthetic": "memorisk.audits.synthetic.audit",
     "benchmark_detectors": "memorisk.audits.detectors.benchmark",
     "compare": "memorisk.audits.compare",
     "check_images": "memorisk.images.checks",
