@@ -168,9 +168,9 @@ def show_dry_run(found: DryRun, *, as_json: bool) -> None:
         console.print(Text(f"about {duration(found.seconds)} of training on this machine"), soft_wrap=True)
     table = Table(box=None, pad_edge=False)
     table.add_column("class")
-    for name in ("images", "groups scored", "groups in the test part", "shortest list, if it alone has one"):
+    for name in ("images", "groups scored", "groups in the\ntest part", "shortest list,\nif it alone has one"):
         table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("could anybody be flagged?")
+    table.add_column("could anybody\nbe flagged?")
     for row in found.classes:
         shortest = row["smallest_list"]
         table.add_row(

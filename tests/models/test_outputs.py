@@ -43,7 +43,9 @@ def test_the_decision_never_changes() -> None:
     np.testing.assert_allclose(reader.read(softmax(DRAWS, axis=1)), softmax(softmax(DRAWS, axis=1), axis=1))
     reader = OutputReader("net")
     reader.read(softmax(DRAWS, axis=1))
-    with pytest.raises(InputError, match=r"taken for probabilities from the first 7 answers\) from -.*output=logits"):
+    with pytest.raises(
+        InputError, match=r"taken for probabilities from the first 7 answers\) from -.*give logits as output"
+    ):
         reader.read(DRAWS)
     with pytest.raises(InputError, match=r"whose rows miss 1 by up to 0\.01"):
         reader.read(softmax(DRAWS, axis=1) * 1.01)
@@ -58,7 +60,7 @@ def test_the_decision_never_changes() -> None:
         (np.zeros((3, 2), np.int64), "int64 answers"),
         (np.array([[1, np.nan], [1, 2]]), "NaN or infinite values for 1 of 2"),
         (np.array([[1, -np.inf], [1, 2]]), "NaN or infinite"),
-        (np.full((3, 4), 0.9), "say output=probabilities or output=logits"),
+        (np.full((3, 4), 0.9), "give output, probabilities or logits"),
         (softmax(DRAWS, axis=1) + 1e-3, "rounded probabilities"),
     ],
 )

@@ -189,6 +189,11 @@ def test_files_that_are_not_there(name: str, tmp_path: Path) -> None:
         load_predictor(tmp_path / name, preprocessing=HALF)
 
 
+def test_a_misspelt_file_is_no_unknown_network() -> None:
+    with pytest.raises(InputError, match=r"no model file net\.onx; its name would end with \.onnx or \.pt2"):
+        load_predictor("net.onx", preprocessing=HALF)
+
+
 @pytest.mark.parametrize(("low", "high"), [(1, None), (4, 4), (3, 5), (1, 2), (9, None), (1, 1)])
 def test_batches_of_an_allowed_size(low: int, high: int | None) -> None:
     sizes = []

@@ -77,6 +77,21 @@ def test_a_run_folder_resumes_only_the_same_run(tmp_path):
     assert [json.loads(x)["event"] for x in (out / "log.jsonl").read_text().splitlines()] == ["started"]
 
 
+@pytest.mark.parametrize(
+    ("asked", "told"),
+    [
+        ({"data_hash": "1", "epochs": 2}, "holds a run with epochs = 1, now asked: 2"),
+        ({"data_hash": "2", "epochs": 1}, "holds a run of other data, or of the same read with other settings"),
+        ({"audit": "feature", "mark": "A"}, "holds another kind of run"),
+    ],
+)
+def test_what_differs_is_told_in_words(tmp_path, asked, told):
+    with open_run(tmp_path / "run", {"run": {"data_hash": "1", "epochs": 1}}, identity=["run"]):
+        pass
+    with pytest.raises(InputError, match=told), open_run(tmp_path / "run", {"run": asked}, identity=["run"]):
+        pass
+
+
 def test_a_folder_of_something_else_is_left_alone(tmp_path):
     (tmp_path / "photo.jpg").write_bytes(b"mine")
     with pytest.raises(InputError, match="no run of memorisk"), open_run(tmp_path, {}, identity=[]):

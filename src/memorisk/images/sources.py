@@ -85,7 +85,7 @@ def _load_file(path: Path, options: ImageOptions) -> Manifest:
     if found is not None and found.kind == "arrays":
         return load_arrays(path, options)
     if found is not None:
-        raise InputError(f"{one_line(path)}: is one {found.name} image; give its folder, or a table of images")
+        raise InputError(f"{one_line(path)} is one {found.name} image; give its folder, or a table of images")
     raise InputError(
         f"{one_line(path)}: neither a table (CSV, TSV, Parquet) nor arrays (npz, npy, HDF5, idx); layout table reads "
         "it as CSV"

@@ -104,7 +104,7 @@ class OutputReader:
             return "probabilities"
         raise InputError(
             f"{self.name} gives values in [0, 1] whose rows miss 1 by up to {off:.2g}: they may be rounded "
-            "probabilities, one sigmoid a class, or logits; say output=probabilities or output=logits"
+            "probabilities, one sigmoid a class, or logits; give output, probabilities or logits"
         )
 
     def _normalised(self, values: np.ndarray) -> np.ndarray:
@@ -112,8 +112,8 @@ class OutputReader:
         low, high = (float(values.min()), float(values.max())) if len(values) else (0.0, 0.0)
         if low < 0 or (self.columns == 1 and high > 1):
             raise InputError(
-                f"{self.name} gives probabilities{way_out} from {low:.3g} to {high:.3g}; they must lie in [0, 1]: say "
-                "output=logits if that is what they are"
+                f"{self.name} gives probabilities{way_out} from {low:.3g} to {high:.3g}; they must lie in [0, 1]: give "
+                "logits as output if that is what they are"
             )
         if self.columns == 1:
             return np.concatenate([1 - values, values], axis=1)
@@ -122,6 +122,6 @@ class OutputReader:
         if off > ALLOWED:
             raise InputError(
                 f"{self.name} gives probabilities{way_out} whose rows miss 1 by up to {off:.2g}, more than "
-                f"{ALLOWED:g}: say output=logits if that is what they are"
+                f"{ALLOWED:g}: give logits as output if that is what they are"
             )
         return values / sums

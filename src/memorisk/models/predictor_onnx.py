@@ -126,7 +126,7 @@ def _image_input(session: Any, said: str, preprocessing: Preprocessing) -> Image
     if not first and not last:
         raise InputError(
             f"{said} takes images {_shape(only.shape)}; the preprocessing declares [n, {channels}, {height}, {width}]: "
-            "declare the file's size and channels"
+            "give size and channels as the file has them"
         )
     return ImageInput(only.name, _TYPES[only.type], batch if isinstance(batch, int) else None, last)
 

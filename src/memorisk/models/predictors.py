@@ -1,5 +1,6 @@
 """A model to audit, of whatever kind: told by what is given, loaded once, asked many times."""
 
+import difflib
 from pathlib import Path
 
 from memorisk.models.asked import Answerer, AskedNetwork, Predictor
@@ -10,6 +11,7 @@ from memorisk.runs.errors import InputError, one_line
 WEIGHTS_ALONE = (".pt", ".pth", ".ckpt", ".th", ".bin", ".safetensors", ".pkl", ".pickle", ".joblib")
 """Files that hold weights without a network, or a network only as code that loading would run."""
 
+_FILES = (".onnx", ".pt2")
 _KINDS = "module:function, a network's name with weights, an .onnx file or a .pt2 file"
 
 
@@ -62,7 +64,7 @@ def _open(
     """The answerer for what was given."""
     text, suffix = str(model), Path(model).suffix.lower()
     own = isinstance(model, str) and ":" in text and not text.startswith("timm:") and not Path(text).exists()
-    if weights is not None and (own or suffix in (".onnx", ".pt2")):
+    if weights is not None and (own or suffix in _FILES):
         raise InputError(
             f"{one_line(text, 80)} holds its own weights: leave {one_line(weights, 80)} out, or give a network's name"
         )
@@ -104,3 +106,5 @@ def _refuse_others(text: str, suffix: str) -> None:
         raise InputError(f"{said} holds arrays, no model: give saved outputs as saved outputs, weights as weights")
     if Path(text).is_file() or "/" in text:
         raise InputError(f"{said} is no kind of model that is known: give {_KINDS}")
+    if difflib.get_close_matches(suffix, _FILES, n=1, cutoff=0.7):  # net.onx, which is no network of timm either
+        raise InputError(f"there is no model file {said}; its name would end with {' or '.join(_FILES)}")

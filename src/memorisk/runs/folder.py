@@ -22,6 +22,8 @@ from memorisk.runs.lock import folder_lock
 
 CONFIG = "config.yaml"
 LOG = "log.jsonl"
+_KINDS = ("audit", "study", "comparison")  # what an identity may say of its kind
+_ANOTHER = "Choose another folder, or delete that one"
 
 
 @dataclass(frozen=True)
@@ -113,11 +115,18 @@ def check_out(out: Path, config: Mapping[str, Any], *, identity: Iterator[str] |
     before = read_config(out)
     now = plain(dict(config))
     for key in identity:
+        if _kind(before.get(key)) != _kind(now.get(key)):
+            raise InputError(f"--out {one_line(out)} holds another kind of run. {_ANOTHER}")
         for name, was, asked in _differences(key, before.get(key), now.get(key)):
-            raise InputError(
-                f"--out {one_line(out)} holds a run with {name} = {one_line(was, 60)}, now asked: "
-                f"{one_line(asked, 60)}. Choose another folder, or delete that one"
-            )
+            told = f"with {name} = {one_line(was, 60)}, now asked: {one_line(asked, 60)}"
+            if name == "data_hash":
+                told = "of other data, or of the same read with other settings"
+            raise InputError(f"--out {one_line(out)} holds a run {told}. {_ANOTHER}")
+
+
+def _kind(identity: Any) -> list[Any]:
+    """What an identity says of the kind of its run; nothing for the audit of a classifier."""
+    return [identity.get(key) for key in _KINDS] if isinstance(identity, dict) else []
 
 
 def _differences(name: str, was: Any, asked: Any) -> Iterator[tuple[str, Any, Any]]:
