@@ -74,7 +74,7 @@ def test_blocks_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     [
         ("mahalanobis", lambda x: np.tile(x, (1, 9)), "no inverse"),
         ("mahalanobis", lambda x: np.c_[x, x[:, 0]], "singular"),
-        ("seuclidean", lambda x: np.c_[x, np.ones(len(x))], "no variance"),
+        ("seuclidean", lambda x: np.c_[x, np.ones(len(x))], "without variance"),
         ("cosine", lambda x: x * (np.arange(len(x)) > 0)[:, None], "zero or constant"),
     ],
 )

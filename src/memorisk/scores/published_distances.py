@@ -82,7 +82,7 @@ def published_neighbours(
         if measure.shrinkage:
             raise _undefined(name, "the covariance of these images is singular")
         if measure.constant_columns:
-            raise _undefined(name, f"{measure.constant_columns:,} columns have no variance to divide by")
+            raise _undefined(name, f"columns without variance to divide by: {measure.constant_columns:,}")
     else:
         measure = fit_measure(name, y)
     found = nearest(x, y, measure, threads=threads)

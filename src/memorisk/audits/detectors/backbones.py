@@ -64,7 +64,7 @@ def read_backbone(given: str) -> Backbone:
     text, label = given, ""
     head, equals, tail = given.rpartition("=")
     if equals and head and tail and not Path(given.partition("@")[2]).is_file():
-        text, label = head, tail
+        text, label = head.strip(), tail.strip()
     source = parse_source(text)
     if source.kind == "saved":
         raise InputError(

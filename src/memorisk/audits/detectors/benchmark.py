@@ -130,7 +130,7 @@ def plan_benchmark(
     folder = Path(out)
     ready = _prepare(images, folder, bench_options(settings), progress)
     check_out(folder, {"run": _identity(ready)}, identity=["run"])
-    parts, todo = ready.parts, [job for job in ready.jobs if not job.done]
+    parts, todo = ready.parts, _waiting(ready)
     counts = {name: int((parts.part == name).sum()) for name in PARTS}
     n_copies = len(parts.copied) * len(ready.options.strengths)
     measures, trainings = sum(len(job.missing) for job in todo), sum(job.cell.trained for job in todo)
@@ -204,10 +204,14 @@ def _identity(ready: Prepared) -> dict[str, Any]:
     return {"benchmark": "detectors", "data_hash": ready.store.data_hash, **kept}
 
 
+def _waiting(ready: Prepared) -> list[CellJob]:
+    """Cells that are not done; the same weights under two names are one."""
+    return list({job.key: job for job in ready.jobs if not job.done}.values())
+
+
 def _run(run: RunFolder, ready: Prepared, progress: Progress) -> None:
     """Make the copies and run the cells that are not done; what fails is noted for the tables."""
-    waiting = [job for job in ready.jobs if not job.done]
-    done = len(ready.jobs) - len(waiting)
+    waiting = _waiting(ready)
     if not waiting:
         return
     for strength in ready.options.strengths:
@@ -216,7 +220,8 @@ def _run(run: RunFolder, ready: Prepared, progress: Progress) -> None:
         )
     for name in (CELLS, DETECTORS):
         run.subfolder(name)
-    progress("measuring detectors", done, len(ready.jobs))
+    done = 0
+    progress("measuring detectors", done, len(waiting))
 
     def finished(of: Outcome) -> None:
         nonlocal done
@@ -225,7 +230,7 @@ def _run(run: RunFolder, ready: Prepared, progress: Progress) -> None:
         if of.error is not None:
             fail_cell(job, one_line(of.error, 300))
             run.log("failed", cell=job.cell.name, why=of.error)
-        progress("measuring detectors", done, len(ready.jobs))
+        progress("measuring detectors", done, len(waiting))
 
     options, failed = ready.options, False
     processes = options.processes or available_cores() if ready.jobs[0].device == "cpu" else 1

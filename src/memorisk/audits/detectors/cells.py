@@ -21,7 +21,7 @@ from memorisk.audits.detectors.options import BenchDetectorsOptions
 from memorisk.audits.detectors.parts import Parts
 from memorisk.audits.unique.results import write_result
 from memorisk.images.cache import cache_folder, content_fingerprints
-from memorisk.images.manifest import Manifest, listed
+from memorisk.images.manifest import Manifest
 from memorisk.images.store import ImageStore
 from memorisk.models.detectors import load_detector
 from memorisk.models.features_pca import PixelPca
@@ -210,7 +210,7 @@ def embed(job: CellJob) -> tuple[Features, dict[str, np.ndarray]]:
     how: dict[str, Any] = {"seed": job.cell.seed, "device": job.device, "precision": job.options.precision}
     if job.cell.backbone.trainable and not job.cell.trained:
         how["size"] = job.options.network_size
-    features = load_features(store, source, **how)
+    features = load_features(store, source, cache=not job.cell.trained, **how)
     _refuse_not_finite(features, "images")
     copies = {}
     for strength, copied in job.copied.items():
@@ -245,30 +245,37 @@ def _train(job: CellJob, store: ImageStore) -> None:
 def _refuse_seen(job: CellJob, store: ImageStore) -> None:
     """Refuse a detector that was trained, or its epoch chosen, on patients that must be new to it.
 
+    Validation patients need not be: they choose the measure, as they choose the epoch of what is trained here.
+
     Raises:
         InputError: It was.
     """
     seen = load_detector(job.cell.backbone.source.name).seen_parts(store).part != ""
-    new = np.isin(job.parts.part, ("validation", "test", "null", "test_null"))
+    new = np.isin(job.parts.part, ("test", "null", "test_null"))
     known = len(np.unique(job.parts.groups[seen & new].astype(str)))
     if known:
         raise InputError(
-            f"{job.cell.backbone.name} has seen {known:,} patients of the validation, test and null parts: what it "
-            "finds of them says nothing of new patients"
+            f"{job.cell.backbone.name} has seen {known:,} patients of the test and null parts: what it finds of "
+            "them says nothing of new patients"
         )
 
 
 def _refuse_not_finite(features: Features, what: str) -> None:
     bad = features.checks.not_finite
     if len(bad):
-        raise InputError(
-            f"the features of {len(bad):,} of {len(features):,} {what} are not finite ({listed(features.ids[bad])})"
-        )
+        raise InputError(f"the features of {len(bad):,} of {len(features):,} {what} are not finite")
 
 
 def _described(job: CellJob, features: Features) -> dict[str, Any]:
-    """What is said of the encoder; no time, so that the same run writes the same bytes."""
-    return {"detector": job.cell.name, "loss": job.cell.loss, "seed": job.cell.seed} | asdict(features.described)
+    """What is said of the encoder: no time, so that the same run writes the same bytes, and no id, for the tables."""
+    said, checks = features.described, features.checks
+    of_images = checks.sentences(features.ids, said.dimension)
+    notes = [note for note in said.notes if note not in of_images]
+    for bad, what in ((checks.constant_rows, "images"), (checks.constant_columns, f"{said.dimension:,} features")):
+        if len(bad):
+            notes.append(f"{len(bad):,} {'of ' * (what != 'images')}{what} are one number throughout.")
+    told = asdict(said) | {"notes": notes}
+    return {"detector": job.cell.name, "loss": job.cell.loss, "seed": job.cell.seed} | told
 
 
 def _books(options: BenchDetectorsOptions) -> Path:

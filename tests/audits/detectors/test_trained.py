@@ -1,0 +1,76 @@
+"""Detectors that the benchmark trains: on which patients, with what left behind, compared with which others."""
+
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+import memorisk
+from memorisk.audits.detectors.benchmark import benchmark_detectors
+from memorisk.audits.detectors.results import Benchmark
+
+pytest.importorskip("kornia")
+pytest.importorskip("pytorch_metric_learning")
+
+SETTINGS = {
+    "sample": 200, "backbones": ("mlp1@none",), "losses": ("none", "triplet", "infonce"), "measures": ("cosine",),
+    "strengths": ("weak",), "specificity": 0.8, "epochs": 2, "frozen_epochs": 0, "batch_size": 25, "lr": 1e-3,
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Benchmark]:
+    out = tmp_path_factory.mktemp("trained") / "run"
+    return out, benchmark_detectors("digits", out=out, **SETTINGS)
+
+
+def test_detectors_have_seen_the_train_and_validation_parts_alone(trained: tuple[Path, Benchmark]) -> None:
+    out, found = trained
+    assert found.complete
+    split = pd.read_parquet(out / "split.parquet")
+    folders = sorted((out / "detectors").iterdir())
+    assert len(folders) == 2
+    job = found.detectors[0].measured[0].job
+    for folder in folders:
+        detector = memorisk.load_detector(folder)
+        seen = detector.seen_parts(job.store()).part
+        assert (seen == split["part"].map({"train": "training", "validation": "validation"}).fillna("")).all()
+        assert detector.config.recipe["epochs"] == 2
+        assert 1 <= detector.config.best_epoch <= 2
+
+
+def test_losses_and_training_are_compared(trained: tuple[Path, Benchmark]) -> None:
+    tables = {t.name: t for t in trained[1].tables}
+    assert list(tables["table_3"].paper) == ["Model", "Pretrain", "p-value", "Triplet Mean", "InfoNCE Mean"]
+    pairs = tables["trained"].ours[["first", "second"]].to_numpy().tolist()
+    assert pairs == [["mlp1 (random, Triplet)", "mlp1 (random, untrained)"],
+                     ["mlp1 (random, InfoNCE)", "mlp1 (random, untrained)"]]  # fmt: skip
+    assert set(tables["measures"].ours["loss"]) == {"untrained", "Triplet", "InfoNCE"}
+    page = (trained[0] / "report.html").read_text()
+    for title in ("Figure 1: network", "Figure 2: measures, Triplet", "Figure 4: measures, InfoNCE"):
+        assert title in page
+
+
+def test_a_measure_is_added_without_another_training(trained: tuple[Path, Benchmark]) -> None:
+    out, _ = trained
+    times = {p: p.stat().st_mtime_ns for p in (out / "detectors").rglob("*") if p.is_file()}
+    found = benchmark_detectors("digits", out=out, **SETTINGS | {"measures": ("cosine", "cityblock")})
+    assert {p: p.stat().st_mtime_ns for p in times} == times
+    assert len(found.tables[0].ours) == 3
+    assert {m.measure for m in found.detectors[1].measured} == {"cosine", "cityblock"}
+
+
+def test_a_detector_that_has_seen_the_test_patients_is_not_judged_on_them(
+    trained: tuple[Path, Benchmark], tmp_path: Path
+) -> None:
+    folder = next((trained[0] / "detectors").iterdir())
+    change = {"backbones": ("pixels", f"detector:{folder}"), "losses": ("none",), "split_seed": 5}
+    found = benchmark_detectors("digits", out=tmp_path / "b", **SETTINGS | change)
+    (why,) = found.failed.values()
+    assert "has seen" in why
+    assert len(found.board.rows) == 1
+    same = benchmark_detectors("digits", out=tmp_path / "c", **SETTINGS | change | {"split_seed": 0})
+    assert same.complete
+    brought, own = same.detectors[1], trained[1].detectors
+    shares = {d.share("cosine", "weak", "test") for d in own if d.loss != "none"}
+    assert brought.share("cosine", "weak", "test") in shares
