@@ -69,7 +69,7 @@ def numbers_of(evidence: SyntheticEvidence, found: Findings, options: SyntheticO
     return {
         "units": "patients" if train.groups_given else "images",
         "labels_given": bool((train.labels != "").all() and (given != "").all()),
-        "notes": [*sets.notes, *evidence.features.notes],
+        "notes": list(sets.notes),
         "n_train_images": len(found.patients),
         "n_train_patients": len(np.unique(found.patients)),
         "n_synthetic": len(sets.synthetic.images),

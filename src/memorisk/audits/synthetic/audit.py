@@ -26,6 +26,7 @@ from memorisk.images.manifest import Manifest
 from memorisk.images.store import ImageStore
 from memorisk.report.page import render_page
 from memorisk.report.result import Result
+from memorisk.runs.devices import check_device
 from memorisk.runs.environment import machine, versions
 from memorisk.runs.files import write_table, write_text
 from memorisk.runs.folder import RunFolder, check_out, open_run
@@ -110,7 +111,7 @@ def gather(sets: Sets, options: SyntheticOptions, progress: Progress) -> Synthet
         plants = draw_plants(sets.train, sets.synthetic, options.plants, options.seed)
     features = measure_features(sets, hide(sets.synthetic, plants, options.seed), options, progress)
     measure = fit_distance(features, sets, options, source)
-    distances = compare(features, measure, sets, plants, progress)
+    distances = compare(features, measure, sets, plants, progress, device=str(check_device(options.device)))
     return SyntheticEvidence(sets, plants, features, measure.plain_words, distances, compare_pixels(sets, progress))
 
 

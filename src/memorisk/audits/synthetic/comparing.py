@@ -67,7 +67,9 @@ class PixelCopies:
     """[M] likewise."""
 
 
-def compare(found: FeatureTables, measure: FittedMeasure, sets: Sets, plants: Plants, progress: Progress) -> Distances:
+def compare(
+    found: FeatureTables, measure: FittedMeasure, sets: Sets, plants: Plants, progress: Progress, *, device: str = "cpu"
+) -> Distances:
     """Nearest neighbours in all directions that the audit needs.
 
     Args:
@@ -76,6 +78,10 @@ def compare(found: FeatureTables, measure: FittedMeasure, sets: Sets, plants: Pl
         sets: For the patients.
         plants: For their sources.
         progress: Called with (stage, done, total).
+        device: Where to search; the distances are the same.
+
+    Raises:
+        InputError: The measure does not take some rows, or the device is not there.
     """
     patients = sets.train.manifest.groups.astype(str)
 
@@ -84,7 +90,7 @@ def compare(found: FeatureTables, measure: FittedMeasure, sets: Sets, plants: Pl
         progress("comparing", stage, 5)
         if not len(queries):
             return np.empty(0), np.empty(0, dtype=np.int64)
-        neighbours = nearest(queries, references, measure, exclude_same=exclude)
+        neighbours = nearest(queries, references, measure, exclude_same=exclude, device=device)
         return neighbours.distances[:, 0], neighbours.indices[:, 0]
 
     n, m = len(found.train), len(found.held)

@@ -29,10 +29,6 @@ from memorisk.training.feature_matrix import FeatureDescription, Features, load_
 AUTO_SIDE = 32
 """Pixels a side of the default features."""
 _NO_NETWORK = ("pixels", "pca", "saved")
-WEAK = (
-    "Pixels compare images point by point: a copy that is turned, cropped or mirrored is far from its source. They are "
-    "a weak detector; name a trained one or an encoder with --features."
-)
 
 
 @dataclass(frozen=True, eq=False)
@@ -180,8 +176,6 @@ def _notes(found: Features, source: FeatureSource) -> tuple[str, ...]:
     """What the encoder says of itself; what its checks say names images, and is refused or does no harm."""
     of_images = set(found.checks.sentences(found.ids, found.values.shape[1]))
     notes = [note for note in found.described.notes if note not in of_images]
-    if source.kind in ("pixels", "pca"):
-        notes.insert(0, WEAK)
     if source.kind == "pca" and source.weights is not None:
         notes.append(
             "The principal components were fitted before. If that was on training images without the held-out ones, "

@@ -231,7 +231,7 @@ def _setup(result: Result, terms: Terms, redact: bool) -> list[Block]:
     prints = {what.replace("_", " "): value for what, value in n["data_hash"].items() if value}
     told += [(f"Fingerprint, {what}", Name(str(value))) for what, value in prints.items()]
     blocks: list[Block] = [Definitions(told, compact=True)]
-    if n["notes"] and not redact:
+    if n["notes"] and not redact:  # they may name files
         blocks += [Heading("Notes of the run"), Steps([Name(str(note)) for note in n["notes"]])]
     versions: list[tuple[Text, Text]] = [(k, Name(str(v))) for k, v in s["versions"].items()]
     return [*blocks, Details("Versions", [Definitions(versions, compact=True)])]

@@ -10,6 +10,7 @@ from memorisk.audits.synthetic.pictures import SIDE, Pictures
 from memorisk.audits.synthetic.words import Terms
 from memorisk.report.blocks import (
     Block,
+    Callout,
     Column,
     Details,
     Figure,
@@ -17,6 +18,7 @@ from memorisk.report.blocks import (
     Heading,
     Name,
     Paragraph,
+    Steps,
     Table,
     Text,
     Thumbnail,
@@ -32,11 +34,22 @@ _MOST = 25
 
 
 def power_section(result: Result, terms: Terms) -> list[Block]:
-    """What would have been found: planted copies by kind, and which lists were possible."""
+    """What compared the images, what it would have found (planted copies by kind), and which lists were possible."""
     n = result.summary["numbers"]
+    blocks: list[Block] = [Paragraph([Name(str(result.summary["feature_sentence"])), f" Distance: {n['measure']}."])]
+    if n["weak_features"]:
+        blocks.append(Callout("warning", "A weak detector", [Paragraph(words.WEAK)]))
+    if notes := result.summary["features"]["notes"]:
+        blocks.append(Steps([Name(str(note)) for note in notes]))
     if n["recall"] is None:
         why = "held_out" if n["n_held_patients"] is None else "saved" if n["saved_features"] else "none"
-        return [Paragraph(words.NO_POWER[why]), *_lists(result, terms)]
+        return [*blocks, Paragraph(words.NO_POWER[why]), *_lists(result, terms)]
+    return [*blocks, *_power(result, terms), *_lists(result, terms)]
+
+
+def _power(result: Result, terms: Terms) -> list[Block]:
+    """Planted copies found, by kind, and the share of the set that copies can be."""
+    n = result.summary["numbers"]
     blocks: list[Block] = [
         Paragraph(terms.fill(words.POWER, read_at=count(n["plants_read_at"]))),
         Paragraph(f"{n['promise'][:1].upper()}{n['promise'][1:]}."),
@@ -51,7 +64,7 @@ def power_section(result: Result, terms: Terms) -> list[Block]:
                 "planted kinds, if its images were drawn independently."
             )
         )
-    return [*blocks, *_lists(result, terms)]
+    return blocks
 
 
 def distance_section(result: Result, terms: Terms) -> list[Block]:

@@ -100,6 +100,10 @@ NO_POWER = {
     "none": "No known copies were hidden in the set: what would have been found is not known, and the audit cannot "
     "pass.",
 }
+WEAK = (
+    "Pixels compare images point by point: a copy that is turned, cropped or mirrored lies far from its source. What "
+    "is not found by them may still be there. Name a detector trained to find copies, or an encoder, with --features."
+)
 SHORT_LISTS = (
     "A p-value is no smaller than 1 / ({n_held} + 1), however near a copy is. Few copied {units} can be listed only "
     "beside many held-out ones."
