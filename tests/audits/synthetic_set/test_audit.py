@@ -326,6 +326,9 @@ def test_chest_x_rays_by_patient(place: Path, shared_data: Path) -> None:
     )  # fmt: skip
     assert found.verdict["status"] == "fail"
     ahead = set(found.per_group.loc[found.per_group["ahead"], "group"])
+    floors = found.per_group["p_smallest"]
+    assert found.verdict["n_reachable"] == (floors <= found.verdict["cut"]).sum() < len(floors)
+    assert "training patients could have p-values as small" in Path("runs/nih/report.html").read_text()
     assert len(set(order[:30]) & ahead) >= 27
     assert found.verdict["n_near_train"] >= 25
     assert found.verdict["n_near_held"] <= 3

@@ -85,6 +85,7 @@ def numbers_of(evidence: SyntheticEvidence, found: Findings, options: SyntheticO
         "p_ahead": None if asked is None else asked.p_ahead,
         "copied": found.copied,
         "held_out_needed": found.needed,
+        "n_reachable": None if asked is None else int((asked.floor <= found.cut * (1 + 1e-12)).sum()),
         "plants_read_at": None if asked is None else found.read_at,
         "cut": None if asked is None else found.cut,
         "recall": None if power is None else asdict(power.recall),

@@ -117,11 +117,12 @@ def _little_power(numbers: dict[str, Any], options: SyntheticOptions, terms: Ter
         )
     if recall["low"] >= options.recall:
         return None
+    many = " with as many images each" if numbers["n_reachable"] < numbers["n_train_patients"] else ""
     better = "a detector trained to find copies" if numbers["weak_features"] else "another detector"
     return (
         f"of planted copies {recall['successes']:,} of {recall['trials']:,} were found, which shows that "
         f"{share(recall['low'])} or more of such copies would be; a pass needs {share(options.recall)}",
-        f"{better} (--features), more held-out {terms.units}, or more --plants",
+        f"{better} (--features), more held-out {terms.units}{many}, or more --plants",
     )
 
 

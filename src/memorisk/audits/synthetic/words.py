@@ -92,6 +92,10 @@ POWER = (
     "all images alike. The p-values and the list then use the other images only, and the plants are read at the cut "
     "that a list of {read_at} copied {units} has."
 )
+REACHABLE = (
+    "Only {reachable} of the {patients} training patients could have p-values as small as that cut, however exact a "
+    "copy of them: the others have more images than enough of the held-out patients have."
+)
 NO_POWER = {
     "held_out": "Without held-out images there is no cut at which a copy counts as found, so that nothing can be said "
     "of how many would have been.",
