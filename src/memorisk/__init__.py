@@ -26,6 +26,7 @@ _PUBLIC = {
     "study_rare_distinctive": "memorisk.audits.study",
     "study_unique_features": "memorisk.audits.unique.study",
     "train_classifier": "memorisk.training.classifier",
+    "train_detector": "memorisk.training.detector",
 }
 
 __all__ = ["__version__", *_PUBLIC]  # pyright: ignore[reportUnsupportedDunderAll]

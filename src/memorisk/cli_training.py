@@ -10,6 +10,7 @@ from cyclopts import App, Parameter
 from memorisk.cli_settings import AS_JSON, FLAT, print_settings, read_yaml
 from memorisk.runs.errors import MemoriskError
 from memorisk.training.command_options import TrainClassifierOptions
+from memorisk.training.detector_options import TrainDetectorOptions
 
 train_app = App(name="train", help="Train what is to be released or used, with what it promises.")
 study_app = App(name="study", help="Repeat a paper's study: all its tables and figures, the corrected ones beside.")
@@ -17,6 +18,7 @@ STUDY_FILE = Annotated[Path, Parameter(name="--config")]
 SWITCH = Annotated[bool, Parameter(negative="")]
 Found = TypeVar("Found")
 _TRAIN_CLASSIFIER = TrainClassifierOptions()
+_TRAIN_DETECTOR = TrainDetectorOptions()
 
 
 @train_app.command(name="classifier")
@@ -50,6 +52,50 @@ def train_classifier(
     with progress_bar() as progress:
         trained = run(images, out=out, progress=progress, **{f.name: getattr(options, f.name) for f in fields(options)})
     show_trained(trained, as_json=json)
+    return 0
+
+
+@train_app.command(name="detector")
+def train_detector(
+    images: str,
+    *,
+    out: Path,
+    dry_run: Annotated[bool, Parameter(negative="")] = False,
+    print_config: Annotated[bool, Parameter(negative="")] = False,
+    json: AS_JSON = False,
+    options: Annotated[TrainDetectorOptions, FLAT] = _TRAIN_DETECTOR,
+) -> int:
+    """Train a copy detector on images, and measure it on patients who had no part in it (docs/detectors-training.md).
+
+    Parameters
+    ----------
+    images
+        As for `audit classifier`; labels are not needed, whose each image is counts.
+    out
+        Run folder: new, empty, or a run of the same command to go on with. The detector is in its folder `detector`.
+    dry_run
+        Say how many images, steps and minutes it would take; train nothing.
+    print_config
+        Print the settings as YAML for --config, run nothing.
+    json
+        Print training.json.
+    """
+    if print_config:
+        return print_settings({"images": images, "out": str(out), **asdict(options)})
+    from memorisk.console import progress_bar
+    from memorisk.console_training import show_detector, show_detector_plan
+    from memorisk.training.detector import plan_detector
+    from memorisk.training.detector import train_detector as run
+
+    given = {f.name: getattr(options, f.name) for f in fields(options)}
+    if dry_run:
+        with progress_bar() as progress:
+            plan = plan_detector(images, out=out, progress=progress, **given)
+        show_detector_plan(plan, as_json=json)
+        return 0
+    with progress_bar() as progress:
+        trained = run(images, out=out, progress=progress, **given)
+    show_detector(trained, as_json=json)
     return 0
 
 

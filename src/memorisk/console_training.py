@@ -19,6 +19,7 @@ if TYPE_CHECKING:  # PyTorch comes with them
     from memorisk.audits.study_plan import StudyPlan
     from memorisk.audits.unique.study import UniquePlan, UniqueResult
     from memorisk.training.classifier import TrainedClassifiers
+    from memorisk.training.detector import DetectorPlan, TrainedDetector
 
 
 def show_trained(trained: "TrainedClassifiers", *, as_json: bool) -> None:
@@ -40,6 +41,46 @@ def show_trained(trained: "TrainedClassifiers", *, as_json: bool) -> None:
         for note in arm["notes"]:
             console.print(Text(f"{name}: {note}"))
     console.print(Text(f"weights and training.json of each: {trained.folder}"), soft_wrap=True)
+
+
+def show_detector(trained: "TrainedDetector", *, as_json: bool) -> None:
+    """Print a row a part and strength: copies found before and after the training, and the difference."""
+    summary = trained.summary
+    if as_json:
+        sys.stdout.write(json.dumps(plain(summary), indent=2, ensure_ascii=False) + "\n")
+        return
+    console = Console()
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    for heading in ("copies found, %", "patients", "backbone", "untrained", "trained", "gain (95 %)"):
+        table.add_column(heading, justify="left" if heading.startswith("copies") else "right", no_wrap=True)
+    for part in ("test", "validation"):
+        for strength, row in summary[part].items():
+            shares = (f"{100 * row[name]['share']:.1f}" for name in ("backbone", "untrained", "trained"))
+            patients = str(row["trained"]["of_patients"]["trials"])
+            table.add_row(f"{part}, {strength}", patients, *shares, _gain(row["trained_less_untrained"]["difference"]))
+    console.print(table)
+    at = f"epoch {summary['best_epoch']} of {len(summary['history']) - 1}"
+    console.print(Text("found: the nearest image is the source; backbone: by its own features"))
+    console.print(Text("gain: trained less untrained, with its interval over patients"))
+    console.print(Text(f"{at} was chosen on the validation copies: report those of test"))
+    for note in (*summary["departures"], *summary["notes"]):
+        console.print(Text(note), soft_wrap=True)
+    console.print(Text(f"detector: {trained.folder / 'detector'}"), soft_wrap=True)
+
+
+def show_detector_plan(plan: "DetectorPlan", *, as_json: bool) -> None:
+    """Print what training a detector would take."""
+    from memorisk.audits.dry_run import duration
+
+    if as_json:
+        sys.stdout.write(json.dumps(plain(vars(plan)), indent=2, ensure_ascii=False) + "\n")
+        return
+    console = Console()
+    for name, count in plan.parts.items():
+        console.print(Text(f"{name}: {count['images']:,} images of {count['patients']:,} patients"))
+    console.print(Text(f"{plan.steps:,} steps, about {duration(plan.seconds)} on this machine (training alone)"))
+    for note in plan.notes:
+        console.print(Text(note), soft_wrap=True)
 
 
 def show_defences(found: "DefenceResult", out: Path, *, as_json: bool) -> None:
@@ -144,6 +185,13 @@ def _show_tables(text: str, failed: Iterable[str], out: Path) -> None:
     console = Console()
     for line in (*failed, f"report: {out / 'report.html'}"):
         console.print(Text(line), soft_wrap=True)
+
+
+def _gain(difference: dict[str, Any]) -> str:
+    """A difference of shares in percentage points, with its interval."""
+    low, high = difference["low"], difference["high"]
+    limits = "" if low is None or high is None else f" ({100 * low:.1f} to {100 * high:.1f})"
+    return f"{100 * difference['estimate']:+.1f}{limits}"
 
 
 def _promise(privacy: dict[str, Any] | None) -> tuple[str, str]:

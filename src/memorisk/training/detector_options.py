@@ -10,9 +10,11 @@ from typing import Literal
 from memorisk.images.options import ImageOptions
 from memorisk.runs.errors import InputError, unknown_name
 from memorisk.runs.settings import check_types
-from memorisk.training.metric_losses import MARGIN, MEASURES, TEMPERATURE
 from memorisk.training.options import PRECISIONS, TrainOptions
 
+MEASURES = {"triplet": "euclidean", "infonce": "cosine"}
+"""The distance that each loss is about."""
+MARGIN, TEMPERATURE = 0.05, 0.5
 PROTOCOLS = ("paper", "corrected")
 STRENGTH_NAMES = ("weak", "strong")
 _BATCH, _TRANSFORMER_BATCH = 128, 64

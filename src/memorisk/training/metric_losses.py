@@ -19,13 +19,10 @@ from typing import Any
 import torch
 
 from memorisk.runs.errors import MissingExtraError, unknown_name
+from memorisk.training.detector_options import MARGIN, MEASURES, TEMPERATURE
 
 MetricLoss = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]
 """(embeddings of images [b, d], of their copies [b, d], groups [b] of whole numbers) -> the loss []."""
-
-MEASURES = {"triplet": "euclidean", "infonce": "cosine"}
-"""The distance that each loss is about."""
-MARGIN, TEMPERATURE = 0.05, 0.5
 
 
 def metric_loss(name: str, *, margin: float = MARGIN, temperature: float = TEMPERATURE) -> MetricLoss:

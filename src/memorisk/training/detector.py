@@ -1,0 +1,258 @@
+"""Train a copy detector on a set of images (``memorisk train detector``).
+
+The run folder holds ``detector/`` (what `memorisk.load_detector` reads), ``training.json`` (settings, history, and what
+the training was good for on images that chose nothing) and ``manifest.parquet`` (which image was in which part).
+"""
+
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from memorisk.images.duplicates import linked_groups
+from memorisk.images.manifest import Manifest, refuse_leaking_splits
+from memorisk.images.sources import load_manifest
+from memorisk.images.splits import NOT_AUDITABLE, merge_linked, split_by_group
+from memorisk.images.store import ImageStore, build_store
+from memorisk.runs.environment import machine, versions
+from memorisk.runs.errors import InputError, one_line
+from memorisk.runs.files import plain, read_json, write_json, write_table
+from memorisk.runs.folder import check_out, open_run
+from memorisk.runs.progress import Progress, quiet
+from memorisk.runs.settings import settings_of
+from memorisk.training.detector_fit import FittedDetector, Training, fit_detector
+from memorisk.training.detector_options import DetectorOptions, TrainDetectorOptions
+from memorisk.training.detector_report import measure_training
+from memorisk.training.devices import limited_threads
+from memorisk.training.memory import keep_freed_memory
+from memorisk.training.optimizers import build_optimizer
+from memorisk.training.order import batch_bounds
+
+DETECTOR, SUMMARY, MANIFEST = "detector", "training.json", "manifest.parquet"
+_GIVEN = {
+    "train": "training", "training": "training",
+    "val": "validation", "valid": "validation", "validation": "validation",
+    "test": "test", "testing": "test",
+}  # fmt: skip
+_DRAWN = {"train": "training", "canary": "validation", "test": "test", NOT_AUDITABLE: "training"}
+PARTS = ("training", "validation", "test")
+
+
+@dataclass(frozen=True)
+class TrainedDetector:
+    """What was trained."""
+
+    folder: Path
+    """The run folder; the detector is in its ``detector``."""
+    summary: dict[str, Any]
+    """What its ``training.json`` holds."""
+
+
+@dataclass(frozen=True)
+class DetectorPlan:
+    """What a training would take."""
+
+    parts: dict[str, dict[str, int]]
+    """Images and patients of each part."""
+    steps: int
+    """Of the optimiser."""
+    seconds: float
+    """Of the training on this machine, from the second of two steps."""
+    notes: tuple[str, ...]
+    """What a report would say."""
+
+
+@dataclass(frozen=True)
+class _Data:
+    store: ImageStore
+    rows: dict[str, np.ndarray]
+    groups: np.ndarray
+
+    @property
+    def counts(self) -> dict[str, dict[str, int]]:
+        """Images and patients of each part."""
+        return {
+            name: {"images": len(rows), "patients": len(set(self.groups[rows].tolist()))}
+            for name, rows in self.rows.items()
+        }
+
+
+def train_detector(
+    images: str | Path, *, out: str | Path, progress: Progress = quiet, **settings: Any
+) -> TrainedDetector:
+    """Train a copy detector, and measure it on patients who had no part in it.
+
+    Args:
+        images: As for `memorisk.audit_classifier`; labels are not needed.
+        out: The run folder: new, empty, or a run of the same command to go on with.
+        progress: Called with (stage, done, total).
+        **settings: Any field of `TrainDetectorOptions`.
+
+    Returns:
+        What was trained, also saved in ``out``.
+
+    Raises:
+        InputError: Bad input or settings; nothing was written.
+        MissingExtraError: kornia or pytorch-metric-learning is not installed.
+        MemoriskError: The training failed; what is done is kept.
+    """
+    options = settings_of(TrainDetectorOptions, settings)
+    folder = Path(out)
+    check_out(folder, {}, identity=[])
+    data = _data(images, options, progress)
+    recipe = _recipe(options)
+    keep_freed_memory()
+    with limited_threads(options.threads):
+        training = Training.build(data.store, data.rows["training"], data.rows["validation"], data.groups, recipe)
+        key, config = training.key, {"images": str(images), "out": str(folder), **asdict(options)}
+        config["run"] = {"data_hash": data.store.data_hash, **_identity(options), **_weights(training)}
+        with open_run(folder, config, identity=["run"]) as run:
+            written = run.path / SUMMARY
+            if written.is_file() and read_json(written).get("key") == key:
+                return TrainedDetector(folder, read_json(written))
+            run.log("started", versions=versions(), machine=machine())
+            write_table(run.path / MANIFEST, data.store.manifest.table.assign(split=_part_names(data)))
+            both = data.rows["training"], data.rows["validation"]
+            fitted = fit_detector(data.store, *both, data.groups, recipe, run.subfolder(DETECTOR), progress)
+            summary = {"key": key, **_summary(data, fitted, recipe, progress)}
+            write_json(written, summary)
+            run.log("finished")
+    return TrainedDetector(folder, plain(summary))
+
+
+def plan_detector(images: str | Path, *, out: str | Path, progress: Progress = quiet, **settings: Any) -> DetectorPlan:
+    """What `train_detector` would do and take, by two steps; nothing is written but the image store.
+
+    Args:
+        images: As for `train_detector`.
+        out: Likewise.
+        progress: Likewise.
+        **settings: Likewise.
+
+    Raises:
+        InputError: As `train_detector`.
+    """
+    options = settings_of(TrainDetectorOptions, settings)
+    check_out(Path(out), {}, identity=[])
+    data = _data(images, options, progress)
+    with limited_threads(options.threads):
+        training = Training.build(
+            data.store, data.rows["training"], data.rows["validation"], data.groups, _recipe(options)
+        )
+        bounds = batch_bounds(len(training.rows), training.options.images_a_step)
+        each = _seconds_a_step(training, bounds[:1])
+    steps = len(bounds) * options.epochs
+    return DetectorPlan(data.counts, steps, steps * each, training.notes)
+
+
+def _seconds_a_step(training: Training, bounds: list[tuple[int, int]]) -> float:
+    """Of a step with the whole network, from the second of two."""
+    optimizer = build_optimizer(list(training.start.network.trained()), training.options.steps)
+    begun = []
+    for _ in range(2):
+        begun.append(time.perf_counter())
+        for loss in _losses(training, bounds):
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            loss.item()  # waits for a GPU
+    return time.perf_counter() - begun[1]
+
+
+def _losses(training: Training, bounds: list[tuple[int, int]]) -> Iterator[torch.Tensor]:
+    """As in the first epoch in which nothing is frozen."""
+    return training.losses(lambda seed: None, training.options.frozen_epochs, bounds)
+
+
+def _identity(options: TrainDetectorOptions) -> dict[str, Any]:
+    """The settings by which a run is the same run."""
+    names = ("splits", "split_seed", "validation_share", "test_share")
+    return {name: getattr(options, name) for name in names}
+
+
+def _weights(training: Training) -> dict[str, Any]:
+    """What is trained, how, and from what."""
+    config = training.start.config
+    return {"backbone": config.backbone, "weights": config.weights_fingerprint, **config.recipe}
+
+
+def _recipe(options: TrainDetectorOptions) -> DetectorOptions:
+    return DetectorOptions(**{field.name: getattr(options, field.name) for field in fields(DetectorOptions)})
+
+
+def _data(images: str | Path, options: TrainDetectorOptions, progress: Progress) -> _Data:
+    """Decode the images and divide the patients; patients who share an image are one."""
+    progress("reading the manifest", 0, 0)
+    manifest = load_manifest(images, options)
+    given = _given(manifest) if options.splits == "given" else None
+    store = build_store(manifest, options, progress=lambda done, total: progress("decoding images", done, total))
+    manifest = store.manifest
+    groups = merge_linked(manifest.groups, linked_groups(store.pixel_hashes, manifest.groups)).astype(str)
+    if given is not None:
+        part = _given(manifest)
+        _refuse_twins(part, groups, manifest)
+    else:
+        shares = (1 - options.validation_share - options.test_share, options.validation_share, options.test_share)
+        drawn = split_by_group(np.full(len(groups), "image"), groups, fractions=shares, seed=options.split_seed)
+        part = np.array([_DRAWN[name] for name in drawn], dtype=object)
+    rows = {name: np.flatnonzero(part == name) for name in PARTS}
+    for name, chosen in rows.items():
+        if not len(chosen):
+            raise InputError(
+                f"{one_line(manifest.name)} has no {name} images: too few patients for these shares, or none so named"
+            )
+    return _Data(store, rows, groups)
+
+
+def _given(manifest: Manifest) -> np.ndarray:
+    """[N] the part of each image by the given split; empty for images of no part."""
+    if manifest.splits is None:
+        raise InputError(f"{one_line(manifest.name)} gives no split: name it with split_column, or leave splits out")
+    refuse_leaking_splits(manifest)
+    return np.array([_GIVEN.get(str(name).lower(), "") for name in manifest.splits], dtype=object)
+
+
+def _refuse_twins(part: np.ndarray, groups: np.ndarray, manifest: Manifest) -> None:
+    """Refuse parts of a given split that share an image: patients with one are the same to a detector."""
+    pairs = {(group, name) for group, name in zip(groups.tolist(), part.tolist(), strict=True) if name}
+    names = [group for group, _ in pairs]
+    twice = sorted({group for group in names if names.count(group) > 1})
+    if twice:
+        raise InputError(
+            f"{one_line(manifest.name)}: identical images are in more than one given split ({one_line(twice[0], 60)}): "
+            "leave the split out, and they are kept together"
+        )
+
+
+def _part_names(data: _Data) -> np.ndarray:
+    names = np.full(len(data.groups), "", dtype=object)
+    for name, rows in data.rows.items():
+        names[rows] = name
+    return names
+
+
+def _summary(data: _Data, fitted: FittedDetector, recipe: DetectorOptions, progress: Progress) -> dict[str, Any]:
+    """What ``training.json`` says."""
+    config = fitted.detector.config
+    parts = {name: data.rows[name] for name in ("validation", "test")}
+    return {
+        "backbone": config.backbone,
+        "weights": config.weights,
+        "loss": config.loss,
+        "measure": config.measure,
+        "protocol": config.protocol,
+        "departures": config.departures,
+        "recipe": config.recipe,
+        "parts": data.counts,
+        "groups_given": config.groups_given,
+        "best_epoch": fitted.best_epoch,
+        **measure_training(data.store, parts, data.groups, fitted, recipe, progress),
+        "history": fitted.history,
+        "notes": fitted.notes,
+        "data_hash": config.data_hash,
+        "versions": config.versions,
+    }
