@@ -38,6 +38,10 @@ def test_a_patient_is_in_one_part_and_pools_are_equal(store: ImageStore) -> None
         assert not set(parts.groups[parts.rows(NULLS[pool])]) & set(parts.groups[parts.rows(pool)])
 
 
+def test_the_null_that_judges_is_not_the_one_that_chose() -> None:
+    assert NULLS["test"] not in (NULLS["train"], NULLS["validation"], *POOLS)
+
+
 def test_the_seed_alone_decides(store: ImageStore) -> None:
     one, same, other = (divide(store, SHARES, seed=seed, specificity=0.8) for seed in (0, 0, 1))
     assert (one.part == same.part).all()
