@@ -79,8 +79,10 @@ def _lines(v: dict[str, Any], units: str) -> list[tuple[str, str]]:
         ("pixel-identical copies", f"{v['n_certain_copies']:,}"),
     ]
     if known:
+        possible = v["shortest_list"] <= v["n_train_patients"]
+        shortest = f"shortest possible list {v['shortest_list']:,}" if possible else "no list was possible"
         lines += [
-            (f"{units} listed", f"{v['n_listed']:,}; shortest possible list {v['shortest_list']:,}"),
+            (f"{units} listed", f"{v['n_listed']:,}; {shortest}"),
             ("nearer than every held-out one", f"{v['n_ahead']:,}, p {v['p_ahead']:.3g}"),
         ]
     if recall is not None:

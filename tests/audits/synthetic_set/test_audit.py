@@ -111,7 +111,8 @@ def test_a_pass_needs_power_and_says_what_it_covers(place: Path) -> None:
     assert "no list of fewer than 12 patients was possible" in short[0]
     assert "199 held-out patients (there are 99)" in short[1]
     assert "no list was possible at all" in doubts({"shortest_list": 121})[0]
-    assert "no copies were planted (none were asked for)" in doubts({"recall": None})[0]
+    assert "no copies were planted (none were asked for)" in doubts({"recall": None}, plants=0)[0]
+    assert "no training image could be copied" in doubts({"recall": None})[0]
     assert "nearly identical synthetic image (p 0.02)" in doubts({"near_p": 0.02, "n_near_train": 9})[0]
     assert "2 synthetic images have the very pixels of a held-out image" in doubts({"n_held_copies": 2})[0]
     for reason in ({"n_listed": 1}, {"n_certain_copies": 1}, {"p_ahead": 0.05, "n_ahead": 5}):

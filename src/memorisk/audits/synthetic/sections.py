@@ -56,7 +56,7 @@ def _power(result: Result, terms: Terms) -> list[Block]:
         _kinds_table(result, terms),
         _kinds_figure(result),
     ]
-    if n["n_reachable"] < n["n_train_patients"]:
+    if 0 < n["n_reachable"] < n["n_train_patients"]:
         reachable, patients = count(n["n_reachable"]), count(n["n_train_patients"])
         blocks.append(Paragraph(words.REACHABLE.format(reachable=reachable, patients=patients)))
     if n["copies_bound"] is not None:

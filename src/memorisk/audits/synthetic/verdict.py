@@ -101,7 +101,7 @@ def _short_list(numbers: dict[str, Any], options: SyntheticOptions, terms: Terms
     if shortest > numbers["n_train_patients"]:
         possible = "no list was possible at all"
     return (
-        f"{possible}; a pass needs that {copied:,} copied ones ({share(options.copied)}) could be listed",
+        f"{possible}; a pass needs that {terms.counted(copied, 'copied')} ({share(options.copied)}) could be listed",
         f"{numbers['held_out_needed']:,} held-out {terms.units} (there are {numbers['n_held_patients']:,}), or a "
         "larger --copied if more copied ones may go unnoticed",
     )
@@ -110,14 +110,15 @@ def _short_list(numbers: dict[str, Any], options: SyntheticOptions, terms: Terms
 def _little_power(numbers: dict[str, Any], options: SyntheticOptions, terms: Terms) -> tuple[str, str] | None:
     recall = numbers["recall"]
     if recall is None:
-        why = "features were computed elsewhere" if numbers["saved_features"] else "none were asked for"
+        why = "no training image could be copied" if options.plants else "none were asked for"
+        why = "features were computed elsewhere" if numbers["saved_features"] else why
         return (
             f"no copies were planted ({why}), so that nothing is known of what would have been found",
             "--features that can be computed of new images, and --plants 20",
         )
     if recall["low"] >= options.recall:
         return None
-    many = " with as many images each" if numbers["n_reachable"] < numbers["n_train_patients"] else ""
+    many = " with as many images each" if 0 < numbers["n_reachable"] < numbers["n_train_patients"] else ""
     better = "a detector trained to find copies" if numbers["weak_features"] else "another detector"
     return (
         f"of planted copies {recall['successes']:,} of {recall['trials']:,} were found, which shows that "
