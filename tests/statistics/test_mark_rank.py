@@ -74,12 +74,13 @@ def test_several_models_that_share_a_mark():
     assert held / n >= 0.95 - 2 * np.sqrt(0.05 * 0.95 / n)
 
 
-def test_one_model_against_the_spread_of_its_references():
+@pytest.mark.parametrize("models", [1, 7])
+def test_one_alone_is_taken_to_spread_as_the_others_do(models):
     rng = np.random.default_rng(3)
     held = 0
     for _ in range(500):
         log_kl = table(rng, 8, bias=1.0)
-        found = rank_mark(log_kl[:1, 0], log_kl[:1, 1:], log_kl[1:, 0], log_kl[1:, 1:])
+        found = rank_mark(log_kl[:models, 0], log_kl[:models, 1:], log_kl[models:, 0], log_kl[models:, 1:])
         held += found.low <= 0 <= found.high
         assert found.method == "centred"
     assert abs(held / 500 - 0.95) < 3 * np.sqrt(0.05 * 0.95 / 500)

@@ -172,15 +172,19 @@ def place_among(value: float, others: ArrayLike) -> float:
 def _interval(t: FloatArray, references: FloatArray, level: float) -> tuple[float, float, str]:
     """Limits of m over models: of several audited ones, of one against the spread of the references, or none."""
     s, r = len(t), len(references)
-    if s >= 2:
-        found = mean_limits(t, references, level=1 - level) if r >= 2 else mean_limits(t, level=1 - level)
-        shift = references.mean() if r == 1 else 0.0
-        words = f"t, {s} models and {r} references" if r >= 2 else f"t, {s} models"
-        return float(found.low - shift), float(found.high - shift), words
-    if r >= 2:
+    if s >= 2 and r != 1:
+        found = mean_limits(t, references, level=1 - level) if r else mean_limits(t, level=1 - level)
+        return float(found.low), float(found.high), f"t, {s} models and {r} references" if r else f"t, {s} models"
+    if s + r >= 3:  # one alone has no spread of its own, and is taken to have that of the others
+        many = t if r == 1 else references
         m = t.mean() - references.mean()
-        half = references.std(ddof=1) * np.sqrt(1 + 1 / r) * stats.t.ppf(1 - level / 2, r - 1)
-        return float(m - half), float(m + half), f"t, one model against the spread of {r} references"
+        half = many.std(ddof=1) * np.sqrt(1 / s + 1 / r) * stats.t.ppf(1 - level / 2, len(many) - 1)
+        words = (
+            f"one reference against the spread of {s} models"
+            if r == 1
+            else f"one model against the spread of {r} references"
+        )
+        return float(m - half), float(m + half), f"t, {words}"
     return float("nan"), float("nan"), "none: one model, and no references whose spread would say what chance does"
 
 
