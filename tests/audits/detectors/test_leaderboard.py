@@ -9,7 +9,7 @@ import pytest
 from memorisk.audits.detectors.backbones import read_backbone
 from memorisk.audits.detectors.detectors import Detector
 from memorisk.audits.detectors.leaderboard import leaderboard, paired
-from memorisk.audits.detectors.measure_tables import measure_table
+from memorisk.audits.detectors.measure_tables import measure_tables
 from memorisk.audits.detectors.reading import Measured, PoolReading
 from memorisk.audits.detectors.tables import paper_tables
 from memorisk.statistics.calibration import specificity_threshold
@@ -49,7 +49,7 @@ def test_validation_chooses_the_measure_though_another_is_better_on_test() -> No
     row = leaderboard([d], ("weak",)).rows.to_dict("records")[0]
     assert row["measure"] == "cosine"
     assert row["detected_all"] == d.share("cosine", "weak", "test") < 0.5
-    table = measure_table([d], "weak").ours.set_index("measure")
+    table = measure_tables([d], "weak")[0].ours.set_index("measure")
     assert table["chosen"].to_dict() == {"cosine": True, "euclidean": False}
 
 

@@ -15,7 +15,7 @@ from memorisk.audits.detectors.copies import COPIES, CopiedRows, make_copies, re
 from memorisk.audits.detectors.detectors import detectors
 from memorisk.audits.detectors.figures import architecture_frame
 from memorisk.audits.detectors.leaderboard import leaderboard
-from memorisk.audits.detectors.measure_tables import measure_table, refused_table
+from memorisk.audits.detectors.measure_tables import fitted_table, measure_tables, refused_table
 from memorisk.audits.detectors.options import BenchDetectorsOptions, bench_options
 from memorisk.audits.detectors.page import benchmark_page
 from memorisk.audits.detectors.parts import PARTS, Parts, divide
@@ -252,8 +252,9 @@ def _read(ready: Prepared) -> Benchmark:
     board = leaderboard(found, options.strengths)
     tables = [
         *paper_tables(found, options.strength),
-        measure_table(found, options.strength),
+        *measure_tables(found, options.strength),
         cell_table(ready.jobs),
+        fitted_table(found, options.strength),
         refused_table(found, options.strength),
     ]
     failed = {job.cell.name: job.failure or "not run" for job in ready.jobs if not job.done}

@@ -20,8 +20,8 @@ def _share(source: str, heading: str) -> Column:
 _DETECTOR = (_text("model", "Model", row=True), _text("pretraining", "Pre-training"), _text("loss", "Loss"))
 _UNITS = (_number("n_patients", "Patients", "count"), _number("n_seeds", "Seeds", "count"))
 _COMPARED = (
-    _number("first_detected", "First"),
-    _number("second_detected", "Second"),
+    _number("first_detected", "First finds"),
+    _number("second_detected", "Second finds"),
     Column(
         source="difference", heading="Difference [95 %]", format="percent",
         interval=("difference_low", "difference_high"),
@@ -31,6 +31,25 @@ _COMPARED = (
     _number("n_discordant", "Patients who decide", "count"),
     _number("n_patients", "of", "count"),
     _number("p_paper", "p as the paper", "probability"),
+)  # fmt: skip
+_MEASURES = (
+    _text("measure", "Measure", row=True),
+    Column(
+        source="published", heading="As published [its 95 %]", format="percent",
+        interval=("published_low", "published_high"),
+    ),
+    _number("new_flagged", "New patients it flags"),
+    _share("detected", "Detected on test [95 %]"),
+    _number("validation", "on validation"),
+    _number("nearest", "Source is nearest"),
+    _number("flagged", "New patients flagged"),
+    Column(
+        source="difference", heading="Less the chosen [95 %]", format="percent",
+        interval=("difference_low", "difference_high"),
+    ),
+    _number("adjusted", "p, Holm", "probability"),
+    _number("n_detectors", "Detectors", "count"),
+    _number("n_patients", "Patients", "count"),
 )  # fmt: skip
 _BOTH = (_text("first", "First", row=True), _text("second", "Second"))
 
@@ -42,15 +61,19 @@ COLUMNS: Mapping[str, Sequence[Column]] = {
         _share("detected", "Detected [95 %]"),
         _number("detected_all", "All copies"),
         _number("p_first", "p to the first, Holm", "probability"),
+        _share("flagged", "New patients flagged [95 %]"),
+        *_UNITS,
+    ),
+    "beside": (
+        _text("name", "Detector", row=True),
         _share("detected_weak", "Weak copies [95 %]"),
+        _share("detected_strong", "Strong copies [95 %]"),
         _share("nearest", "Source is nearest [95 %]"),
         _share("recognised", "Recognised [95 %]"),
-        _share("flagged", "New patients flagged [95 %]"),
         _share("detected_train", "Train copies [95 %]"),
         _number("detected_validation", "Validation copies"),
         _number("published", "As published"),
         _text("published_measure", "by"),
-        *_UNITS,
     ),
     "table_1": (
         *_DETECTOR,
@@ -73,27 +96,7 @@ COLUMNS: Mapping[str, Sequence[Column]] = {
         _number("first_train", "First, train copies"),
         _number("second_train", "Second, train copies"),
     ),
-    "measures": (
-        _text("measure", "Measure", row=True),
-        _text("loss", "Loss"),
-        Column(
-            source="published", heading="As published [its 95 %]", format="percent",
-            interval=("published_low", "published_high"),
-        ),
-        _number("new_flagged", "New patients it flags"),
-        _share("detected", "Detected on test [95 %]"),
-        _number("validation", "on validation"),
-        _number("nearest", "Source is nearest"),
-        _number("flagged", "New patients flagged"),
-        Column(
-            source="difference", heading="Less the chosen [95 %]", format="percent",
-            interval=("difference_low", "difference_high"),
-        ),
-        _number("adjusted", "p, Holm", "probability"),
-        _number("n_detectors", "Detectors", "count"),
-        _number("n_patients", "Patients", "count"),
-        _text("words", "As fitted", wide=True),
-    ),
+    **dict.fromkeys(("measures_none", "measures_triplet", "measures_infonce"), _MEASURES),
     "cells": (
         _text("detector", "Detector", row=True),
         _text("state", "State"),
@@ -101,6 +104,11 @@ COLUMNS: Mapping[str, Sequence[Column]] = {
         _text("weights", "Weights"),
         _text("preprocessing", "Images", wide=True),
         _text("notes", "Notes", wide=True),
+    ),
+    "fitted": (
+        _text("measure", "Measure", row=True),
+        _number("n", "Detectors", "count"),
+        _text("words", "Such as", wide=True),
     ),
     "refused": (
         _text("measure", "Measure", row=True),

@@ -8,9 +8,10 @@ from scipy import stats
 
 from memorisk.audits.detectors.backbones import LOSS_NAMES
 from memorisk.audits.detectors.detectors import Detector
+from memorisk.audits.study_parts import StudyTable
 from memorisk.report.blocks import Block, Column, Figure, Name, Table
 from memorisk.report.formats import percent
-from memorisk.report.frames import numbers, rows, texts
+from memorisk.report.frames import numbers, texts
 from memorisk.report.series_figure import series_plot
 
 PUBLISHED, CORRECTED = "as published, validation", "corrected, test"
@@ -66,32 +67,29 @@ def architecture_figure(frame: pd.DataFrame) -> list[Block]:
     return [Figure(svg=svg, title=title, caption=said, alternative=words, table=table)]
 
 
-def measure_figures(table: pd.DataFrame) -> list[Block]:
-    """Figures 2 and 4: the measures under each loss.
+def measure_figure(table: StudyTable) -> Figure:
+    """Figure 2 or 4: the measures under a loss.
 
     Args:
-        table: Of `measure_tables.measure_table`.
+        table: Of `measure_tables.measure_tables`.
     """
-    found: list[Block] = []
-    for loss in dict.fromkeys(texts(table, "loss_name")):
-        own = rows(table, [value == loss for value in texts(table, "loss_name")])
-        series = {PUBLISHED: _limits(own, "published"), CORRECTED: _limits(own, "detected")}
-        svg = series_plot(texts(own, "measure"), series, x_title="Share of copies", reference=None, cut=False)
-        first = own.to_dict("records")[0]
-        said = (
-            "Means over detectors. Published: detection ratio of validation copies; its 95 % interval is of the spread "
-            "between networks and is not drawn for one alone. Corrected: test copies, with 95 % limits over patients."
-        )
-        words = f"{len(own)} measures; {first['measure']} detects most test copies: {percent(first['detected'])}."
-        columns = [
-            Column(source="measure", heading="Measure", row_heading=True),
-            _share("published", "Published [its 95 %]"),
-            _share("detected", "Corrected [95 %]"),
-        ]
-        drawn = Table(frame=own, columns=columns, caption="The drawn numbers.")
-        title = f"{NUMBERED[loss]}: measures, {LOSS_NAMES[loss]}"
-        found.append(Figure(svg=svg, title=title, caption=said, alternative=words, table=drawn))
-    return found
+    own, loss = table.ours, table.name.removeprefix("measures_")
+    series = {PUBLISHED: _limits(own, "published"), CORRECTED: _limits(own, "detected")}
+    svg = series_plot(texts(own, "measure"), series, x_title="Share of copies", reference=None, cut=False)
+    first = own.to_dict("records")[0]
+    said = (
+        "Means over detectors. Published: detection ratio of validation copies; its 95 % interval is of the spread "
+        "between networks and is not drawn for one alone. Corrected: test copies, with 95 % limits over patients."
+    )
+    words = f"{len(own)} measures; {first['measure']} detects most test copies: {percent(first['detected'])}."
+    columns = [
+        Column(source="measure", heading="Measure", row_heading=True),
+        _share("published", "Published [its 95 %]"),
+        _share("detected", "Corrected [95 %]"),
+    ]
+    drawn = Table(frame=own, columns=columns, caption="The drawn numbers.")
+    title = f"{NUMBERED[loss]}: measures, {LOSS_NAMES[loss]}"
+    return Figure(svg=svg, title=title, caption=said, alternative=words, table=drawn)
 
 
 def _limits(frame: pd.DataFrame, column: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

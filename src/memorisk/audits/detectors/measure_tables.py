@@ -1,5 +1,6 @@
 """The measures compared under each loss (figures 2 and 4 of paper 003), and where a measure is not defined."""
 
+import re
 from collections.abc import Sequence
 
 import numpy as np
@@ -13,23 +14,41 @@ from memorisk.scores.distances.registry import MEASURES
 from memorisk.statistics.detector_places import compare_pairs, mean_share
 
 
-def measure_table(found: Sequence[Detector], strength: str) -> StudyTable:
-    """A row a loss and measure: the mean over the detectors trained by that loss, published and corrected.
+def measure_tables(found: Sequence[Detector], strength: str) -> list[StudyTable]:
+    """A table a loss, a row a measure: the mean over the detectors of that loss, published and corrected.
 
     Args:
         found: The detectors.
         strength: Of the copies.
     """
-    rows: list[dict[str, object]] = []
+    tables = []
     for loss in LOSSES:
-        rows += _of_loss([d for d in found if d.loss == loss and d.chosen(strength)], loss, strength)
-    note = (
+        rows = _of_loss([d for d in found if d.loss == loss and d.chosen(strength)], strength)
+        if rows:
+            title = f"Measures, {LOSS_NAMES[loss]}"
+            tables.append(StudyTable(f"measures_{loss}", title, pd.DataFrame(), pd.DataFrame(rows), _note()))
+    return tables
+
+
+def _note() -> str:
+    return (
         "Means over the detectors of a loss. The paper's interval is of the spread between networks, with the degrees "
         "of freedom of all measures together; limits on test are over patients, for these detectors. The chosen "
         "measure is the one that detects most copies of validation patients; the others are compared with it copy by "
         "copy on test patients, Holm-adjusted within the loss."
     )
-    return StudyTable("measures", "Measures", pd.DataFrame(), pd.DataFrame(rows), note,
+
+
+def fitted_table(found: Sequence[Detector], strength: str) -> StudyTable:
+    """How the corrected measures were fitted: domain, binarisation, shrinkage; a row for each way."""
+    rows: dict[tuple[str, str], dict[str, object]] = {}
+    for m in (m for d in found for m in d.measured if m.strength == strength and m.pools):
+        way = re.sub(r"[\d.e+-]+", "", m.words)  # whatever the numbers are
+        row = rows.setdefault((m.measure, way), {"measure": m.measure, "n": 0, "words": m.words})
+        row["n"] = int(str(row["n"])) + 1
+    ours = pd.DataFrame([rows[key] for key in sorted(rows)])
+    note = "Fitted once on training images, for each detector, and frozen; numbers are those of the first detector."
+    return StudyTable("fitted", "Measures as they were fitted", pd.DataFrame(), ours, note,
                       "" if rows else "no detector was measured")  # fmt: skip
 
 
@@ -48,13 +67,13 @@ def refused_table(found: Sequence[Detector], strength: str) -> StudyTable:
                       "" if rows else "every measure is defined for every detector, in both forms")  # fmt: skip
 
 
-def _of_loss(found: list[Detector], loss: str, strength: str) -> list[dict[str, object]]:
+def _of_loss(found: list[Detector], strength: str) -> list[dict[str, object]]:
     """The measures under one loss, in the order of their detection on test."""
     if not found:
         return []
     named = [m for m in MEASURES if any(d.of(m, strength) for d in found)]
     every = [value for d in found for value in d.published_values(strength).values()]
-    rows = [_row(found, m, loss, strength, len(every)) for m in named]
+    rows = [_row(found, m, strength, len(every)) for m in named]
     able = [m for m in named if any(m in d.measures(strength) for d in found)]
     chosen = max(able, key=lambda m: _mean(found, m, strength, "validation"))
     hits: dict[str, np.ndarray] = {}
@@ -74,19 +93,19 @@ def _of_loss(found: list[Detector], loss: str, strength: str) -> list[dict[str, 
     return sorted(rows, key=lambda r: -np.nan_to_num(float(str(r.get("detected", np.nan))), nan=-1.0))
 
 
-def _row(found: list[Detector], measure: str, loss: str, strength: str, n_values: int) -> dict[str, object]:
-    row: dict[str, object] = {"measure": measure, "loss": LOSS_NAMES[loss], "loss_name": loss}
+def _row(found: list[Detector], measure: str, strength: str, n_values: int) -> dict[str, object]:
+    row: dict[str, object] = {"measure": measure}
     row |= _published(found, measure, strength, n_values)
     able = [d for d in found if measure in d.measures(strength)]
     row["n_detectors"] = len(able)
     if not able:
-        return row | {"words": found[0].of(measure, strength)[0].words}
+        return row
     limits = mean_share(_stack(able, measure, strength), _source(able, strength))
     row |= {"detected": limits.estimate, "detected_low": limits.low, "detected_high": limits.high}
     row |= {"n_patients": limits.n_groups, "validation": _mean(able, measure, strength, "validation")}
     row["nearest"] = float(_stack(able, measure, strength, lambda p: p.nearest_is_source).mean())
     row["flagged"] = float(np.mean([d.false_flags(measure, strength, "test").estimate for d in able]))
-    return row | {"words": able[0].of(measure, strength)[0].words}
+    return row
 
 
 def _published(found: list[Detector], measure: str, strength: str, n_values: int) -> dict[str, float]:

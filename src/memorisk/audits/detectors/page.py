@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from memorisk.audits.detectors.columns import COLUMNS
-from memorisk.audits.detectors.figures import architecture_figure, measure_figures
+from memorisk.audits.detectors.figures import architecture_figure, measure_figure
 from memorisk.audits.detectors.results import Benchmark
 from memorisk.audits.detectors.tables import heading, shown_columns, told
 from memorisk.audits.study_blocks import corrected, printed, with_gaps
@@ -27,14 +27,15 @@ from memorisk.report.blocks import (
     Table,
     Text,
 )
-from memorisk.report.formats import count, percent
+from memorisk.report.formats import count, is_missing, percent
 from memorisk.report.frames import numbers
 
 CAPTIONS = {
-    "trained": "Intervals are 95 %.", "measures": "Intervals are 95 %.", "cells": "Every detector that was asked for.",
+    "cells": "Every detector that was asked for.",
+    "fitted": "What was taken from training images.",
     "refused": "A form that has no number.",
 }  # fmt: skip
-"""Of tables that the paper has not."""
+"""Of tables without intervals."""
 
 
 def benchmark_page(found: Benchmark) -> Page:
@@ -45,8 +46,8 @@ def benchmark_page(found: Benchmark) -> Page:
         Section("Best combinations", _table(named["table_1"]), "combinations"),
         Section("Training", [*_table(named["trained"]), *_table(named["table_3"])], "training"),
         Section("Pre-training and architecture", [*_table(named["table_2"]), *_table(named["table_4"])], "networks"),
-        Section("Measures", [*measure_figures(named["measures"].ours), *_table(named["measures"])], "measures"),
-        Section("What was run", [*_pools(found), *_table(named["cells"]), *_table(named["refused"])], "setup"),
+        Section("Measures", [*_measures(found)], "measures"),
+        Section("What was run", [*_pools(found), *_named(named, "cells", "fitted", "refused")], "setup"),
         Section("How to read this", [Steps(_how_to_read(found))], "reading"),
     ]
     return Page(
@@ -103,8 +104,9 @@ def findings(found: Benchmark) -> list[Text]:
         named: list[str | Name] = []
         for i, name in enumerate(first):
             named += ([", "] if i else []) + [Name(name)]
-        told = "No other detector may be the first: " if len(first) == 1 else "Any of these may be the first: "
-        said.append([told, *named, "." if len(first) == 1 else "; the paired tests cannot tell them apart."])
+        told = ("Paired tests put ", " before every other detector.") if len(first) == 1 else (
+            "Paired tests do not tell which of these is first: ", ".")  # fmt: skip
+        said.append([told[0], *named, told[1]])
     said += _published_beside(found)
     return said
 
@@ -119,19 +121,24 @@ def _published_beside(found: Benchmark) -> list[Text]:
     said: list[Text] = [
         [
             "Under the published rules ", Name(str(first["name"])), f" by {first['published_measure']} is best with "
-            f"{percent(first['published'])} of validation copies, at a threshold that flags "
-            f"{percent(first['new_flagged'])} of new patients.",
+            f"{percent(first['published'])} of validation copies" + _corrected_words(first) + ".",
         ]
     ]  # fmt: skip
     return said
 
 
-def board_columns(board: pd.DataFrame) -> Sequence[Column]:
-    """The leaderboard's columns that tell something."""
+def _corrected_words(row: dict) -> str:
+    """What the published best measure finds when its direction, its pools and its answers are right."""
+    share = row.get("published_on_test", float("nan"))
+    return "" if is_missing(share) else f"; corrected, that measure finds {percent(share)} of test copies"
+
+
+def board_columns(board: pd.DataFrame, name: str = "leaderboard") -> Sequence[Column]:
+    """The columns of the leaderboard, or of what stands beside it, that tell something."""
     dropped = {"n_seeds"} if set(numbers(board, "n_seeds")) == {1.0} else set()
     if np.allclose(board["detected"], board["detected_all"]):
         dropped |= {"detected_all"}
-    there = [c for c in COLUMNS["leaderboard"] if c.source in board and c.source not in dropped]
+    there = [c for c in COLUMNS[name] if c.source in board and c.source not in dropped]
     return [c for c in there if told(board, c.source)]
 
 
@@ -151,7 +158,9 @@ def _board(found: Benchmark) -> list[Block]:
     )
     shown, saved = board_columns(board), "tables/leaderboard.parquet"
     table = Table(frame=with_gaps(board), columns=shown, caption=caption, elsewhere=saved)
-    return [table, Paragraph([Strong("How it is made. "), note])]
+    caption = "The same detectors: other copies, and what their detection is made of."
+    beside = Table(frame=with_gaps(board), columns=board_columns(board, "beside"), caption=caption, elsewhere=saved)
+    return [table, Paragraph([Strong("How it is made. "), note]), beside]
 
 
 def _table(table: StudyTable) -> list[Block]:
@@ -161,9 +170,25 @@ def _table(table: StudyTable) -> list[Block]:
         return [*blocks, Paragraph(f"Empty: {table.why_empty}.")]
     if len(table.paper.columns):
         blocks.append(printed(table))
-    caption = "Corrected. Intervals are 95 %." if len(table.paper.columns) else CAPTIONS[table.name]
+    caption = (
+        "Corrected. Intervals are 95 %."
+        if len(table.paper.columns)
+        else CAPTIONS.get(table.name, "Intervals are 95 %.")
+    )
     blocks.append(corrected(table, shown_columns(table), caption))
     return [*blocks, Paragraph([Strong("How it is made. "), table.note])] if table.note else blocks
+
+
+def _named(tables: dict[str, StudyTable], *names: str) -> list[Block]:
+    """Some tables, one after the other."""
+    return [block for name in names for block in _table(tables[name])]
+
+
+def _measures(found: Benchmark) -> list[Block]:
+    """Figures 2 and 4, each with its table."""
+    tables = [table for table in found.tables if table.name.startswith("measures_")]
+    blocks = [block for table in tables for block in (measure_figure(table), *_table(table))]
+    return blocks or [Paragraph("Empty: no detector was measured.")]
 
 
 def _pools(found: Benchmark) -> list[Block]:

@@ -18,7 +18,9 @@ def tables_text(found: Benchmark) -> str:
     blocks = []
     if len(found.board.rows):
         blocks += ["\n".join(f"- {_plain(item)}" for item in findings(found)), "## Leaderboard"]
-        blocks.append(markdown(found.board.rows, board_columns(found.board.rows)))
+        blocks += [
+            markdown(found.board.rows, board_columns(found.board.rows, name)) for name in ("leaderboard", "beside")
+        ]
     for table in found.tables:
         blocks.append(f"## {heading(table)}")
         if table.why_empty:
