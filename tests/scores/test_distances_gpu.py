@@ -80,20 +80,21 @@ def test_out_of_float32(name):
 
 @pytest.mark.parametrize("name", ["euclidean", "matching", "canberra"])
 def test_little_room(name, monkeypatch):
-    """Where everything ties, pairs are looked through and evaluated in many small parts."""
+    """Ties and uneven rows in many small parts: pairs are looked through and evaluated again and again."""
     from memorisk.scores.distances import gpu, gpu_blocks
 
-    for module, limit, value in ((gpu, "GATHERED", 3), (gpu, "WAITING", 40), (gpu, "SETTLED", 7), (gpu, "COUNTED", 500),
-                                 (gpu_blocks, "STRIP", 5), (gpu_blocks.DeviceRows, "elements", 30)):  # fmt: skip
+    for module, limit, value in ((gpu, "GATHERED", 40), (gpu, "WAITING", 40), (gpu, "SETTLED", 700), (gpu, "TILE", 1),
+                                 (gpu, "COUNTED", 5000), (gpu_blocks.DeviceRows, "elements", 400)):  # fmt: skip
         monkeypatch.setattr(module, limit, value)
-    r = np.ones((90, 5)) * np.arange(1, 91)[:, None] % 2 + 1
-    r[:, 1] += 1
-    measure = fitted(name, r)
-    for k in (1, 2, 91):
-        agree(r[:30], r, measure, k)
-    edges = [0, 0.1, 0.5, 3]
-    found = histogram(r[:30], r, measure, edges, device="cuda")
-    np.testing.assert_array_equal(found, np.histogram(pairwise(r[:30], r, measure), edges)[0])
+    tied = np.ones((150, 5)) * np.arange(150)[:, None] % 2 + [1, 2, 1, 1, 1]
+    for r, k in ((tied, 1), (tied, 151), (table("uneven", 150, 5, np.random.default_rng(9)), 2)):
+        measure, x = fitted(name, r), r[::-1].copy()
+        x[-4] *= 1e25  # no float32
+        agree(x, r, measure, k)
+        far = pairwise(x, r, measure)
+        edges = np.unique(np.quantile(far, [0, 0.2, 0.5, 0.9]))
+        found = histogram(x, r, measure, edges, device="cuda")
+        np.testing.assert_array_equal(found, np.histogram(far, edges)[0])
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -250,7 +251,7 @@ from triton.compiler import ASTSource
 import triton
 from memorisk.scores.distances import gpu_kernels as kernels
 
-numbers = "x y own_x own_y tile d padded m n".split()
+numbers = "x y own_x own_y tile d padded step n".split()
 signature = {name: "*fp32" if place < 5 else "i32" for place, name in enumerate(numbers)}
 sizes = {"EACH": kernels.EACH, "SIDE": kernels.SIDE, "UNROLLED": kernels.UNROLLED}
 for kind, expected in (("power", "add.f32"), ("share", "rsqrt.approx.ftz.f32"), ("entropy", "lg2.approx.ftz.f32")):
@@ -300,7 +301,8 @@ def test_the_logarithm_of_a_gpu():
         tile = torch.empty(len(some), kernels.PAIRS, device=DEVICE)
         kernel: Any = kernels._fill
         kernel[1, len(some) // kernels.PAIRS](
-            x, zeros, own, zeros, tile, 1, 4, len(some), kernels.PAIRS, KIND="entropy", POWER=1, APPROXIMATE=True,
+            x, zeros, own, zeros, tile, 1, 4, len(some), kernels.PAIRS,
+            KIND="entropy", POWER=1, APPROXIMATE=True,
             EACH=kernels.EACH, SIDE=kernels.SIDE, UNROLLED=kernels.UNROLLED, num_warps=8,
         )  # fmt: skip
         exact = some.double().log2()

@@ -55,7 +55,7 @@ class Tile:
     betas: Any
     """[m] float64 absolute bounds."""
     rows: slice
-    """Which queries."""
+    """Which queries of the block."""
     start: int
     """Number of the first reference."""
 
@@ -84,20 +84,25 @@ class Search:
         """Every tile of a block of queries in turn; each overwrites the one before."""
         import torch
 
-        m, most = queries.size, queries.short.shape[1]
-        step = PADDED[0]
-        few = self.block or min(rows_per_block(self.right.d, ELEMENTS), max(1, TILE // most // step) * step)
-        mine, theirs = (torch.from_numpy(ids).to(queries.own.device) for ids in self.groups)
-        room = torch.empty(most * -(-min(few, self.right.n) // step) * step, device=queries.own.device)
+        device, few = self.left.device, self.block or rows_per_block(self.right.d, ELEMENTS)
+        mine, theirs = (torch.from_numpy(ids).to(device) for ids in self.groups)
+        room = torch.empty(0, device=device)
         for start in range(0, self.right.n, few):
             references = prepare(self.form, self.right, start, min(start + few, self.right.n))
-            values = room[: most * len(references.own)].view(most, -1)
-            rest = evaluate(self.form, queries, references, values)
-            if len(mine):
-                same = mine[rows, None] == theirs[None, start : start + few]
-                values[:m, : references.size].masked_fill_(same, torch.inf)
-            betas = self.form.betas(queries, references)
-            yield Tile(values[:m], rest[:m], betas[:m], rows, start)
+            betas, wide = self.form.betas(queries, references), len(references.own)
+            high = max(1, TILE // wide // PADDED[0]) * PADDED[0]
+            for first in range(0, queries.size, high):
+                some = queries.part(first, min(first + high, len(queries.own)))
+                if len(room) < wide * len(some.own):
+                    room = torch.empty(wide * len(some.own), device=device)
+                values = room[: wide * len(some.own)].view(-1, wide)
+                rest = evaluate(self.form, some, references, values)
+                part = slice(first, first + some.size)
+                values = values[: some.size]
+                if len(mine):
+                    same = mine[rows][part, None] == theirs[start : start + references.size]
+                    values[:, : references.size].masked_fill_(same, torch.inf)
+                yield Tile(values, rest[: some.size], betas[part], part, start)
 
     def distances(self, rows: Ids, columns: Ids) -> FloatArray:
         """Distances of pairs by definition, on the CPU's cores."""
@@ -155,18 +160,18 @@ class _Nearest:
         least = groups.amin(2) + tile.rest[:, None]
         lowest = least.topk(min(self.k, least.shape[1]), largest=False).values
         upper = self._rooted(lowest) * (1 + form.rho) + tile.betas[:, None]
-        self.most = torch.cat([self.most, upper], 1).topk(self.k, largest=False).values
-        limits = self.search.limit(self.most[:, -1], tile.betas)
+        most = self.most[tile.rows] = torch.cat([self.most[tile.rows], upper], 1).topk(self.k, largest=False).values
+        limits = self.search.limit(most[:, -1], tile.betas)
         for part in (least <= limits[:, None]).nonzero().split(GATHERED):
             i, g = part.T
             values = groups[i, g] + tile.rest[i, None]
             at, j = ((values <= limits[i, None]) & (values < torch.inf)).nonzero(as_tuple=True)
             lower = self._rooted(values[at, j]) * (1 - form.rho) - tile.betas[i[at]]
-            self.waiting.append((i[at], tile.start + g[at] * group + j, lower))
+            self.waiting.append((tile.rows.start + i[at], tile.start + g[at] * group + j, lower))
             if sum(len(rows) for rows, _, _ in self.waiting) > self.room:
                 if len(self._prune()[0]) > self.room // 2:
                     self.settle()
-                limits = self.search.limit(self.most[:, -1], tile.betas)
+                limits = self.search.limit(self.most[tile.rows, -1], tile.betas)
 
     def settle(self) -> None:
         """Evaluate those that wait by definition."""
@@ -230,7 +235,7 @@ def count_pairs(search: Search, edges: FloatArray) -> Ids:
                 values, betas = tile.values[part] + tile.rest[part, None], tile.betas[part, None]
                 sure, unsure = _count(search, keys, values, betas)
                 i, j = (at.cpu().numpy() for at in unsure.nonzero(as_tuple=True))
-                near = search.distances(i + (rows.start + first), j + tile.start)
+                near = search.distances(i + (rows.start + tile.rows.start + first), j + tile.start)
                 counts += sure.cpu().numpy() + np.histogram(near, edges)[0]
     return counts
 

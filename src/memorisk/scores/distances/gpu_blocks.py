@@ -20,8 +20,6 @@ TILE = 1 << 28
 """Values of a tile: 1 GiB."""
 PADDED = 128, 4
 """Rows and columns of a block come in multiples of these; see `gpu_kernels`."""
-STRIP = 4096
-"""Rows of a tile that are divided at once."""
 
 
 class DeviceRows(Rows):
@@ -57,7 +55,7 @@ class DeviceRows(Rows):
         import torch
 
         if not self._tensor:
-            part = torch.from_numpy(np.array(part, part.dtype.newbyteorder("="), order="C"))
+            part = torch.from_numpy(np.require(part, part.dtype.newbyteorder("="), ["C", "W"]))
         return part.to(self.device)
 
 
@@ -73,6 +71,11 @@ class DeviceBlock:
     """[N] float64."""
     size: int
     """Rows without padding."""
+
+    def part(self, first: int, last: int) -> "DeviceBlock":
+        """Some of the rows; multiples of the padding, or the end."""
+        here = slice(first, last)
+        return DeviceBlock(self.short[:, here], self.own[here], self.slack[here], min(last, self.size) - first)
 
 
 def prepare(form: Form, rows: DeviceRows, first: int, last: int) -> DeviceBlock:
@@ -130,8 +133,8 @@ def evaluate(form: Form, queries: DeviceBlock, references: DeviceBlock, tile: An
     elif form.family == "product":
         torch.addmm(references.own, queries.short.T, references.short, alpha=-2, out=tile)
         if form.measure.name == "dice":
-            for part, own in zip(tile.split(STRIP), queries.own.split(STRIP), strict=True):
-                part.add_(own[:, None]).div_((own[:, None] + references.own).clip_(1e-31))
+            own = queries.own[:, None]
+            tile.add_(own).div_((own + references.own).clip_(1e-31))
         else:
             rest = queries.own
     else:

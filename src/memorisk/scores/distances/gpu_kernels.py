@@ -50,11 +50,11 @@ def _term(a, b, KIND: tl.constexpr, POWER: tl.constexpr, APPROXIMATE: tl.constex
 
 @triton.jit
 def _fill(
-    x, y, own_x, own_y, tile, d, padded, m, n,
+    x, y, own_x, own_y, tile, d, padded, step, n,
     KIND: tl.constexpr, POWER: tl.constexpr, APPROXIMATE: tl.constexpr,
     EACH: tl.constexpr, SIDE: tl.constexpr, UNROLLED: tl.constexpr,
 ):  # fmt: skip
-    """One program's pairs of ``tile``, [m, n]; programs side by side share the queries and walk the references."""
+    """One program's pairs of ``tile``, as wide as ``y``; programs in a row share queries and walk the references."""
     place = tl.arange(0, EACH)[:, None] * SIDE + tl.arange(0, SIDE)[None, :]
     rows = tl.program_id(1) * EACH * SIDE + place
     columns = tl.program_id(0) * EACH * SIDE + place
@@ -63,7 +63,7 @@ def _fill(
     left, right = x + rows, y + columns
     for _ in range(0, padded, UNROLLED):
         for u in tl.static_range(UNROLLED):  # pyright: ignore[reportGeneralTypeIssues]
-            a = tl.load(left + u * m)[:, None, :, None]
+            a = tl.load(left + u * step)[:, None, :, None]
             b = tl.load(right + u * n)[None, :, None, :]
             if KIND == "largest":
                 total = tl.maximum(total, tl.abs(a - b))
@@ -71,7 +71,7 @@ def _fill(
                 total += _term(a, b, KIND, POWER, APPROXIMATE)
             if KIND == "signed ratio":
                 beside += tl.abs(a + b)
-        left += UNROLLED * m
+        left += UNROLLED * step
         right += UNROLLED * n
     if KIND == "ratio" or KIND == "entropy":
         beside = tl.load(own_x + rows)[:, None, :, None] + tl.load(own_y + columns)[None, :, None, :]
@@ -101,10 +101,10 @@ def fill(form: Form, queries: Any, references: Any, tile: Any) -> None:
     nvidia = isinstance(_fill, triton.JITFunction) and driver.active.get_current_target().backend == "cuda"
     small = nvidia and kind != "signed ratio" and form.root <= 4
     registers = {"maxnreg": 128} if small else {}  # two programs a multiprocessor, where that spills nothing
-    (padded, m), n = queries.short.shape, references.short.shape[1]
+    x, (m, n) = queries.short, tile.shape
     kernel: Any = _fill
     kernel[n // PAIRS, m // PAIRS](
-        queries.short, references.short, queries.own, references.own, tile, form.measure.dimension, padded, m, n,
+        x, references.short, queries.own, references.own, tile, form.measure.dimension, len(x), x.stride(0), n,
         KIND=kind, POWER=int(form.root), APPROXIMATE=nvidia,
         EACH=EACH, SIDE=SIDE, UNROLLED=UNROLLED, num_warps=SIDE * SIDE // 32, enable_fp_fusion=True, **registers,
     )  # fmt: skip
