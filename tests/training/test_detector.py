@@ -109,7 +109,7 @@ def test_killed_it_goes_on_to_the_same_bytes(table: Path, tmp_path: Path, monkey
     for name in ("training.json", "detector/weights.safetensors", "detector/detector.json", "detector/seen.parquet"):
         assert (tmp_path / "run" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
     monkeypatch.setattr(detector_fit, "run_epochs", lambda *a, **k: pytest.fail("trained again"))
-    monkeypatch.setattr(detector, "fit_detector", lambda *a, **k: pytest.fail("read again"))
+    monkeypatch.setattr(detector, "run_detector_training", lambda *a, **k: pytest.fail("read again"))
     train_detector(table, out=tmp_path / "run", **given)
     with pytest.raises(InputError, match=r"holds a run with lr = 0.001, now asked: 0.01"):
         train_detector(table, out=tmp_path / "run", **given | {"lr": 0.01})

@@ -223,6 +223,14 @@ def test_killed_by_the_system_it_goes_on_to_the_same_bytes(store: ImageStore, tm
     assert content(tmp_path / "killed") == content(tmp_path / "whole")
 
 
+def test_a_triplet_loss_that_fell_to_its_margin_is_told(store: ImageStore, tmp_path: Path) -> None:
+    fallen = fit(store, tmp_path / "d", replace(TINY, loss="triplet", epochs=14, lr=3e-2, frozen_epochs=0))
+    assert fallen.history[-1]["loss"] == pytest.approx(0.05, rel=0.05)
+    assert any("ended at its margin" in note for note in fallen.notes)
+    fine = fit(store, tmp_path / "e", replace(TINY, loss="triplet"))
+    assert not any("margin" in note for note in fine.notes)
+
+
 def test_another_detector_is_not_replaced(store: ImageStore, tmp_path: Path) -> None:
     fit(store, tmp_path / "d")
     kept = content(tmp_path / "d")

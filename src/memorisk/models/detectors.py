@@ -91,7 +91,7 @@ class DetectorConfig:
     dimension: int
     """Numbers of an embedding."""
     measure: str
-    """The distance that its loss is about: "euclidean" or "cosine"."""
+    """The distance that its loss is about, by its name in `memorisk.scores.distances`."""
     loss: str
     """"triplet" or "infonce"."""
     protocol: str

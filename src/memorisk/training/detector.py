@@ -24,7 +24,7 @@ from memorisk.runs.files import plain, read_json, write_json, write_table
 from memorisk.runs.folder import check_out, open_run
 from memorisk.runs.progress import Progress, quiet
 from memorisk.runs.settings import settings_of
-from memorisk.training.detector_fit import FittedDetector, Training, fit_detector
+from memorisk.training.detector_fit import FittedDetector, Training, run_detector_training
 from memorisk.training.detector_options import DetectorOptions, TrainDetectorOptions
 from memorisk.training.detector_report import measure_training
 from memorisk.training.devices import limited_threads
@@ -116,8 +116,7 @@ def train_detector(
                 return TrainedDetector(folder, read_json(written))
             run.log("started", versions=versions(), machine=machine())
             write_table(run.path / MANIFEST, data.store.manifest.table.assign(split=_part_names(data)))
-            both = data.rows["training"], data.rows["validation"]
-            fitted = fit_detector(data.store, *both, data.groups, recipe, run.subfolder(DETECTOR), progress)
+            fitted = run_detector_training(training, run.subfolder(DETECTOR), progress)
             summary = {"key": key, **_summary(data, fitted, recipe, progress)}
             write_json(written, summary)
             run.log("finished")

@@ -14,9 +14,9 @@ while it is frozen       the backbone is as in evaluation      its normalisation
 =======================  ====================================  ==============================================
 
 Where the paper's text and its code differ ``paper`` follows the text: the rate falls after each epoch (the code: after
-each step), InfoNCE has the rest of the batch as negatives (the code: the nearest one), distances are of the embeddings
-as they are (the code: at length 1). Everything random derives from (seed, epoch, step), so that a killed training goes
-on to the same bytes.
+each step), and InfoNCE has the rest of the batch as negatives (the code: the nearest one).
+
+Everything random derives from (seed, epoch, step), so that a killed training goes on to the same bytes.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -62,6 +62,7 @@ from memorisk.training.order import batch_bounds, batch_order, step_seeds
 from memorisk.training.pixels import Normalisation, PixelSource
 
 CHECKPOINT, HISTORY = "checkpoint.safetensors", "history.json"
+_AT_MARGIN = 0.05  # of the margin
 _WHOLE_RANGE = Normalisation((0.0,), (1.0,))
 
 
@@ -113,18 +114,33 @@ def fit_detector(
     """
     options.validate()
     training = Training.build(store, train_rows, validation_rows, np.asarray(groups), options)
+    return run_detector_training(training, folder, progress)
+
+
+def run_detector_training(training: "Training", folder: str | Path, progress: Progress = quiet) -> FittedDetector:
+    """`fit_detector` of a training that was checked already.
+
+    Args:
+        training: From `Training.build`.
+        folder: As for `fit_detector`.
+        progress: Likewise.
+
+    Raises:
+        InputError: The folder holds another detector.
+        MemoriskError: The loss or an embedding became NaN or infinite.
+    """
     target = Path(folder)
     if (target / CONFIG).is_file():
         return _finished(target, training.key)
     target.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with limited_threads(options.threads):
+    with limited_threads(training.options.threads):
         record = training.run(target / CHECKPOINT, progress)
-    training.start.network.load_state_dict(record.best, strict=False)
-    best = record.best_epoch
-    start = training.start
+    start, best = training.start, record.best_epoch
+    start.network.load_state_dict(record.best, strict=False)
     detector = Detector(start.network.cpu().eval(), replace(start.config, best_epoch=best), training.seen())
-    fitted = FittedDetector(detector, record.history(), best, training.notes)
-    write_json(target / HISTORY, {"key": training.key, "history": fitted.history, "notes": fitted.notes})
+    notes = (*training.notes, *training.afterwards(record))
+    fitted = FittedDetector(detector, record.history(), best, notes)
+    write_json(target / HISTORY, {"key": training.key, "history": fitted.history, "notes": notes})
     detector.save(target)
     (target / CHECKPOINT).unlink(missing_ok=True)
     return fitted
@@ -214,6 +230,17 @@ class Training:
                 embeddings = network(prepare(torch.cat([x, copies])))
             first, second = embeddings.float().chunk(2)
             yield self.loss(first, second, codes[begin:end])
+
+    def afterwards(self, record: DetectorRecord) -> list[str]:
+        """What must be said of a training that is over."""
+        margin, (last, share) = self.options.margin, record.figures[-1, :2].tolist()
+        worse = share <= float(record.figures[0, 1])
+        if self.options.loss != "triplet" or not worse or abs(last - margin) > _AT_MARGIN * margin:
+            return []
+        return [
+            f"The triplet loss ended at its margin ({last:.3g} of {margin:g}) and no more copies are found than before: "
+            "the embeddings of all images fell together. Take infonce, weak copies, or a lower learning rate."
+        ]
 
     def seen(self) -> pd.DataFrame:
         """Hashes of what chose the weights."""

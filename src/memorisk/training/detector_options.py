@@ -12,8 +12,8 @@ from memorisk.runs.errors import InputError, unknown_name
 from memorisk.runs.settings import check_types
 from memorisk.training.options import PRECISIONS, TrainOptions
 
-MEASURES = {"triplet": "euclidean", "infonce": "cosine"}
-"""The distance that each loss is about."""
+MEASURES = {"triplet": "cosine", "infonce": "cosine"}
+"""The distance that each loss is about: both see directions only (the nearest at length 1 is the nearest by cosine)."""
 MARGIN, TEMPERATURE = 0.05, 0.5
 PROTOCOLS = ("paper", "corrected")
 STRENGTH_NAMES = ("weak", "strong")
@@ -29,7 +29,7 @@ class DetectorOptions:
     """Network and its weights, as in resnet50@FILE, resnet50@default (downloads) or resnet50@none (random)."""
 
     loss: Literal["triplet", "infonce"] = "infonce"
-    """What is learnt from: triplet (margin, nearest negative, Euclidean) or infonce (temperature, cosine)."""
+    """What is learnt from: infonce (temperature, all negatives) or triplet (margin, the nearest negative)."""
 
     protocol: Literal["paper", "corrected"] = "corrected"
     """corrected: other images of a patient are no negatives, batches are shuffled, the epoch is chosen by finding

@@ -66,7 +66,7 @@ def found_sources(copies: np.ndarray, sources: np.ndarray, measure: str, hashes:
     Args:
         copies: [n, d], in the order of their sources.
         sources: [n, d].
-        measure: "euclidean" or "cosine".
+        measure: By its name in `memorisk.scores.distances`, as "cosine".
         hashes: [n] of the pixels of the sources: an image with the same pixels is as good as the source.
 
     Returns:

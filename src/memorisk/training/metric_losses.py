@@ -5,9 +5,10 @@ those of all other images, but for images of its own group: another X-ray of a p
 away teaches a detector to overlook what copies of a patient share (METHODS section 3, "Same-group images masked out of
 the negatives"). An anchor without a negative takes no part.
 
-* ``triplet``: ``max(0, m + d(z_i, z_i+) - d(z_i, z_n))`` (equation 2), d Euclidean, z_n the nearest negative
-  (batch-hard; the positive is the only one), averaged over the anchors where it is above 0, as
-  pytorch-metric-learning does and the published code with it.
+* ``triplet``: ``max(0, m + d(z_i, z_i+) - d(z_i, z_n))`` (equation 2), d Euclidean between embeddings at length 1, z_n
+  the nearest negative (batch-hard; the positive is the only one), averaged over the anchors where it is above 0. Length
+  and average are pytorch-metric-learning's, which the published code uses; the paper says neither. At their own length
+  the embeddings of all images fell together within a few epochs on chest X-rays (docs/detectors-training.md).
 * ``infonce``: ``-log(exp(s(z_i, z_i+) / t) / (exp(s(z_i, z_i+) / t) + sum_n exp(s(z_i, z_n) / t)))`` (equations 3 and
   4), s the cosine, averaged over the anchors. It is computed as pytorch-metric-learning's SupConLoss, which with one
   positive is its NTXentLoss to rounding, and at 256 embeddings 200 times as fast.
@@ -30,7 +31,7 @@ def metric_loss(name: str, *, margin: float = MARGIN, temperature: float = TEMPE
 
     Args:
         name: "triplet" or "infonce".
-        margin: m, of the triplet loss, in units of the embedding.
+        margin: m, of the triplet loss; two embeddings are at most 2 apart.
         temperature: t, of InfoNCE.
 
     Raises:
@@ -102,10 +103,10 @@ def _exact_euclidean() -> Any:
     from pytorch_metric_learning.distances import LpDistance
 
     class Exact(LpDistance):
-        """Of embeddings as they are, not normalised."""
+        """Of embeddings at length 1."""
 
         def compute_mat(self, query_emb: torch.Tensor, ref_emb: torch.Tensor) -> torch.Tensor:
             """All pairs."""
             return torch.cdist(query_emb, ref_emb, compute_mode="donot_use_mm_for_euclid_dist")
 
-    return Exact(normalize_embeddings=False)
+    return Exact(normalize_embeddings=True)
