@@ -238,7 +238,7 @@ class Training:
         if self.options.loss != "triplet" or not worse or abs(last - margin) > _AT_MARGIN * margin:
             return []
         return [
-            f"The triplet loss ended at its margin ({last:.3g} of {margin:g}) and no more copies are found than before: "
+            f"The triplet loss ended at its margin ({last:.3g} of {margin:g}) and finds no more copies than before: "
             "the embeddings of all images fell together. Take infonce, weak copies, or a lower learning rate."
         ]
 
