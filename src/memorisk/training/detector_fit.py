@@ -21,7 +21,7 @@ Everything random derives from (seed, epoch, step), so that a killed training go
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -184,6 +184,12 @@ class Training:
         said = (*start.notes, *notes)
         return cls(store, rows, validation, groups, options, start, device, precision, augmentation, loss, said, key)
 
+    @cached_property
+    def source(self) -> PixelSource:
+        """Pixels of the training rows, in [0, 1]; on a GPU, if they have room there, brought there once."""
+        images, device = self.store.images, self.device
+        return PixelSource(images, self.rows, device=device, dtype=torch.float32, normalisation=_WHOLE_RANGE)
+
     def run(self, checkpoint: Path, progress: Progress) -> DetectorRecord:
         """Train for all epochs; the record holds the best weights."""
         network, epochs = self.start.network, self.options.epochs
@@ -214,16 +220,13 @@ class Training:
         """The loss of each batch of an epoch."""
         options, network = self.options, self.start.network
         self._set_mode(epoch)
-        source = PixelSource(
-            self.store.images, self.rows, device=self.device, dtype=torch.float32, normalisation=_WHOLE_RANGE
-        )
         prepare = preparation(self.start.config.preprocessing, self.device, torch.float32)
         shuffled = options.protocol == "corrected"
         order = batch_order(options.seed, epoch, len(self.rows)) if shuffled else torch.arange(len(self.rows))
         codes = self._codes()[order].to(self.device)
         slots = [order[begin:end] for begin, end in bounds]
         seeds = step_seeds(options.seed, epoch, len(bounds))
-        for (begin, end), step_seed, x in zip(bounds, seeds, source.batches(slots), strict=True):
+        for (begin, end), step_seed, x in zip(bounds, seeds, self.source.batches(slots), strict=True):
             reseed(step_seed)
             copies = self.augmentation.apply(x, torch.Generator(self.device).manual_seed(step_seed))
             with autocast(self.device, self.precision):
