@@ -73,7 +73,7 @@ def _lead(found: Benchmark) -> list[Block]:
             [
                 Fact("Detectors", count(len(board))),
                 Fact("Measures", count(len(found.options.chosen_measures))),
-                Fact("Test patients", count(found.patients["test"])),
+                Fact("Test patients", count(board["n_patients"].iloc[0] if len(board) else 0)),
                 Fact("References in each pool", count(found.references)),
                 Fact("Failed", count(len(found.failed))),
             ]
