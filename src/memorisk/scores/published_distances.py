@@ -43,7 +43,7 @@ class PublishedNeighbours:
 
 
 def published_neighbours(
-    name: str, queries: FloatArray, references: FloatArray, *, threads: int | None = None
+    name: str, queries: FloatArray, references: FloatArray, *, threads: int | None = None, device: str = "cpu"
 ) -> PublishedNeighbours:
     """The most similar reference of each query by the published rules.
 
@@ -55,6 +55,7 @@ def published_neighbours(
         queries: [n, d].
         references: [m, d].
         threads: Of the computation, where it is not SciPy's own.
+        device: As for `distances.nearest`, likewise.
 
     Returns:
         Scores and rows; equal to SciPy's distances up to rounding.
@@ -85,7 +86,7 @@ def published_neighbours(
             raise _undefined(name, f"columns without variance to divide by: {measure.constant_columns:,}")
     else:
         measure = fit_measure(name, y)
-    found = nearest(x, y, measure, threads=threads)
+    found = nearest(x, y, measure, threads=threads, device=device)
     return PublishedNeighbours(found.distances[:, 0], found.indices[:, 0])
 
 

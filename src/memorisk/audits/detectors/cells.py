@@ -181,10 +181,9 @@ def run_cell(job: CellJob) -> str:
     torch.set_num_threads(job.options.threads)
     try:
         features, copies = embed(job)
+        how: dict[str, Any] = {"domain": job.options.domain, "threads": job.options.threads}
         for name in job.missing:
-            arrays = measure_pools(
-                name, features.values, copies, job.parts, domain=job.options.domain, threads=job.options.threads
-            )
+            arrays = measure_pools(name, features.values, copies, job.parts, device=job.device, **how)
             write_result(job.file(name), arrays)
         write_json(job.folder / DONE, _described(job, features))
     finally:

@@ -14,6 +14,7 @@ What is written is a file a measure with named arrays, float64 and int64; ``S`` 
 """
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
@@ -28,7 +29,14 @@ PUBLISHED_POOLS = ("train", "validation")
 
 
 def measure_pools(
-    name: str, features: np.ndarray, copies: Mapping[str, np.ndarray], parts: Parts, *, domain: str, threads: int
+    name: str,
+    features: np.ndarray,
+    copies: Mapping[str, np.ndarray],
+    parts: Parts,
+    *,
+    domain: str,
+    threads: int,
+    device: str = "cpu",
 ) -> Arrays:
     """All distances by one measure.
 
@@ -40,21 +48,22 @@ def measure_pools(
         domain: "shift" or "softplus": how the corrected form makes signed features non-negative where a measure needs
             that.
         threads: Of the computation.
+        device: Where; distances are the same anywhere.
 
     Returns:
         The arrays of the table above; a form that is not defined for these features says why in its place.
     """
-    found: Arrays = {}
+    how: dict[str, Any] = {"threads": threads, "device": device}
     try:
         measure = fit_corrected(name, features[parts.rows("train")], domain=domain)
-        found |= _corrected(measure, features, copies, parts, threads) | {"words": np.array(measure.plain_words)}
+        found = _corrected(measure, features, copies, parts, how) | {"words": np.array(measure.plain_words)}
     except InputError as error:
         found = {"refused": np.array(str(error))}
     try:
-        published = _published(name, features, copies, parts, threads)
+        found |= _published(name, features, copies, parts, how)
     except InputError as error:
-        published = {"published_refused": np.array(str(error))}
-    return found | published
+        found["published_refused"] = np.array(str(error))
+    return found
 
 
 def fit_corrected(name: str, references: np.ndarray, *, domain: str) -> FittedMeasure:
@@ -75,34 +84,36 @@ def fit_corrected(name: str, references: np.ndarray, *, domain: str) -> FittedMe
 
 
 def _corrected(
-    measure: FittedMeasure, features: np.ndarray, copies: Mapping[str, np.ndarray], parts: Parts, threads: int
+    measure: FittedMeasure, features: np.ndarray, copies: Mapping[str, np.ndarray], parts: Parts, how: dict[str, Any]
 ) -> Arrays:
     """As many references in each pool, each with its own null, one frozen measure."""
     found: Arrays = {}
     for pool in POOLS:
         rows = parts.pools[pool]
         references = features[rows]
-        null = nearest(features[parts.rows(NULLS[pool])], references, measure, threads=threads)
+        null = nearest(features[parts.rows(NULLS[pool])], references, measure, **how)
         found[f"null_{pool}"] = null.distances[:, 0]
         for strength, values in copies.items():
-            asked = nearest(values[_of(parts, rows)], references, measure, threads=threads)
+            asked = nearest(values[_of(parts, rows)], references, measure, **how)
             found[f"{strength}_{pool}_distance"] = asked.distances[:, 0]
             found[f"{strength}_{pool}_index"] = rows[asked.indices[:, 0]]
     return found
 
 
-def _published(name: str, features: np.ndarray, copies: Mapping[str, np.ndarray], parts: Parts, threads: int) -> Arrays:
+def _published(
+    name: str, features: np.ndarray, copies: Mapping[str, np.ndarray], parts: Parts, how: dict[str, Any]
+) -> Arrays:
     """All images of the train and validation parts, the measure fitted anew in every call."""
     found: Arrays = {}
     rows = {pool: parts.rows(pool) for pool in PUBLISHED_POOLS}
     null = features[parts.rows("null", "test_null")]
-    asked = published_neighbours(name, features[rows["train"]], features[rows["validation"]], threads=threads)
+    asked = published_neighbours(name, features[rows["train"]], features[rows["validation"]], **how)
     found["published_baseline"] = asked.scores
     for pool in PUBLISHED_POOLS:
         references = features[rows[pool]]
-        found[f"published_null_{pool}"] = published_neighbours(name, null, references, threads=threads).scores
+        found[f"published_null_{pool}"] = published_neighbours(name, null, references, **how).scores
         for strength, values in copies.items():
-            asked = published_neighbours(name, values[_of(parts, rows[pool])], references, threads=threads)
+            asked = published_neighbours(name, values[_of(parts, rows[pool])], references, **how)
             found[f"published_{strength}_{pool}_score"] = asked.scores
             found[f"published_{strength}_{pool}_index"] = rows[pool][asked.indices]
     return found
