@@ -78,6 +78,12 @@ def test_out_of_float32(name):
         agree(x, r, fitted(name, r), 3)
 
 
+@pytest.mark.parametrize("name", ["euclidean", "sqeuclidean", "seuclidean"])
+def test_squares_out_of_float32(name):
+    r = np.random.default_rng(10).choice([-1.0, 1.0], (40, 600))
+    agree(9e17 * r[:3], r, fitted(name, r), 2)
+
+
 @pytest.mark.parametrize("name", ["euclidean", "matching", "canberra"])
 def test_little_room(name, monkeypatch):
     """Ties and uneven rows in many small parts: pairs are looked through and evaluated again and again."""

@@ -115,7 +115,8 @@ def _shorten(form: Form, exact: Any) -> tuple[Any, Any, Any]:
     else:
         own = abs(value).sum(1)
         slack = off.sum(1) + (2.0**-50 * bool(len(form.centre)) + form.drift()) * own
-    slack = torch.where(inside.all(1), slack, torch.inf)
+    inside = inside.all(1) & (own < 1e36)  # a value is infinite only where its pair is left out
+    own, slack = torch.where(inside, own, 0.0), torch.where(inside, slack, torch.inf)
     return near, own, (relative(slack, own) if form.family == "ratio" else slack) + lost
 
 
