@@ -144,7 +144,7 @@ def test_other_patients_in_the_same_folder_are_refused(tmp_path: Path, change: d
     out = tmp_path / "b"
     benchmark_detectors("digits", out=out, **LITTLE | {"backbones": ("pixels",), "measures": ("cosine",)})
     before = written(out)
-    with pytest.raises(InputError, match="holds a run with"):
+    with pytest.raises(InputError, match="holds a run "):
         benchmark_detectors("digits", out=out, **LITTLE | change)
     assert written(out) == before
 
