@@ -14,9 +14,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 from safetensors.numpy import save_file
 
 import memorisk
+from memorisk.audits.detectors import cells
 from memorisk.audits.detectors.benchmark import benchmark_detectors, plan_benchmark
 from memorisk.audits.detectors.cells import CellJob, run_cell
 from memorisk.audits.detectors.copies import CopiedRows, make_copies
@@ -110,6 +112,29 @@ def test_a_killed_benchmark_goes_on_to_the_same_bytes(tmp_path: Path) -> None:
     assert written(killed) == written(whole)
 
 
+@pytest.mark.parametrize("error", [MemoryError("no room"), torch.OutOfMemoryError("no room"), ValueError("a defect")])
+def test_whatever_breaks_a_cell_breaks_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    embed = cells.embed
+
+    def breaks(job: CellJob) -> Any:
+        if job.cell.backbone.text == "pixels":
+            raise error
+        return embed(job)
+
+    monkeypatch.setattr(cells, "embed", breaks)
+    settings = LITTLE | {"measures": ("cosine",)}
+    found = benchmark_detectors("digits", out=tmp_path / "b", **settings)
+    assert list(found.failed) == ["pixels (untrained), seed 0"]
+    assert str(error) in found.failed["pixels (untrained), seed 0"]
+    assert found.board.rows["name"].tolist() == ["pca:4 (untrained)"]
+    assert (tmp_path / "b" / "copies").is_dir()  # for the next try
+    monkeypatch.undo()
+    assert benchmark_detectors("digits", out=tmp_path / "b", **settings).complete
+    assert not (tmp_path / "b" / "copies").exists()
+
+
 def test_a_cell_runs_in_another_process(benched: tuple[Path, Benchmark], tmp_path: Path) -> None:
     """It goes there without its pixels, and leaves the same bytes."""
     job = benched[1].detectors[0].measured[0].job
@@ -164,9 +189,9 @@ def test_a_backbone_that_fails_is_told_and_costs_the_others_nothing(
     code, printed, _ = answer(capsys, *given)
     assert code == 3
     assert "failed: mlp1 (bad, untrained), seed 0: " in printed
-    cells = pd.read_parquet(out / "tables" / "cells_ours.parquet").set_index("detector")
-    assert cells["state"].tolist() == ["failed", "measured", "failed"]
-    assert "not finite" in cells.loc["mlp1 (lost, untrained), seed 0", "notes"]
+    told = pd.read_parquet(out / "tables" / "cells_ours.parquet").set_index("detector")
+    assert told["state"].tolist() == ["failed", "measured", "failed"]
+    assert "not finite" in told.loc["mlp1 (lost, untrained), seed 0", "notes"]
     board = pd.read_parquet(out / "tables" / "leaderboard.parquet")
     assert board["name"].tolist() == ["pixels (untrained)"]
     page = (out / "report.html").read_text()
@@ -186,6 +211,12 @@ def test_tables_only_computes_nothing(tmp_path: Path) -> None:
     assert list(found.failed.values()) == ["not run"]
     assert len(found.detectors) == 2
     assert found.detectors[0].measured[0].pools["test"].found.threshold.level == 0.9  # read anew, not computed anew
+    for file in (out / "cells").rglob("*.npz"):
+        file.unlink()
+    found = benchmark_detectors("digits", out=out, tables_only=True, **LITTLE)
+    assert (len(found.failed), len(found.board.rows)) == (2, 0)
+    assert "No detector was measured" in (out / "report.html").read_text()
+    assert not list((out / "cells").rglob("*.npz"))
 
 
 def test_patients_are_the_units(tmp_path: Path) -> None:

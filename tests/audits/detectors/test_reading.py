@@ -156,6 +156,8 @@ def test_numbers_hold_every_rate(benched: Benched) -> None:
     pool = d.of(row["measure"], row["strength"])[0].pools["test"].found
     assert (row["right"], row["n_right"]) == (pool.detection.right.estimate, pool.detection.right.trials)
     assert row["threshold"] == pool.threshold.value
+    assert row["nearest"] == d.of(row["measure"], row["strength"])[0].pools["test"].nearest_is_source.mean()
+    assert row["nearest_low"] <= row["nearest"] <= row["nearest_high"]
 
 
 def test_half_of_the_null_makes_the_threshold_and_the_other_is_counted(benched: Benched) -> None:

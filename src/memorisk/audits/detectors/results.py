@@ -6,9 +6,12 @@ import pandas as pd
 
 from memorisk.audits.detectors.cells import CellJob
 from memorisk.audits.detectors.detectors import Detector
-from memorisk.audits.detectors.leaderboard import Leaderboard
+from memorisk.audits.detectors.leaderboard import Leaderboard, share
 from memorisk.audits.detectors.options import BenchDetectorsOptions
 from memorisk.audits.study_parts import StudyTable
+from memorisk.statistics.calibration import one_per_group
+from memorisk.statistics.copy_detection import PoolDetection
+from memorisk.statistics.proportions import clopper_pearson
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,7 +85,8 @@ def number_table(found: list[Detector], strengths: tuple[str, ...]) -> pd.DataFr
                 "seed": cell.seed, "measure": m.measure, "strength": m.strength,
             }  # fmt: skip
             for pool, read in m.pools.items():
-                told = {"nearest_is_source": float(read.nearest_is_source.mean())}
+                drawn = one_per_group(read.source, seed=d.seed)
+                told = share("nearest", clopper_pearson(int(read.nearest_is_source[drawn].sum()), len(drawn)))
                 rows.append({**named, "form": "corrected", "pool": pool} | _rates(read.found) | told)
             for pool, detection in (m.published.pools if m.published else {}).items():
                 flags = m.published.new_patients[pool] if m.published else None
@@ -91,11 +95,11 @@ def number_table(found: list[Detector], strengths: tuple[str, ...]) -> pd.DataFr
     return pd.DataFrame(rows)
 
 
-def _rates(found) -> dict[str, float | int | bool]:
+def _rates(found: PoolDetection) -> dict[str, float | int | bool]:
     """One pool's rates as columns."""
     detection, row = found.detection, {}
-    for name, share in (("recognised", detection.recognised), ("right", detection.right), ("flags", found.false_flags)):
-        row |= {name: share.estimate, f"{name}_low": share.low, f"{name}_high": share.high, f"n_{name}": share.trials}
+    for name, rate in (("recognised", detection.recognised), ("right", detection.right), ("flags", found.false_flags)):
+        row |= share(name, rate) | {f"n_{name}": rate.trials}
     row |= {"share": detection.share, "right_share": detection.right_share, "n_copies": detection.n_copies}
     row |= {"threshold": found.threshold.value, "threshold_kept": found.threshold.kept}
     return row | {"references": found.n_references}
