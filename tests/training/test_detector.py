@@ -63,9 +63,9 @@ def test_a_detector_with_an_account_of_what_it_is_good_for(table: Path, tmp_path
     assert sum(part["patients"] for part in summary["parts"].values()) == 29
     assert [row["epoch"] for row in summary["history"]] == [0, 1, 2]
     assert summary["best_epoch"] == memorisk.load_detector(tmp_path / "run" / "detector").config.best_epoch
-    assert list(summary["validation"]) == ["strong"]
-    assert summary["validation"]["strong"]["untrained"]["share"] == summary["history"][0]["retrieval"]
-    assert summary["validation"]["strong"]["trained"]["share"] == summary["history"][summary["best_epoch"]]["retrieval"]
+    assert list(summary["validation"]) == ["weak"]
+    assert summary["validation"]["weak"]["untrained"]["share"] == summary["history"][0]["retrieval"]
+    assert summary["validation"]["weak"]["trained"]["share"] == summary["history"][summary["best_epoch"]]["retrieval"]
 
 
 def test_the_figures_are_those_of_their_definitions(table: Path, tmp_path: Path) -> None:

@@ -69,6 +69,10 @@ def test_a_detector_is_left_in_its_folder(store: ImageStore, tmp_path: Path, mon
     assert "backbone" not in loaded.config.recipe  # its path
     assert loaded.seen["part"].tolist() == ["training"] * 40 + ["validation"] * 20
     assert (loaded.seen_parts(store).part != "").all()
+    joined = np.where(store.manifest.groups == "patient001", "patient000", store.manifest.groups)
+    fit_detector(store, *parts(store), joined, TINY, tmp_path / "joined")
+    seen = memorisk.load_detector(tmp_path / "joined").seen
+    assert seen["group_hash"].tolist() == loaded.seen["group_hash"].tolist()  # still known by their own ids
     monkeypatch.setattr(detector_fit, "run_epochs", lambda *a, **k: pytest.fail("trained again"))
     again = fit(store, tmp_path / "d")
     assert (again.history, again.notes, again.best_epoch) == (fitted.history, fitted.notes, fitted.best_epoch)
@@ -224,7 +228,8 @@ def test_killed_by_the_system_it_goes_on_to_the_same_bytes(store: ImageStore, tm
 
 
 def test_a_triplet_loss_that_fell_to_its_margin_is_told(store: ImageStore, tmp_path: Path) -> None:
-    fallen = fit(store, tmp_path / "d", replace(TINY, loss="triplet", epochs=14, lr=3e-2, frozen_epochs=0))
+    hard = replace(TINY, loss="triplet", epochs=14, lr=3e-2, frozen_epochs=0, augment="strong")
+    fallen = fit(store, tmp_path / "d", hard)
     assert fallen.history[-1]["loss"] == pytest.approx(0.05, rel=0.05)
     assert any("ended at its margin" in note for note in fallen.notes)
     fine = fit(store, tmp_path / "e", replace(TINY, loss="triplet"))
@@ -234,7 +239,7 @@ def test_a_triplet_loss_that_fell_to_its_margin_is_told(store: ImageStore, tmp_p
 def test_another_detector_is_not_replaced(store: ImageStore, tmp_path: Path) -> None:
     fit(store, tmp_path / "d")
     kept = content(tmp_path / "d")
-    for changes in ({"lr": 2e-3}, {"seed": 1}, {"augment": "weak"}, {"loss": "triplet"}):
+    for changes in ({"lr": 2e-3}, {"seed": 1}, {"augment": "strong"}, {"loss": "triplet"}):
         with pytest.raises(InputError, match="holds a detector that was trained otherwise"):
             fit(store, tmp_path / "d", replace(TINY, **changes))
     assert content(tmp_path / "d") == kept

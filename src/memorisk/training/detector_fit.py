@@ -246,13 +246,14 @@ class Training:
         ]
 
     def seen(self) -> pd.DataFrame:
-        """Hashes of what chose the weights."""
+        """Hashes of what chose the weights; patients by their ids in the manifest, however they were joined here."""
         both = np.concatenate([self.rows, self.validation])
+        ids = self.store.manifest.groups[both]
         return pd.DataFrame(
             {
                 "part": ["training"] * len(self.rows) + ["validation"] * len(self.validation),
                 "pixel_hash": self.store.pixel_hashes[both].astype(str),
-                "group_hash": group_hashes(self.groups[both], self.store.data_hash),
+                "group_hash": group_hashes(ids, self.store.data_hash),
             }
         )
 

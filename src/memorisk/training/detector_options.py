@@ -35,8 +35,8 @@ class DetectorOptions:
     """corrected: other images of a patient are no negatives, batches are shuffled, the epoch is chosen by finding
     validation copies, a frozen backbone stays as it is; paper: as published, without these."""
 
-    augment: Literal["weak", "strong"] = "strong"
-    """Strength of the augmented copies that it learns to recognise, and that choose the epoch."""
+    augment: Literal["weak", "strong"] = "weak"
+    """Strength of the augmented copies that it learns to recognise, and that choose the epoch; the paper's is weak."""
 
     epochs: int = 100
     """Passes over the training images; the weights of the best one are kept."""
