@@ -32,7 +32,8 @@ def show_plan(plan: "BenchmarkPlan", *, as_json: bool) -> None:
     console.print(
         Text(f"{plan.embeddings:,} images and copies to embed, {plan.pairs:,} pairs to judge"), soft_wrap=True
     )
-    console.print(Text("how long that takes depends on the networks, and is not known beforehand"), soft_wrap=True)
+    if plan.embeddings:
+        console.print(Text("how long that takes depends on the networks, and is not known beforehand"), soft_wrap=True)
 
 
 def show_benchmark(found: "Benchmark", out: Path, *, as_json: bool) -> None:

@@ -54,6 +54,13 @@ def test_a_training_has_the_benchmarks_settings() -> None:
     assert (found.epochs, found.lr, found.protocol, found.threads, found.temperature) == (7, 0.5, "paper", 2, 0.2)
 
 
+def test_trainings_default_to_what_train_detector_does() -> None:
+    from memorisk.training.detector_options import DetectorOptions
+
+    own = bench_options({}).training("resnet50@none", "infonce", 0)
+    assert own == DetectorOptions(backbone="resnet50@none")
+
+
 def test_weights_are_named_for_what_they_are(tmp_path: Path) -> None:
     file = tmp_path / "a=b.safetensors"
     file.touch()

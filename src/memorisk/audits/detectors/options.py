@@ -49,7 +49,7 @@ class BenchDetectorsOptions(ImageOptions):
 
     protocol: Literal["paper", "corrected"] = "corrected"
     """Of the trainings: as published, or with patients masked, batches shuffled, the epoch chosen by finding copies."""
-    augment: Literal["weak", "strong"] = "strong"
+    augment: Literal["weak", "strong"] = "weak"
     """Strength of the copies that detectors are trained on."""
     epochs: int = 100
     """Of each training; the best one is kept."""
