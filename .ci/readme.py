@@ -3,7 +3,8 @@
 Usage: .venv/bin/python .ci/readme.py        (after `make test`; ../shared/data beside the project)
 
 Commands that only set up, and the demo, run in the checkout; the others in a folder of their own, which holds what the
-README calls DATA, NIH1000, metadata.csv, images, dicoms, labels.csv, study.yaml and two finished runs. A command this
+README calls DATA, NIH1000, TRAIN, SYNTHETIC, HELD_OUT, ATLAS, metadata.csv, images, dicoms, labels.csv, study.yaml and
+two finished runs. A command this
 file does not know fails: whoever changes the README says here what is expected of it.
 """
 
@@ -89,6 +90,18 @@ EXPECTED: dict[str, list[Expected]] = {
     "memorisk train classifier DATA": [Expected((0,), "dp-lora-8", " --epochs 1")],
     "memorisk study rare-distinctive": [Expected((0,), "report: ")],
     "memorisk study unique-features": [Expected((0,), "Table 3. Regularisers")],
+    "memorisk audit synthetic TRAIN SYNTHETIC --held-out HELD_OUT --group-from '^(\\d+)_' --size 64 --features": [
+        Expected((0, 1), "Report: ", " --plants 5")
+    ],
+    "memorisk audit synthetic TRAIN SYNTHETIC": [Expected((1,), "Report: ", " --plants 5")],
+    "memorisk train detector ATLAS": [
+        Expected((0,), "detector", " --epochs 1 --frozen-epochs 0", ("resnet50@default", "small_cnn@none"))
+    ],
+    "memorisk bench detectors ATLAS": [
+        Expected(
+            (0,), "", " --epochs 1 --frozen-epochs 0 --measures euclidean cosine", ("resnet50@none", "small_cnn@none")
+        )
+    ],
     "memorisk images mark xray.png": [Expected((0,), "seen.png")],
     "memorisk audit feature net.onnx": [Expected((0, 1), "Report: ", " --n-controls 30")],
     "memorisk report RUN --redact": [Expected((0,), "report-redacted.html", replaced=("RUN", "runs/skin"))],
@@ -122,6 +135,16 @@ def inputs(folder: Path) -> None:
         for k in range(40):
             Image.fromarray(picture(label, 32)).save(folder / "DATA" / name / f"{k:03}.png")
     shutil.copytree(SHARED / "nih_cxr14_64" / "NIH1000", folder / "NIH1000")
+    xrays = sorted((folder / "NIH1000").rglob("*.png"))
+    patients = sorted({file.name[:8] for file in xrays})
+    for name, some in (("TRAIN", patients[:80]), ("HELD_OUT", patients[80:140]), ("ATLAS", patients[140:])):
+        (folder / name).mkdir()
+        for file in xrays:
+            if file.name[:8] in some:
+                shutil.copy(file, folder / name)
+    (folder / "SYNTHETIC").mkdir()
+    for k in range(60):
+        Image.fromarray(picture(k % 2, 64)).save(folder / "SYNTHETIC" / f"{k:03}.png")
     skin = SHARED / "ham10000_224"
     table = pd.read_csv(skin / "HAM10000_metadata.csv")
     table = table[[(skin / "images" / f"{image}.jpg").is_file() for image in table["image_id"]]]
