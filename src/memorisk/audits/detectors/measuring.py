@@ -45,8 +45,8 @@ def measure_pools(
         features: [N, d] of all images.
         copies: [n, d] of the copies of ``parts.copied``, by strength.
         parts: The division.
-        domain: "shift" or "softplus": how the corrected form makes signed features non-negative where a measure needs
-            that.
+        domain: "shift", "softplus" or "signed": how the corrected form meets signed features where a measure is
+            defined for non-negative ones.
         threads: Of the computation.
         device: Where; distances are the same anywhere.
 

@@ -44,8 +44,8 @@ class BenchDetectorsOptions(ImageOptions):
     """Share of new patients with no flagged image, at the corrected thresholds."""
     percent: float = 5.0
     """The published threshold: this percentile of training images asked among validation images."""
-    domain: Literal["shift", "softplus"] = "shift"
-    """How signed features become non-negative for the measures that need it; fitted on training images."""
+    domain: Literal["shift", "softplus", "signed"] = "shift"
+    """How signed features meet measures of non-negative ones: made so (fitted on training images), or as SciPy does."""
 
     protocol: Literal["paper", "corrected"] = "corrected"
     """Of the trainings: as published, or with patients masked, batches shuffled, the epoch chosen by finding copies."""
@@ -89,7 +89,7 @@ class BenchDetectorsOptions(ImageOptions):
             value = getattr(self, name)
             if not value or len(set(value)) < len(value):
                 raise InputError(f"{name} is {one_line(value, 80)}; give one or more, each once")
-        for name, allowed in (("losses", LOSSES), ("strengths", STRENGTHS), ("domain", ("shift", "softplus"))):
+        for name, allowed in (("losses", LOSSES), ("strengths", STRENGTHS), ("domain", ("shift", "softplus", "signed"))):
             for value in (self.domain,) if name == "domain" else getattr(self, name):
                 if value not in allowed:
                     raise unknown_name(name, value, allowed)
