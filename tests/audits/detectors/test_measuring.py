@@ -68,10 +68,11 @@ def test_the_domain_is_met_where_it_is_needed(space) -> None:
     features, copies, parts = space
     said = {
         domain: str(measure_pools("braycurtis", features, copies, parts, domain=domain, threads=1)["words"])
-        for domain in ("shift", "softplus")
+        for domain in ("shift", "softplus", "signed")
     }
     assert "column minimum" in said["shift"]
     assert "log(1 + exp x)" in said["softplus"]
+    assert "as SciPy computes it" in said["signed"]
     positive = {s: np.abs(v) for s, v in copies.items()}
     plain = measure_pools("braycurtis", np.abs(features), positive, parts, domain="shift", threads=1)
     assert str(plain["words"]) == "braycurtis"

@@ -18,6 +18,7 @@ Shares = Annotated[tuple[float, float, float, float], Parameter(consume_multiple
 
 STRENGTHS = ("weak", "strong")
 ALL = "all"
+DOMAINS = ("shift", "softplus", "signed")
 _SEVERAL = ("backbones", "losses", "measures", "seeds", "strengths")
 
 
@@ -89,7 +90,7 @@ class BenchDetectorsOptions(ImageOptions):
             value = getattr(self, name)
             if not value or len(set(value)) < len(value):
                 raise InputError(f"{name} is {one_line(value, 80)}; give one or more, each once")
-        for name, allowed in (("losses", LOSSES), ("strengths", STRENGTHS), ("domain", ("shift", "softplus", "signed"))):
+        for name, allowed in (("losses", LOSSES), ("strengths", STRENGTHS), ("domain", DOMAINS)):
             for value in (self.domain,) if name == "domain" else getattr(self, name):
                 if value not in allowed:
                     raise unknown_name(name, value, allowed)
