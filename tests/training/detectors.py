@@ -13,7 +13,14 @@ from memorisk.training.detector_options import DetectorOptions
 
 SIDE = 16
 TINY = DetectorOptions(
-    backbone="small_cnn@none", epochs=3, frozen_epochs=1, batch_size=16, lr=1e-3, checkpoint_seconds=0, device="cpu"
+    backbone="small_cnn@none",
+    loss="infonce",
+    epochs=3,
+    frozen_epochs=1,
+    batch_size=16,
+    lr=1e-3,
+    checkpoint_seconds=0,
+    device="cpu",
 )
 
 

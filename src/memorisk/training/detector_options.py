@@ -1,7 +1,7 @@
 """The settings of a detector's training: those of one training, and those of ``memorisk train detector``.
 
-Defaults are METHODS section 3's, from paper 003, section 3.2.3; docs/detectors-training.md says what a small data set
-needs instead.
+Defaults are METHODS section 3's, from paper 003, section 3.2.3; docs/detectors-training.md has what they do on a small
+data set.
 """
 
 from dataclasses import dataclass
@@ -28,8 +28,8 @@ class DetectorOptions:
     backbone: str = ""
     """Network and its weights, as in resnet50@FILE, resnet50@default (downloads) or resnet50@none (random)."""
 
-    loss: Literal["triplet", "infonce"] = "infonce"
-    """What is learnt from: infonce (temperature, all negatives) or triplet (margin, the nearest negative)."""
+    loss: Literal["triplet", "infonce"] = "triplet"
+    """What is learnt from: triplet (margin, the nearest negative) or infonce (temperature, all negatives)."""
 
     protocol: Literal["paper", "corrected"] = "corrected"
     """corrected: other images of a patient are no negatives, batches are shuffled, the epoch is chosen by finding

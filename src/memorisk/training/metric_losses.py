@@ -8,7 +8,7 @@ the negatives"). An anchor without a negative takes no part.
 * ``triplet``: ``max(0, m + d(z_i, z_i+) - d(z_i, z_n))`` (equation 2), d Euclidean between embeddings at length 1, z_n
   the nearest negative (batch-hard; the positive is the only one), averaged over the anchors where it is above 0. Length
   and average are pytorch-metric-learning's, which the published code uses; the paper says neither. At their own length
-  the embeddings of all images fell together within a few epochs on chest X-rays (docs/detectors-training.md).
+  the embeddings of all images fell together within a few epochs on NIH's chest X-rays.
 * ``infonce``: ``-log(exp(s(z_i, z_i+) / t) / (exp(s(z_i, z_i+) / t) + sum_n exp(s(z_i, z_n) / t)))`` (equations 3 and
   4), s the cosine, averaged over the anchors. It is computed as pytorch-metric-learning's SupConLoss, which with one
   positive is its NTXentLoss to rounding, and at 256 embeddings 200 times as fast.
