@@ -58,7 +58,7 @@ def test_trainings_default_to_what_train_detector_does() -> None:
     from memorisk.training.detector_options import DetectorOptions
 
     own = bench_options({}).training("resnet50@none", "infonce", 0)
-    assert own == DetectorOptions(backbone="resnet50@none")
+    assert own == DetectorOptions(backbone="resnet50@none", loss="infonce")
 
 
 def test_weights_are_named_for_what_they_are(tmp_path: Path) -> None:
