@@ -1,0 +1,100 @@
+"""One question at a time: logits, pairs above a threshold, most similar rows, histograms."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from memorisk.scores.distances.rows import FloatArray
+from memorisk.scores.pairs.answers import Pairs, Top
+from memorisk.scores.pairs.checks import open_vectors
+from memorisk.scores.pairs.head import check_head
+from memorisk.scores.pairs.one_pass import survey
+
+
+def score(u: Any, v: Any, weight: Any, bias: Any) -> FloatArray:
+    """Logits of every row of u with every row of v, by definition in float64.
+
+    ``bias + sum_k weight_k |u_k - v_k|``: what all other answers are held to; for small blocks.
+
+    Args:
+        u: [n, d]; an array, a memory map or a tensor.
+        v: [m, d]; None for u itself.
+        weight: [d] or [1, d], of both signs.
+        bias: The logit of a vector and itself.
+
+    Returns:
+        [n, m] float64; exactly symmetric where v is u.
+
+    Raises:
+        InputError: Shapes, types, rows or weights that cannot be taken.
+    """
+    from memorisk.scores.pairs.scans import all_pairs
+
+    left, right = open_vectors(u, v)
+    head = check_head(weight, bias, left.d)
+    for rows in (left, right or left):
+        rows.check()
+    x = left.block(0, left.n)
+    y = x if right is None else right.block(0, right.n)
+    out = np.empty((len(x), len(y)))
+    all_pairs(x, y, head.weight, head.bias, out)
+    return out
+
+
+def above(
+    u: Any,
+    v: Any,
+    weight: Any,
+    bias: Any,
+    threshold: float,
+    *,
+    limit: int | None = 1_000_000,
+    exclude_same: Any = None,
+    threads: int | None = None,
+    block: int | None = None,
+) -> Pairs:
+    """All pairs whose logit is at least a threshold; see `survey`.
+
+    Returns:
+        The most similar ``limit`` of them, and how many there are.
+    """
+    found = survey(
+        u, v, weight, bias, threshold=threshold, limit=limit, exclude_same=exclude_same, threads=threads, block=block
+    )
+    assert found.pairs is not None
+    return found.pairs
+
+
+def top(
+    u: Any,
+    v: Any,
+    weight: Any,
+    bias: Any,
+    k: int = 1,
+    *,
+    exclude_same: Any = None,
+    threads: int | None = None,
+    block: int | None = None,
+) -> Top:
+    """The k most similar rows of v to every row of u (of u, without itself, where v is None); see `survey`."""
+    found = survey(u, v, weight, bias, k=k, exclude_same=exclude_same, threads=threads, block=block)
+    assert found.top is not None
+    return found.top
+
+
+def histogram(
+    u: Any,
+    v: Any,
+    weight: Any,
+    bias: Any,
+    edges: ArrayLike,
+    *,
+    exclude_same: Any = None,
+    threads: int | None = None,
+    block: int | None = None,
+) -> NDArray[np.int64]:
+    """Pairs by logit, ``numpy.histogram(score(...), edges)[0]``, each pair once where v is None; see `survey`."""
+    found = survey(u, v, weight, bias, edges=edges, exclude_same=exclude_same, threads=threads, block=block)
+    assert found.counts is not None
+    return found.counts
