@@ -304,3 +304,24 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
         [sys.executable, "-c", code, str(tmp_path / "u.npy")], env=told, capture_output=True, text=True, check=True
     ).stdout
     assert int(out) < 60 * 1024  # kB: the table itself is 9 MiB mapped, in float64 18 MiB, all logits would be 576 MiB
+
+
+@pytest.mark.parametrize("kind", ["negative", "signed"])
+def test_pruning_loses_nothing(kind):
+    """Identities apart from each other: most pairs are given up after few columns, none that matters."""
+    rng = np.random.default_rng(5)
+    u = np.clip(rng.random((60, 256))[rng.integers(0, 60, 900)] + rng.normal(scale=0.02, size=(900, 256)), 0, 1)
+    w = head(kind, 256, rng)
+    w[w > 0] *= 0.05
+    scores, keep = score(u, None, w, 4.0), allowed(900, 900, None, False)
+    for told in ({"threshold": -10.0}, {"k": 3}, {"threshold": 0.0, "k": 2}):
+        found = survey(u, None, w, 4.0, block=300, **told)
+        assert found.work.columns < (0.4 if "k" not in told else 0.9) * found.work.pairs * 256
+        assert found.work.evaluated < 0.2 * found.work.pairs
+        if "threshold" in told:
+            i, j, _ = pairs_above(scores, keep, told["threshold"])
+            np.testing.assert_array_equal(found.pairs.first, i)
+            np.testing.assert_array_equal(found.pairs.second, j)
+            assert 0 < len(i) < 0.1 * keep.sum()
+        if "k" in told:
+            np.testing.assert_array_equal(found.top.indices, best(scores, keep | keep.T, told["k"])[0])

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import reduce
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -59,7 +59,7 @@ class Work:
     pairs: int = 0
     """Pairs looked at."""
     columns: int = 0
-    """Products of integers, in columns of pairs; ``pairs * d`` where nothing was pruned."""
+    """Columns of pairs that were added up; at least ``pairs`` times those with a weight where nothing was pruned."""
     evaluated: int = 0
     """Pairs evaluated by definition in float64."""
 
@@ -136,17 +136,22 @@ class Listed(NamedTuple):
 
 def joined(a: Listed, b: Listed) -> Listed:
     """Two lists as one."""
-    return Listed(*(np.concatenate(both) for both in zip(a, b, strict=True)))
+    return Listed(
+        np.concatenate((a.first, b.first)), np.concatenate((a.second, b.second)), np.concatenate((a.logit, b.logit))
+    )
+
+
+def _taken(pairs: Listed, which: NDArray[Any]) -> Listed:
+    """Some of them."""
+    return Listed(pairs.first[which], pairs.second[which], pairs.logit[which])
 
 
 def most_similar(pairs: Listed, limit: int | None) -> Listed:
     """The most similar pairs in order, ties by the lower rows."""
     n = len(pairs.logit)
     if limit and n > 2 * limit:  # a partition is faster than a sort
-        some = pairs.logit >= np.partition(pairs.logit, n - limit)[n - limit]
-        pairs = Listed(*(column[some] for column in pairs))
-    order = np.lexsort((pairs.second, pairs.first, -pairs.logit))[:limit]
-    return Listed(*(column[order] for column in pairs))
+        pairs = _taken(pairs, pairs.logit >= np.partition(pairs.logit, n - limit)[n - limit])
+    return _taken(pairs, np.lexsort((pairs.second, pairs.first, -pairs.logit))[:limit])
 
 
 def _both_pairs(a: Pairs, b: Pairs) -> Pairs:

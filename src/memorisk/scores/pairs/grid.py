@@ -1,14 +1,14 @@
 """Vectors as whole numbers: what the compiled sums take, with what the rounding took from each row, measured.
 
-With c_k the middle of a column, z_k = |w_k| (u_k - c_k) / step and q_k = z_k rounded, for two rows x and y
+With c_k the middle of a column, z_k = |w_k| (u_k - c_k) / (step |W_k|) and q_k = z_k rounded, for two rows x and y
 
-    |(logit - bias) / step - V| <= r(x) + r(y),   V = sum_k sign(w_k) |q_k(x) - q_k(y)|,   r = sum_k |z_k - q_k|,
+    |(logit - bias) / step - V| <= r(x) + r(y),   V = sum_k W_k |q_k(x) - q_k(y)|,   r = sum_k |W_k| |z_k - q_k|,
 
-by the triangle inequality in every column. V is computed without error: |a - b| = 2 max(a, b) - a - b, and step
-is such that q fits 16 bits and all sums 32. To r is added what float64 may lose in z and in the definition itself, less
-than (d + 64) 2^-49 sum_k |z_k| in all. Rounded to 16 bits, r is about d / 4 steps a row, of sums of about 10^4 d steps:
-as tight as bounds in float32, and twice as fast. Vectors far from the rest make the step, and so the work, larger; the
-answers stay exact.
+by the triangle inequality in every column. W_k is a small whole number of the sign of w_k: more for columns that weigh
+more, so that all use their 16 bits. V is computed without error: |a - b| = 2 max(a, b) - a - b, and all sums fit 32
+bits. To r is added what float64 may lose in z and in the definition itself, less than (d + 64) 2^-49 sum_k |W_k z_k| in
+all. Bounds are as tight as those of sums in float32, which take twice as long. Vectors far from the rest make the step,
+and so the work, larger; the answers stay exact.
 """
 
 from dataclasses import dataclass
@@ -23,7 +23,11 @@ from memorisk.scores.pairs.head import Head
 
 LANES = 32
 """Columns come in multiples of these."""
+ROOM = 1 << 27
+"""The most that a row's own sum may be: sums of a few of them stay within 32 bits."""
 SMALLEST_STEP = 2.0**-900
+STAGES = (0.0625, 0.125, 0.1875, 0.25, 0.375, 0.5, 0.75, 1.0)
+"""Shares of the columns after which a pair may be given up."""
 SAMPLE = 512
 """Rows from which the spread of columns is taken."""
 
@@ -37,13 +41,16 @@ class Block:
     short: NDArray[np.int16]
     """[m, D] q, the columns that matter most first, zeros beyond the last."""
     own: NDArray[np.int32]
-    """[m] sum of sign q."""
+    """[S, m] sums of W q up to every stage."""
+    rest: NDArray[np.int32]
+    """[S, m] the most that columns from a stage on may add to V: sum W (|q| + the largest |q|) of positive W."""
     slack: FloatArray
     """[m] r, in steps."""
 
     def part(self, first: int, last: int) -> "Block":
         """Some of the rows."""
-        return Block(self.exact[first:last], self.short[first:last], self.own[first:last], self.slack[first:last])
+        own, rest = self.own[:, first:last], self.rest[:, first:last]
+        return Block(self.exact[first:last], self.short[first:last], own, rest, self.slack[first:last])
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,17 +66,20 @@ class Grid:
     """[c] middles of the columns."""
     size: FloatArray
     """[c] absolute weights."""
-    sign: NDArray[np.int16]
-    """[D] of the weights, 0 beyond the last."""
+    whole: NDArray[np.int16]
+    """[D] W, 0 beyond the last."""
     half: int
     """Whole numbers lie between -half and half."""
+    widest: NDArray[np.int64]
+    """[c] the largest |q| of each column."""
+    stages: NDArray[np.int64]
+    """[S] numbers of columns after which a pair may be given up; the last is D."""
 
     def prepare(self, rows: Rows, first: int, last: int, workers: Team) -> Block:
         """Rows ``first`` to ``last`` made ready, some of them by each thread."""
-        m, width = last - first, len(self.sign)
-        block = Block(
-            np.empty((m, rows.d)), np.zeros((m, width), np.int16), np.empty(m, np.int32), np.empty(m)
-        )  # fmt: skip
+        m, width = last - first, len(self.whole)
+        own, rest = np.zeros((2, len(self.stages), m), np.int32)
+        block = Block(np.empty((m, rows.d)), np.zeros((m, width), np.int16), own, rest, np.empty(m))
         step = max(1, min(256, -(-m // workers.threads)))
 
         def fill(start: int) -> None:
@@ -77,8 +87,8 @@ class Grid:
             part = block.part(start, min(start + step, m))
             part.exact[:] = rows.block(first + start, first + min(start + step, m))
             _round(
-                part.exact, self.order, self.centre, self.size, self.sign, 1.0 / self.step, self.half,
-                part.short, part.own, part.slack,
+                part.exact, self.order, self.centre, self.size, self.whole, 1.0 / self.step, self.half, self.widest,
+                self.stages, part.short, part.own, part.rest, part.slack,
             )  # fmt: skip
 
         workers.run(fill, range(0, m, step))
@@ -107,11 +117,25 @@ def find_grid(head: Head, tables: tuple[Rows, ...]) -> Grid:
     used = np.flatnonzero(wide > 0)
     used = used[np.argsort(-(size * _spread(tables))[used], kind="stable")]
     width = max(1, -(-len(used) // LANES)) * LANES
-    half = int(min(2**15 - 1, (2**30 - 1) // width))
-    sign = np.zeros(width, np.int16)
-    sign[: len(used)] = np.sign(head.weight[used])
-    step = max(float(wide.max(initial=0.0)) / (2 * half), SMALLEST_STEP) if len(used) else 1.0
-    return Grid(head, step, used, low[used] / 2 + high[used] / 2, size[used], sign, half)
+    whole, half = np.zeros(width, np.int16), int(min(2**15 - 1, max(ROOM // width, 1)))
+    step = 1.0
+    if len(used):
+        share = wide[used] / wide[used].max()
+        levels = next(
+            number for number in (16, 8, 4, 2, 1) if number == 1 or _levels(share, number).sum() * half <= ROOM
+        )
+        whole[: len(used)] = _levels(share, levels) * np.sign(head.weight[used])
+        step = max(float(wide.max()) / (2 * half * levels), SMALLEST_STEP)
+    centre = low[used] / 2 + high[used] / 2
+    far = np.maximum(high[used] - centre, centre - low[used]) * size[used] / (step * abs(whole[: len(used)]))
+    widest = np.minimum(np.ceil(far * (1 + 1e-9) + 1.0), half).astype(np.int64)
+    stages = np.unique(-(-width * np.array(STAGES) // LANES)).astype(np.int64) * LANES
+    return Grid(head, step, used, centre, size[used], whole, half, widest, stages)
+
+
+def _levels(share: FloatArray, number: int) -> FloatArray:
+    """Whole numbers for columns, by their share of the widest, with which none needs more than its 16 bits."""
+    return np.ceil(share * number * (1 - 2.0**-40))
 
 
 def _spread(tables: tuple[Rows, ...]) -> FloatArray:
@@ -125,18 +149,29 @@ def _spread(tables: tuple[Rows, ...]) -> FloatArray:
 
 
 @compiled()
-def _round(x, order, centre, size, sign, inverse, half, short, own, slack):
+def _round(x, order, centre, size, whole, inverse, half, widest, stages, short, own, rest, slack):
     """Fill the whole numbers of a block."""
     room = (x.shape[1] + 64) * 2.0**-49
     for i in range(len(x)):
-        lost = whole = 0.0
-        total = 0
+        lost = most = 0.0
+        total = later = stage = 0
         for t in range(len(order)):
-            value = ((x[i, order[t]] - centre[t]) * size[t]) * inverse
+            if t == stages[stage]:
+                own[stage, i] = total
+                rest[stage, i] = later
+                stage += 1
+            times = abs(np.int64(whole[t]))
+            value = ((x[i, order[t]] - centre[t]) * size[t]) * inverse / times
             near = min(max(np.floor(value + 0.5), -half), half)
             short[i, t] = np.int16(near)
-            lost += abs(value - near)
-            whole += abs(value)
-            total += np.int64(near) * sign[t]
-        own[i] = total
-        slack[i] = lost * (1.0 + 2.0**-20) + whole * room + 2.0**-60
+            lost += times * abs(value - near)
+            most += times * abs(value)
+            total += np.int64(near) * whole[t]
+            if whole[t] > 0:
+                later += times * (np.int64(abs(near)) + widest[t])
+        for last in range(stage, len(stages)):
+            own[last, i] = total
+            rest[last, i] = later
+        for last in range(len(stages)):
+            rest[last, i] = later - rest[last, i]
+        slack[i] = lost * (1.0 + 2.0**-20) + most * room + 2.0**-60

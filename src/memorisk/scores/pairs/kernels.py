@@ -1,6 +1,6 @@
-"""Signed sums of larger values, in whole numbers: the sums that LCMem's head needs of every pair.
+"""Weighted sums of larger values, in whole numbers: the sums that LCMem's head needs of every pair.
 
-``sum sign |a - b| = 2 sum sign max(a, b) - sum sign a - sum sign b`` takes two instructions of a processor with AVX-512
+``sum W |a - b| = 2 sum W max(a, b) - sum W a - sum W b`` takes two instructions of a processor with AVX-512
 (maximum; products of 16 bits added in 32) for 32 columns, where float32 takes three for 16. The vectors are spelt out
 since numba widens whole numbers to 64 bits, which no such instruction has; on other processors the same code becomes
 what they have.
@@ -17,30 +17,42 @@ from memorisk.scores.distances.compiling import compiled
 SHARED = 1 << 15
 """Numbers of a block of second rows that stays near: 64 KiB."""
 LANES = 32
+NONE, MOST = -(2**31), 2**30
+"""Stands for a V that reaches no floor; and a floor that none reaches."""
+SAMPLED_ROWS, SAMPLED_COLUMNS = 8, 24
 _LONG = ir.IntType(64)
 _WORD = ir.IntType(32)
 _SHORTS = ir.VectorType(ir.IntType(16), LANES)
 
 
-def _pick(builder, vector, places):
-    """Some lanes of a vector of 32 bits."""
-    nothing = ir.Constant(vector.type, ir.Undefined)
-    return builder.shuffle_vector(vector, nothing, ir.Constant(ir.VectorType(_WORD, len(places)), places))
+def _pick(builder, one, other, places):
+    """Some lanes of two vectors of 32 bits."""
+    return builder.shuffle_vector(one, other, ir.Constant(ir.VectorType(_WORD, len(places)), places))
 
 
-def _halves(builder, vector):
-    """Sum of all lanes, by halves."""
-    count = LANES // 2
-    while count > 1:
-        count //= 2
-        low, high = list(range(count)), list(range(count, 2 * count))
-        vector = builder.add(_pick(builder, vector, low), _pick(builder, vector, high))
-    return builder.extract_element(vector, ir.Constant(_WORD, 0))
+def _joined(builder, one, other):
+    """Sums of neighbouring lanes of two vectors, in one."""
+    places = range(0, 2 * one.type.count, 2)
+    return builder.add(
+        _pick(builder, one, other, list(places)), _pick(builder, one, other, [place + 1 for place in places])
+    )
+
+
+def _folded(builder, vector):
+    """Sums of neighbouring lanes of a vector."""
+    places = range(0, vector.type.count, 2)
+    even, odd = (_pick(builder, vector, vector, [place + side for place in places]) for side in (0, 1))
+    return builder.add(even, odd)
+
+
+def _data(context, builder, signature, args, place):
+    """Start of an array."""
+    return context.make_array(signature.args[place])(context, builder, value=args[place]).data
 
 
 @intrinsic
-def _larger(typing, x, i, i2, y, j, j2, j3, j4, sign, first, last, out):
-    """``sum sign max`` of two rows of x by four of y over columns from ``first`` to ``last``, into ``out`` [8].
+def _larger(typing, x, i, i2, y, j, j2, j3, j4, whole, first, last, out):
+    """``sum W max`` of two rows of x by four of y over columns from ``first`` to ``last``, into ``out`` [8].
 
     Columns are multiples of ``LANES``; nothing is checked.
     """
@@ -63,50 +75,148 @@ def _larger(typing, x, i, i2, y, j, j2, j3, j4, sign, first, last, out):
 
         left, right = rows(0, (1, 2)), rows(3, (4, 5, 6, 7))
         signs = builder.bitcast(made[8].data, _SHORTS.as_pointer())
-        half, whole = ir.VectorType(_WORD, LANES // 2), ir.VectorType(_WORD, LANES)
+        half, wide = ir.VectorType(_WORD, LANES // 2), ir.VectorType(_WORD, LANES)
         sums = [cgutils.alloca_once_value(builder, ir.Constant(half, None)) for _ in range(8)]
         lanes = ir.Constant(_LONG, LANES)
         begin, end = builder.udiv(args[9], lanes), builder.udiv(args[10], lanes)
         with cgutils.for_range_slice(builder, begin, end, ir.Constant(_LONG, 1)) as (column, _):
             load = [builder.load(builder.gep(p, [column]), align=2) for p in (*left, *right, signs)]
-            weight = builder.sext(load[6], whole)
+            weight = builder.sext(load[6], wide)
             for a in range(2):
                 for b in range(4):
                     larger = builder.select(builder.icmp_signed(">", load[a], load[2 + b]), load[a], load[2 + b])
-                    product = builder.mul(builder.sext(larger, whole), weight)
-                    pairs = (_pick(builder, product, list(range(side, LANES, 2))) for side in (0, 1))
+                    product = builder.mul(builder.sext(larger, wide), weight)
                     total = sums[4 * a + b]
-                    builder.store(builder.add(builder.load(total), builder.add(*pairs)), total)
-        for place, total in enumerate(sums):
-            where = builder.gep(made[11].data, [ir.Constant(_LONG, place)])
-            builder.store(_halves(builder, builder.load(total)), where)
+                    builder.store(builder.add(builder.load(total), _folded(builder, product)), total)
+        vectors = [builder.load(total) for total in sums]
+        while len(vectors) > 1:
+            vectors = [_joined(builder, *vectors[place : place + 2]) for place in range(0, len(vectors), 2)]
+        vector = _folded(builder, vectors[0])
+        builder.store(vector, builder.bitcast(made[11].data, vector.type.as_pointer()), align=4)
         return context.get_dummy_value()
 
     long = types.int64
-    return types.void(x, long, long, y, long, long, long, long, sign, long, long, out), generate
+    return types.void(x, long, long, y, long, long, long, long, whole, long, long, out), generate
+
+
+@intrinsic
+def _needed(typing, sums, own_y, floors_y, j, floor_x, floor_x2, own_x, own_x2):
+    """Whether ``2 sums - own_y`` reaches the row's floor or ``2 sums - own_x`` the column's, in any of eight pairs.
+
+    Floors have the other own sum added to them; ``own_y`` and ``floors_y`` go on for 3 numbers beyond the last.
+    """
+
+    def generate(context, builder, signature, args):
+        eight, four = ir.VectorType(_WORD, 8), ir.VectorType(_WORD, 4)
+        start = builder.bitcast(_data(context, builder, signature, args, 0), eight.as_pointer())
+        double = builder.load(start, align=4)
+        double = builder.add(double, double)
+
+        def columns(place):
+            """Four numbers for both rows."""
+            where = builder.gep(_data(context, builder, signature, args, place), [args[3]])
+            vector = builder.load(builder.bitcast(where, four.as_pointer()), align=4)
+            return _pick(builder, vector, vector, [0, 1, 2, 3, 0, 1, 2, 3])
+
+        def rows(place):
+            """One number for each of the two rows."""
+            vector = ir.Constant(eight, ir.Undefined)
+            for lane in range(8):
+                vector = builder.insert_element(vector, args[place + lane // 4], ir.Constant(_WORD, lane))
+            return vector
+
+        by_row = builder.icmp_signed(">=", builder.sub(double, columns(1)), rows(4))
+        by_column = builder.icmp_signed(">=", builder.sub(double, rows(6)), columns(2))
+        bits = builder.bitcast(builder.or_(by_row, by_column), ir.IntType(8))
+        return builder.icmp_unsigned("!=", bits, ir.Constant(ir.IntType(8), 0))
+
+    word = types.int32
+    return types.boolean(sums, own_y, floors_y, types.int64, word, word, word, word), generate
 
 
 @compiled()
-def signed_sums(x, y, own_x, own_y, sign, tile):
-    """``V = sum sign |x - y|`` of every pair, two rows by four.
+def _prepared(own_x, own_y, rest, floors_x, floors_y):
+    """Floors with the other own sum added, less what is to come; columns with 4 more places."""
+    m, n = len(own_x), len(own_y)
+    row, column = np.empty(m, np.int32), np.empty(m, np.int32)
+    own, floors = np.zeros(n + 4, np.int32), np.full(n + 4, MOST, np.int32)
+    for i in range(m):
+        row[i], column[i] = floors_x[i] + own_x[i] - rest[i], own_x[i] - rest[i]
+    for j in range(n):
+        own[j], floors[j] = own_y[j], floors_y[j] + own_y[j]
+    return row, column, own, floors
+
+
+@compiled()
+def signed_sums(x, y, own_x, own_y, rest, whole, stages, stage, floors_x, floors_y, tile):
+    """``V = sum W |x - y|`` of every pair, two rows by four; ``NONE`` where none of the eight can reach a floor.
 
     Args:
         x: [m, D] int16, rows of contiguous numbers, D a multiple of 32.
         y: [n, D] likewise.
-        own_x: [m] int32, sums of sign x.
-        own_y: [n] int32.
-        sign: [D] int16.
+        own_x: [S, m] int32, sums of W x up to every stage.
+        own_y: [S, n] int32.
+        rest: [S, m] int32, the most that later columns may add.
+        whole: [D] int16, the weights W.
+        stages: [S] columns.
+        stage: The one after which pairs are looked at; the last for none.
+        floors_x: [m] int32, of the rows.
+        floors_y: [n] int32, of the columns.
         tile: [m, n] int32, filled.
+
+    Returns:
+        Pairs whose later columns were needed.
     """
     m, d, n = len(x), x.shape[1], len(y)
     step = max(4, SHARED // d // 4 * 4)
-    out = np.empty(8, np.int32)
+    sums, more = np.empty(8, np.int32), np.zeros(8, np.int32)
+    first, early, needed = stages[stage], stage < len(stages) - 1, 0
+    mine, theirs = own_x[-1], own_y[-1]
+    if early:
+        row, column, own, floors = _prepared(own_x[stage], own_y[stage], rest[stage], floors_x, floors_y)
+        tile[:] = NONE
     for start in range(0, n, step):
         for i in range(0, m, 2):
             o = min(i + 1, m - 1)
             for j in range(start, min(start + step, n), 4):
                 j2, j3, j4 = min(j + 1, n - 1), min(j + 2, n - 1), min(j + 3, n - 1)
-                _larger(x, i, o, y, j, j2, j3, j4, sign, 0, d, out)  # pyright: ignore[reportCallIssue]
+                _larger(x, i, o, y, j, j2, j3, j4, whole, 0, first, sums)  # pyright: ignore[reportCallIssue]
+                if early:
+                    if not _needed(  # pyright: ignore[reportCallIssue]
+                        sums, own, floors, j, row[i], row[o], column[i], column[o]
+                    ):
+                        continue
+                    _larger(x, i, o, y, j, j2, j3, j4, whole, first, d, more)  # pyright: ignore[reportCallIssue]
+                needed += 8
                 for c in range(min(4, n - j)):
-                    tile[i, j + c] = 2 * out[c] - own_x[i] - own_y[j + c]
-                    tile[o, j + c] = 2 * out[c + (4 if o > i else 0)] - own_x[o] - own_y[j + c]
+                    tile[o, j + c] = 2 * (sums[c + 4] + more[c + 4]) - mine[o] - theirs[j + c]
+                    tile[i, j + c] = 2 * (sums[c] + more[c]) - mine[i] - theirs[j + c]
+    return needed
+
+
+@compiled()
+def shares_needed(x, y, own_x, own_y, rest, whole, stages, floors_x, floors_y, shares):
+    """Of a few cells of eight pairs, the share whose later columns would be needed after every stage, into [S]."""
+    m, n, cells = len(x), len(y), 0
+    sums = np.empty(8, np.int32)
+    shares[:] = 0.0
+    for i in range(0, m - 1, max(2, m // SAMPLED_ROWS // 2 * 2)):
+        for j in range(0, n - 3, max(4, n // SAMPLED_COLUMNS // 4 * 4)):
+            cells += 1
+            for s in range(len(stages)):
+                _larger(  # pyright: ignore[reportCallIssue]
+                    x, i, i + 1, y, j, j + 1, j + 2, j + 3, whole, 0, stages[s], sums
+                )
+                some, others = slice(i, i + 2), slice(j, j + 4)
+                row, column, own, floors = _prepared(
+                    own_x[s, some], own_y[s, others], rest[s, some], floors_x[some], floors_y[others]
+                )
+                if not _needed(  # pyright: ignore[reportCallIssue]
+                    sums, own, floors, 0, row[0], row[1], column[0], column[1]
+                ):
+                    break
+                shares[s] += 1
+    if cells:
+        shares /= cells
+    else:
+        shares[:] = 1.0

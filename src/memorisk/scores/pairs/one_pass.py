@@ -23,15 +23,35 @@ Tile = NDArray[np.int32]
 FIRST = 1 << 22
 """Numbers of the first rows held at once: 32 MiB in float64 and 8 MiB rounded."""
 TILE_ROWS = 128
+SUMMING = 48
+"""What it costs to end a sum, in columns."""
 LOCKED = 1024
 """Rows whose most similar are guarded by one lock."""
 
 
-def evaluate(grid: Grid, first: Block, second: Block, tile: Tile) -> None:
-    """Fill a tile [m, n] with V of every pair."""
-    from memorisk.scores.pairs.kernels import signed_sums
+def evaluate(grid: Grid, first: Block, second: Block, floors: tuple[Tile, Tile] | None, tile: Tile) -> int:
+    """Fill a tile [m, n] with V of every pair, or of those only that may reach the floor of their row or column.
 
-    signed_sums(first.short, second.short, first.own, second.own, grid.sign, tile)
+    How many columns decide that is chosen for every tile, by the cheapest for a few of its pairs.
+
+    Returns:
+        Columns of pairs that were added up.
+    """
+    from memorisk.scores.pairs.kernels import shares_needed, signed_sums
+
+    tables = first.short, second.short, first.own, second.own, first.rest, grid.whole, grid.stages
+    stage, d = len(grid.stages) - 1, int(grid.stages[-1])
+    if floors is None:
+        floors = (np.empty(tile.shape[0], np.int32), np.empty(tile.shape[1], np.int32))
+    elif stage:
+        shares = np.empty(stage + 1)
+        shares_needed(*tables, *floors, shares)
+        cost = grid.stages + SUMMING + shares * (d - grid.stages + SUMMING)
+        cost[stage] = d + SUMMING
+        stage = int(np.argmin(cost))
+    used = int(grid.stages[stage])
+    needed = signed_sums(*tables, stage, *floors, tile)
+    return tile.size * used + needed * (d - used)
 
 
 def survey(
@@ -141,18 +161,18 @@ class _Pass:
                     finally:
                         room.put(space)
 
-                self.workers.run(task, range(0, len(queries.own), height))
+                self.workers.run(task, range(0, len(queries.slack), height))
         return self._answers()
 
     def _visit(self, some: Block, others: Block, first: int, start: int, space: tuple[Any, ...]) -> None:
         """One tile: evaluate it and ask it."""
         if self.right is None and start < first + 1:  # only rows that follow
-            others, start = others.part(first + 1 - start, len(others.own)), first + 1
-        m, n = len(some.own), len(others.own)
+            others, start = others.part(first + 1 - start, len(others.slack)), first + 1
+        m, n = len(some.slack), len(others.slack)
         if not n:
             return
         tile = space[0][: m * n].reshape(m, n)
-        evaluate(self.grid, some, others, tile)
+        columns = evaluate(self.grid, some, others, self._floors(some, others, first, start), tile)
         offset = -m if self.right is not None else first + 1 - start
         mine, theirs = (
             codes[at : at + size] for codes, at, size in zip(self.groups, (first, start), (m, n), strict=True)
@@ -163,7 +183,26 @@ class _Pass:
         evaluated += self._histogram(tile, some, others, offset, shared)
         seen = sum(n - min(max(0, i + offset), n) for i in range(m))
         with self.lock:
-            self.work += Work(seen, seen * len(self.grid.order), evaluated)
+            self.work += Work(seen, columns, evaluated)
+
+    def _floors(self, some: Block, others: Block, first: int, start: int) -> tuple[Tile, Tile] | None:
+        """The least V of every row and of every column that may matter; None where all do."""
+        from memorisk.scores.pairs.scans import MOST, floors
+
+        asked, head, step, base = self.asked, self.head, self.grid.step, self.job.first
+        if asked.edges is not None:
+            return None
+        rows, columns = np.full(len(some.slack), MOST, np.int32), np.full(len(others.slack), MOST, np.int32)
+        if asked.threshold is not None:
+            least = np.full(len(rows), asked.threshold)
+            floors(least, some.slack, float(others.slack.max()), head.bias, step, rows)
+        if asked.k:
+            worst = self.logits[first - base : first - base + len(rows), -1].copy()
+            floors(worst, some.slack, float(others.slack.max()), head.bias, step, rows)
+            if self.right is None:
+                worst = self.logits[start - base : start - base + len(columns), -1].copy()
+                floors(worst, others.slack, float(some.slack.max()), head.bias, step, columns)
+        return rows, columns
 
     def _above(self, tile, some, others, first, start, offset, shared, space) -> int:
         """Pairs above the threshold; how many were evaluated by definition."""
@@ -194,14 +233,14 @@ class _Pass:
             return 0
         mine, theirs, *head = shared
         evaluated, base = 0, self.job.first
-        for low, high in self._locked(first, len(some.own)):
+        for low, high in self._locked(first, len(some.slack)):
             part, rows = slice(low - first, high - first), slice(low - base, high - base)
             with self.locks[(low - base) // LOCKED]:
                 evaluated += scan_rows(
                     tile[part], some.exact[part], others.exact, some.slack[part], float(others.slack.max()), start,
                     offset + low - first, mine[part], theirs, *head, self.logits[rows], self.indices[rows],
                 )  # fmt: skip
-        for low, high in self._locked(start, len(others.own)) if self.right is None else ():
+        for low, high in self._locked(start, len(others.slack)) if self.right is None else ():
             part, rows = slice(low - start, high - start), slice(low - base, high - base)
             with self.locks[(low - base) // LOCKED]:
                 evaluated += scan_columns(

@@ -19,7 +19,7 @@ from numba.extending import intrinsic
 
 from memorisk.scores.distances.compiling import compiled
 
-MOST = 2**31 - 1
+MOST = 2**30
 """No V is as large; none is as small as its negative."""
 CELLS = 1 << 13
 """Of the table that tells a value's bin."""
@@ -99,6 +99,13 @@ def surely(value, bias, step, slack):
     if not high < MOST:
         return MOST
     return -MOST if high <= -MOST else np.int64(high)
+
+
+@compiled()
+def floors(values, slack, most, bias, step, found):
+    """`least` of every row's own value and slack, where it is lower than what was found before."""
+    for i in range(len(values)):
+        found[i] = min(found[i], least(values[i], bias, step, slack[i] + most))
 
 
 @compiled()
