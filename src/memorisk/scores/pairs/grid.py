@@ -41,16 +41,16 @@ class Block:
     short: NDArray[np.int16]
     """[m, D] q, the columns that matter most first, zeros beyond the last."""
     own: NDArray[np.int32]
-    """[S, m] sums of W q up to every stage."""
+    """[m, S] sums of W q up to every stage."""
     rest: NDArray[np.int32]
-    """[S, m] the most that columns from a stage on may add to V: sum W (|q| + the largest |q|) of positive W."""
+    """[m, S] the most that columns from a stage on may add to V: sum W (|q| + the largest |q|) of positive W."""
     slack: FloatArray
     """[m] r, in steps."""
 
     def part(self, first: int, last: int) -> "Block":
         """Some of the rows."""
-        own, rest = self.own[:, first:last], self.rest[:, first:last]
-        return Block(self.exact[first:last], self.short[first:last], own, rest, self.slack[first:last])
+        rows = slice(first, last)
+        return Block(self.exact[rows], self.short[rows], self.own[rows], self.rest[rows], self.slack[rows])
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,7 +78,7 @@ class Grid:
     def prepare(self, rows: Rows, first: int, last: int, workers: Team) -> Block:
         """Rows ``first`` to ``last`` made ready, some of them by each thread."""
         m, width = last - first, len(self.whole)
-        own, rest = np.zeros((2, len(self.stages), m), np.int32)
+        own, rest = np.zeros((2, m, len(self.stages)), np.int32)
         block = Block(np.empty((m, rows.d)), np.zeros((m, width), np.int16), own, rest, np.empty(m))
         step = max(1, min(256, -(-m // workers.threads)))
 
@@ -157,8 +157,8 @@ def _round(x, order, centre, size, whole, inverse, half, widest, stages, short, 
         total = later = stage = 0
         for t in range(len(order)):
             if t == stages[stage]:
-                own[stage, i] = total
-                rest[stage, i] = later
+                own[i, stage] = total
+                rest[i, stage] = later
                 stage += 1
             times = abs(np.int64(whole[t]))
             value = ((x[i, order[t]] - centre[t]) * size[t]) * inverse / times
@@ -170,8 +170,8 @@ def _round(x, order, centre, size, whole, inverse, half, widest, stages, short, 
             if whole[t] > 0:
                 later += times * (np.int64(abs(near)) + widest[t])
         for last in range(stage, len(stages)):
-            own[last, i] = total
-            rest[last, i] = later
+            own[i, last] = total
+            rest[i, last] = later
         for last in range(len(stages)):
-            rest[last, i] = later - rest[last, i]
+            rest[i, last] = later - rest[i, last]
         slack[i] = lost * (1.0 + 2.0**-20) + most * room + 2.0**-60

@@ -154,9 +154,9 @@ def signed_sums(x, y, own_x, own_y, rest, whole, stages, stage, floors_x, floors
     Args:
         x: [m, D] int16, rows of contiguous numbers, D a multiple of 32.
         y: [n, D] likewise.
-        own_x: [S, m] int32, sums of W x up to every stage.
-        own_y: [S, n] int32.
-        rest: [S, m] int32, the most that later columns may add.
+        own_x: [m, S] int32, sums of W x up to every stage.
+        own_y: [n, S] int32.
+        rest: [m, S] int32, the most that later columns may add.
         whole: [D] int16, the weights W.
         stages: [S] columns.
         stage: The one after which pairs are looked at; the last for none.
@@ -171,9 +171,9 @@ def signed_sums(x, y, own_x, own_y, rest, whole, stages, stage, floors_x, floors
     step = max(4, SHARED // d // 4 * 4)
     sums, more = np.empty(8, np.int32), np.zeros(8, np.int32)
     first, early, needed = stages[stage], stage < len(stages) - 1, 0
-    mine, theirs = own_x[-1], own_y[-1]
+    mine, theirs = own_x[:, -1], own_y[:, -1]
     if early:
-        row, column, own, floors = _prepared(own_x[stage], own_y[stage], rest[stage], floors_x, floors_y)
+        row, column, own, floors = _prepared(own_x[:, stage], own_y[:, stage], rest[:, stage], floors_x, floors_y)
         tile[:] = NONE
     for start in range(0, n, step):
         for i in range(0, m, 2):
@@ -209,7 +209,7 @@ def shares_needed(x, y, own_x, own_y, rest, whole, stages, floors_x, floors_y, s
                 )
                 some, others = slice(i, i + 2), slice(j, j + 4)
                 row, column, own, floors = _prepared(
-                    own_x[s, some], own_y[s, others], rest[s, some], floors_x[some], floors_y[others]
+                    own_x[some, s], own_y[others, s], rest[some, s], floors_x[some], floors_y[others]
                 )
                 if not _needed(  # pyright: ignore[reportCallIssue]
                     sums, own, floors, 0, row[0], row[1], column[0], column[1]

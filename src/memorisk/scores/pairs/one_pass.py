@@ -241,11 +241,11 @@ class _Pass:
                     offset + low - first, mine[part], theirs, *head, self.logits[rows], self.indices[rows],
                 )  # fmt: skip
         for low, high in self._locked(start, len(others.slack)) if self.right is None else ():
-            part, rows = slice(low - start, high - start), slice(low - base, high - base)
+            rows = slice(low - base, high - base)
             with self.locks[(low - base) // LOCKED]:
                 evaluated += scan_columns(
-                    tile[:, part], some.exact, others.exact[part], float(some.slack.max()), others.slack[part], first,
-                    offset - (low - start), mine, theirs[part], *head, self.logits[rows], self.indices[rows],
+                    tile, some.exact, others.exact, float(some.slack.max()), others.slack, first, low - start,
+                    high - start, offset, mine, theirs, *head, self.logits[rows], self.indices[rows],
                 )  # fmt: skip
         return evaluated
 

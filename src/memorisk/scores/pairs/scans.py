@@ -59,6 +59,46 @@ def _eights(typing, x, y, weight, count):
     return types.float64(x, y, weight, types.int64), generate
 
 
+@intrinsic
+def _sixteen(typing, row, first, floors, place):
+    """Bits of which of sixteen numbers from ``first`` on reach those of ``floors`` from ``place`` on."""
+
+    def generate(context, builder, signature, args):
+        lanes = ir.VectorType(ir.IntType(32), 16)
+
+        def load(array, start):
+            """Sixteen numbers."""
+            data = context.make_array(signature.args[array])(context, builder, value=args[array]).data
+            return builder.load(builder.bitcast(builder.gep(data, [args[start]]), lanes.as_pointer()), align=4)
+
+        bits = builder.bitcast(builder.icmp_signed(">=", load(0, 1), load(2, 3)), ir.IntType(16))
+        return builder.zext(bits, ir.IntType(64))
+
+    return types.int64(row, types.int64, floors, types.int64), generate
+
+
+@intrinsic
+def _lowest(typing, bits):
+    """The place of the lowest bit that is set."""
+
+    def generate(context, builder, signature, args):
+        return builder.cttz(args[0], ir.Constant(ir.IntType(1), 1))
+
+    return types.int64(types.int64), generate
+
+
+@compiled(inline="always")
+def _reaching(row, first, last, floors, place):
+    """Bits of which numbers of a row, sixteen at most, reach their floors."""
+    if last - first == 16:
+        return _sixteen(row, first, floors, place)  # pyright: ignore[reportCallIssue]
+    bits = 0
+    for c in range(last - first):
+        if row[first + c] >= floors[place + c]:
+            bits |= 1 << c
+    return bits
+
+
 @compiled()
 def logit(x, y, weight, bias):
     """``bias + sum_k weight_k |x_k - y_k|`` of two rows [d]; every term has its place in a fixed order of additions."""
@@ -157,15 +197,6 @@ def _raise(value, highest):
 
 
 @compiled()
-def _any(row, first, last, floor):
-    """Whether a value reaches the floor."""
-    found = False
-    for j in range(first, last):
-        found |= row[j] >= floor
-    return found
-
-
-@compiled()
 def scan_rows(tile, x, y, slack_x, most, base, offset, ids_x, ids_y, weight, bias, step, logits, indices):
     """Take a tile into the most similar of its rows; returns how many pairs were evaluated.
 
@@ -186,69 +217,64 @@ def scan_rows(tile, x, y, slack_x, most, base, offset, ids_x, ids_y, weight, bia
         indices: [m, k], updated.
     """
     n, k, evaluated = tile.shape[1], logits.shape[1], 0
-    highest = np.empty(k, np.int64)
+    highest, floors = np.empty(k, np.int64), np.empty(16, np.int32)
     for i in range(len(tile)):
         row, slack = tile[i], slack_x[i] + most
         margin = _margin(slack, bias, step)
         floor = np.int32(least(logits[i, k - 1], bias, step, slack))
-        highest[:] = -MOST
+        highest[:], floors[:] = -MOST, floor
         start = max(0, i + offset)
-        for first in range(start, n, 64):
-            last = min(first + 64, n)
-            if not _any(row, first, last, floor):
-                continue
-            for j in range(first, last):
-                if row[j] >= floor and row[j] > highest[k - 1] and not _same(ids_x, ids_y, i, j):
+        for first in range(start, n, 16):
+            bits = _reaching(row, first, min(first + 16, n), floors, 0)
+            while bits:
+                j = first + _lowest(bits)  # pyright: ignore[reportCallIssue]
+                bits &= bits - 1
+                if row[j] > highest[k - 1] and not _same(ids_x, ids_y, i, j):
                     _raise(row[j], highest)
-                    floor = np.int32(max(floor, highest[k - 1] - margin))
-        for first in range(start, n, 64):
-            last = min(first + 64, n)
-            if not _any(row, first, last, floor):
-                continue
-            for j in range(first, last):
-                if row[j] >= floor and not _same(ids_x, ids_y, i, j):
+                    floors[:] = np.int32(max(floor, highest[k - 1] - margin))
+        for first in range(start, n, 16):
+            bits = _reaching(row, first, min(first + 16, n), floors, 0)
+            while bits:
+                j = first + _lowest(bits)  # pyright: ignore[reportCallIssue]
+                bits &= bits - 1
+                if not _same(ids_x, ids_y, i, j):
                     _insert(logit(x[i], y[j], weight, bias), base + j, logits[i], indices[i])
                     evaluated += 1
     return evaluated
 
 
 @compiled()
-def scan_columns(tile, x, y, most, slack_y, base, offset, ids_x, ids_y, weight, bias, step, logits, indices):
-    """Take a tile into the most similar of its columns, as `scan_rows` into those of its rows; [n, k]."""
-    m, n, k, evaluated = len(tile), tile.shape[1], logits.shape[1], 0
-    floors, margins = np.empty(n, np.int32), np.empty(n, np.int64)
-    highest = np.full((n, k), -MOST, np.int64)
-    for j in range(n):
+def scan_columns(tile, x, y, most, slack_y, base, low, high, offset, ids_x, ids_y, weight, bias, step, logits, indices):
+    """Take a tile's columns from ``low`` to ``high`` into their most similar, as `scan_rows` does with rows.
+
+    ``most`` is the largest r of x, ``slack_y`` [n], ``base`` the number of x's first row; logits and indices
+    [high - low, k].
+    """
+    k, evaluated = logits.shape[1], 0
+    floors, margins = np.empty(tile.shape[1], np.int32), np.empty(tile.shape[1], np.int64)
+    highest = np.full((high - low, k), -MOST, np.int64)
+    for j in range(low, high):
         slack = slack_y[j] + most
         margins[j] = _margin(slack, bias, step)
-        floors[j] = least(logits[j, k - 1], bias, step, slack)
+        floors[j] = least(logits[j - low, k - 1], bias, step, slack)
     for second in range(2):
-        for i in range(m):
+        for i in range(len(tile)):
             row = tile[i]
-            start = max(0, i + offset)
-            for first in range(start, n, 64):
-                last = min(first + 64, n)
-                if not _reach(row, first, last, floors):
-                    continue
-                for j in range(first, last):
-                    if row[j] < floors[j] or _same(ids_x, ids_y, i, j):
+            for first in range(max(low, i + offset), high, 16):
+                bits = _reaching(row, first, min(first + 16, high), floors, first)
+                while bits:
+                    j = first + _lowest(bits)  # pyright: ignore[reportCallIssue]
+                    bits &= bits - 1
+                    c = j - low
+                    if _same(ids_x, ids_y, i, j):
                         continue
                     if second:
-                        _insert(logit(x[i], y[j], weight, bias), base + i, logits[j], indices[j])
+                        _insert(logit(x[i], y[j], weight, bias), base + i, logits[c], indices[c])
                         evaluated += 1
-                    elif row[j] > highest[j, k - 1]:
-                        _raise(row[j], highest[j])
-                        floors[j] = np.int32(max(floors[j], highest[j, k - 1] - margins[j]))
+                    elif row[j] > highest[c, k - 1]:
+                        _raise(row[j], highest[c])
+                        floors[j] = np.int32(max(floors[j], highest[c, k - 1] - margins[j]))
     return evaluated
-
-
-@compiled()
-def _reach(row, first, last, floors):
-    """Whether a value reaches its column's floor."""
-    found = False
-    for j in range(first, last):
-        found |= row[j] >= floors[j]
-    return found
 
 
 @compiled()
@@ -260,17 +286,19 @@ def scan_above(
     Those that reach ``wanted``, at least the threshold, are written to ``rows``, ``columns`` and ``logits`` [m n].
     """
     n, count, kept, evaluated = tile.shape[1], 0, 0, 0
+    floors = np.empty(16, np.int32)
     for i in range(len(tile)):
         row, slack = tile[i], slack_x[i] + most
         floor = np.int32(least(threshold, bias, step, slack))
         sure = np.int32(surely(threshold, bias, step, slack))
         keep = np.int32(least(wanted, bias, step, slack))
-        for first in range(max(0, i + offset), n, 64):
-            last = min(first + 64, n)
-            if not _any(row, first, last, floor):
-                continue
-            for j in range(first, last):
-                if row[j] < floor or _same(ids_x, ids_y, i, j):
+        floors[:] = floor
+        for first in range(max(0, i + offset), n, 16):
+            bits = _reaching(row, first, min(first + 16, n), floors, 0)
+            while bits:
+                j = first + _lowest(bits)  # pyright: ignore[reportCallIssue]
+                bits &= bits - 1
+                if _same(ids_x, ids_y, i, j):
                     continue
                 if row[j] >= sure and row[j] < keep:
                     count += 1
