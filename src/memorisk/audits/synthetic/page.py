@@ -130,7 +130,7 @@ def _exposed(result: Result, terms: Terms, pictures: Pictures | None, redact: bo
     if n["n_exposing"]:
         blocks.append(Paragraph(terms.fill(words.REST, n=count(n["n_exposing"]))))
     if pictures is not None and pictures.exposed:
-        blocks.append(picture_gallery(pictures.exposed, "These"))
+        blocks.append(picture_gallery(pictures.exposed, "The pairs of this table", pictures.mirrored))
     if redact and len(chosen):
         blocks.append(Paragraph("Ids are left out of this report. They are in the run's own tables."))
     return blocks

@@ -18,36 +18,56 @@ SIDE = 320
 _GAP = 0.04  # white between the pictures, as a share of their width
 
 
+Pair = tuple[str, str]
+"""A training and a synthetic image, as the report names them."""
+
+
 @dataclass(frozen=True, eq=False)
 class Pictures:
-    """Three pictures in one, by what the report shows them for."""
+    """Three pictures in one, by what the report shows them for; each pair once."""
 
-    exposed: dict[tuple[str, str], np.ndarray]
-    """By training and synthetic image, of the patients that are listed or suspect."""
-    closest: dict[tuple[str, str], np.ndarray]
-    """Of the closest pairs."""
-    copies: dict[tuple[str, str], np.ndarray]
-    """Of pairs with equal or nearly equal pixels."""
+    exposed: dict[Pair, np.ndarray]
+    """Of the patients that are listed or suspect."""
+    equal: dict[Pair, np.ndarray]
+    """Of pairs with equal pixels that are not among the exposed; with those that are, at most `MOST`."""
+    near: dict[Pair, np.ndarray]
+    """Of pairs with nearly equal pixels, perhaps mirrored."""
+    closest: dict[Pair, np.ndarray]
+    """Of the closest pairs by features that have no equal pixels."""
+    mirrored: frozenset[Pair]
+    """Pairs whose details agree when the training image is mirrored: so is its difference taken."""
 
 
 def pair_pictures(sets: Sets, result: Result, names: Pseudonyms) -> Pictures:
-    """The pairs that the report names first, side by side.
+    """The pairs that the report names first, side by side, each in the first place that asks for it.
 
     Args:
         sets: The pixels.
         result: Its tables say which pairs.
         names: As the tables have them.
     """
-    pairs_of = _Pairs(sets, names)
-    pairs = result.tables["pairs"]
-    equal = rows(pairs, [part == "training" for part in texts(pairs, "part")]).head(MOST)
-    near = result.per_image.sort_values(["distance", "image"], kind="stable").head(MOST)
-    exposed = suspects(result).head(MOST)
-    return Pictures(
-        exposed=pairs_of.of(exposed["training_image"], exposed["synthetic_image"]),
-        closest=pairs_of.of(near["nearest_image"], near["image"]),
-        copies=pairs_of.of(equal["real_image"], equal["image"]),
-    )
+    pairs, table = result.tables["pairs"], result.per_image
+    training = np.array([part == "training" for part in texts(pairs, "part")], dtype=bool)
+    same = truths(pairs, "identical")
+    nearest = table.sort_values(["distance", "image"], kind="stable")
+    mirrored = {
+        *_ids(rows(pairs, training & truths(pairs, "mirrored")), "real_image", "image"),
+        *_ids(rows(table, truths(table, "mirrored")), "similar_image", "image"),
+    }
+    equal = _ids(rows(pairs, training & same), "real_image", "image")
+    near = _ids(rows(pairs, training & ~same), "real_image", "image")
+    copied = {image for _, image in equal}
+    closest = [pair for pair in _ids(nearest, "nearest_image", "image") if pair[1] not in copied]
+    exposed = _ids(suspects(result), "training_image", "synthetic_image")[:MOST]
+    more = MOST - len({*exposed} & {*equal})
+    shown = {*exposed}
+    equal = [pair for pair in equal if pair not in shown][:more]
+    near = [pair for pair in near if pair not in shown][:MOST]
+    closest = [pair for pair in closest if pair not in shown | {*near}][:MOST]
+    mirrored -= {*_ids(rows(pairs, same), "real_image", "image")}
+    pictures_of = _Pairs(sets, names, mirrored)
+    parts = (pictures_of.of(chosen) for chosen in (exposed, equal, near, closest))
+    return Pictures(*parts, mirrored=frozenset(mirrored))
 
 
 def suspects(result: Result) -> pd.DataFrame:
@@ -58,12 +78,13 @@ def suspects(result: Result) -> pd.DataFrame:
     return rows(result.per_group, listed).sort_values(["p_value", "distance", "group"], kind="stable")
 
 
-def side_by_side(real: np.ndarray, synthetic: np.ndarray) -> np.ndarray:
+def side_by_side(real: np.ndarray, synthetic: np.ndarray, *, mirrored: bool = False) -> np.ndarray:
     """A real image and a synthetic one, below them the size of their difference, [2 H + gap, 2 W + gap, C] uint8.
 
     Args:
         real: [H, W, C] uint8 or uint16.
         synthetic: Likewise; 16 bits are shown from the darkest to the brightest of both.
+        mirrored: Take the difference from the real image mirrored left to right; it is shown as it is.
     """
     pair = np.stack([real, synthetic]).astype(np.float64)
     low, high = (0.0, 255.0) if real.dtype == np.uint8 else (pair.min(), max(pair.max(), pair.min() + 1))
@@ -73,25 +94,31 @@ def side_by_side(real: np.ndarray, synthetic: np.ndarray) -> np.ndarray:
     made = np.full((2 * height + gap, 2 * width + gap, channels), 255.0)
     made[:height, :width] = pair[0]
     made[:height, width + gap :] = pair[1]
-    made[height + gap :, :width] = np.abs(pair[0] - pair[1])
+    made[height + gap :, :width] = np.abs((pair[0][:, ::-1] if mirrored else pair[0]) - pair[1])
     return np.rint(made).astype(np.uint8)
+
+
+def _ids(table: pd.DataFrame, real: str, synthetic: str) -> list[Pair]:
+    """The pairs of a table, in its order."""
+    return list(zip(texts(table, real), texts(table, synthetic), strict=True))
 
 
 class _Pairs:
     """Pixels by the ids that the report shows."""
 
-    def __init__(self, sets: Sets, names: Pseudonyms) -> None:
+    def __init__(self, sets: Sets, names: Pseudonyms, mirrored: set[Pair]) -> None:
         self.real, self.synthetic = self._rows(sets.train, names), self._rows(sets.synthetic, names)
-        self.sets = sets
+        self.sets, self.mirrored = sets, mirrored
 
-    def of(self, real, synthetic) -> dict[tuple[str, str], np.ndarray]:
+    def of(self, pairs: list[Pair]) -> dict[Pair, np.ndarray]:
         """The pictures of each pair of ids."""
         return {
-            (str(r), str(s)): side_by_side(
-                np.asarray(self.sets.train.images[self.real[r]]),
-                np.asarray(self.sets.synthetic.images[self.synthetic[s]]),
+            pair: side_by_side(
+                np.asarray(self.sets.train.images[self.real[pair[0]]]),
+                np.asarray(self.sets.synthetic.images[self.synthetic[pair[1]]]),
+                mirrored=pair in self.mirrored,
             )
-            for r, s in zip(real, synthetic, strict=True)
+            for pair in pairs
         }
 
     @staticmethod

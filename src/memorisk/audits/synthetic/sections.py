@@ -1,12 +1,13 @@
 """Sections of the synthetic report with numbers: power, distances, single images, closest pairs."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from memorisk.audits.synthetic import words
-from memorisk.audits.synthetic.pictures import SIDE, Pictures
+from memorisk.audits.synthetic.pictures import SIDE, Pair, Pictures
 from memorisk.audits.synthetic.words import Terms
 from memorisk.report.blocks import (
     Block,
@@ -145,25 +146,35 @@ def pair_section(result: Result, terms: Terms, pictures: Pictures | None, redact
         blocks.append(Details("Every pair", [_every_pair(result, terms)]))
     if pictures is None:
         return [*blocks, Paragraph("Pictures are shown only when a gallery was asked for.")]
-    if pictures.copies:
-        blocks.append(picture_gallery(pictures.copies, "Equal or nearly equal pixels"))
-    return [*blocks, picture_gallery(pictures.closest, "Nearest by features")]
+    galleries = [
+        (pictures.equal, "Equal pixels"),
+        (pictures.near, "Nearly equal pixels"),
+        (pictures.closest, "Nearest by features"),
+    ]
+    if pictures.exposed:
+        blocks.append(Paragraph("Pairs that are shown above are not shown again."))
+    return [*blocks, *(picture_gallery(pairs, title, pictures.mirrored) for pairs, title in galleries if pairs)]
 
 
-def picture_gallery(pairs: dict[tuple[str, str], np.ndarray], title: str) -> Gallery:
+def picture_gallery(pairs: Mapping[Pair, np.ndarray], title: str, mirrored: frozenset[Pair]) -> Gallery:
     """Pairs of images with their difference.
 
     Args:
         pairs: Pixels by training and synthetic image.
         title: What these pairs are.
+        mirrored: Pairs whose difference was taken from the mirrored training image.
     """
     items = [
         Thumbnail(
             data_uri=data_uri(pixels, side=SIDE),
-            caption=[["training ", Name(real)], ["synthetic ", Name(synthetic)]],
+            caption=[
+                ["training ", Name(pair[0])],
+                ["synthetic ", Name(pair[1])],
+                *(["the difference is to the mirrored training image"] if pair in mirrored else []),
+            ],
             alternative="A training image, a synthetic image and their difference, named below",
         )
-        for (real, synthetic), pixels in pairs.items()
+        for pair, pixels in pairs.items()
     ]
     return Gallery(items=items, caption=f"{title}: training image, synthetic image; below them their difference.")
 

@@ -1,0 +1,59 @@
+"""The pictures of the synthetic report: each pair once, near pairs beside equal ones, mirrored ones mirrored."""
+
+import numpy as np
+import pytest
+
+from memorisk.audits.synthetic import audit as audit_module
+from memorisk.audits.synthetic.audit import audit_synthetic
+from memorisk.audits.synthetic.pictures import MOST, Pictures, pair_pictures, side_by_side
+from tests.audits.synthetic_set.making import parts, store_of
+
+EQUAL, MIRRORED = 14, 3
+
+
+@pytest.fixture(scope="module")
+def pictures(tmp_path_factory: pytest.TempPathFactory) -> Pictures:
+    """Of a set with exact copies of some training images, and mirrored ones with noise of others."""
+    place = tmp_path_factory.mktemp("pictures")
+    train, held, synthetic = parts()
+    synthetic[:EQUAL] = train[:EQUAL]
+    turned = train[EQUAL : EQUAL + MIRRORED, :, ::-1].astype(int)
+    noise = np.random.default_rng(3).integers(-8, 9, turned.shape)
+    synthetic[EQUAL : EQUAL + MIRRORED] = np.clip(turned + noise, 0, 255)
+    kept: list[Pictures] = []
+
+    def keep(*given) -> Pictures:
+        """Make the pictures as the audit does, and look at them."""
+        kept.append(pair_pictures(*given))
+        return kept[-1]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(audit_module, "pair_pictures", keep)
+        stores = store_of(train, place, "train"), store_of(synthetic, place, "set"), store_of(held, place, "held")
+        audit_synthetic(stores[0], stores[1], held_out=stores[2], out=place / "run", plants=2, gallery=True)
+    return kept[0]
+
+
+def test_no_pair_is_shown_twice(pictures: Pictures) -> None:
+    shown = [pair for part in (pictures.exposed, pictures.equal, pictures.near, pictures.closest) for pair in part]
+    assert len(shown) == len(set(shown)) > MOST
+    copies = {f"set-{row:04d}" for row in range(EQUAL)}
+    assert len([pair for pair in shown if pair[1] in copies]) == MOST
+    assert not copies & {image for _, image in (*pictures.near, *pictures.closest)}
+
+
+def test_mirrored_pairs_are_shown_with_the_difference_to_the_mirrored_image(pictures: Pictures) -> None:
+    wanted = {(f"train-{row:04d}", f"set-{row:04d}") for row in range(EQUAL, EQUAL + MIRRORED)}
+    assert wanted <= {*pictures.exposed, *pictures.near}
+    assert wanted <= pictures.mirrored
+    for pair in wanted:
+        made = (pictures.exposed | pictures.near)[pair].astype(int)
+        assert made[9:, :8].max() <= 8  # below the gap: what was added as noise
+        assert np.abs(made[:8, :8] - made[:8, 9:]).max() > 8
+
+
+def test_a_mirrored_difference_is_nothing_for_a_mirrored_copy() -> None:
+    real = parts()[0][0]
+    copy = real[:, ::-1]
+    assert side_by_side(real, copy, mirrored=True)[9:, :8].max() == 0
+    np.testing.assert_array_equal(side_by_side(real, copy)[9:, :8], np.abs(real.astype(int) - copy))
