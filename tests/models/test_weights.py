@@ -236,3 +236,20 @@ def test_a_file_name_cannot_break_the_line(tmp_path: Path) -> None:
 def test_head_module_of_a_network_without_one() -> None:
     with pytest.raises(InputError, match="not one linear layer"):
         head_module(nn.Conv2d(1, 1, 1))
+
+
+@pytest.mark.parametrize(
+    ("content", "what"),
+    [
+        (b"\x89HDF\r\n\x1a\n" + bytes(64), "is HDF5, as Keras writes it"),
+        (b"\x93NUMPY\x01\x00" + bytes(64), "is a single NumPy array"),
+        (b"\x1f\x8b\x08" + bytes(64), "is compressed by gzip"),
+        (b"no weights at all", "is damaged, or of a format that is not read"),
+    ],
+)
+def test_another_format_is_named_with_those_that_are_read(content: bytes, what: str, tmp_path: Path) -> None:
+    (tmp_path / "w.h5").write_bytes(content)
+    with pytest.raises(InputError) as caught:
+        read_state_dict(tmp_path / "w.h5")
+    assert str(caught.value).startswith(f"weights file w.h5 {what}: read are safetensors, ")
+    assert "run code" not in str(caught.value)

@@ -8,6 +8,7 @@ A PyTorch file is read with ``weights_only=True``: one that would run code is re
 
 import pickle
 import sys
+import tarfile
 import warnings
 import zipfile
 from collections.abc import Callable, Mapping
@@ -31,6 +32,13 @@ SUFFIXES = (".safetensors", ".pth", ".pt", ".th", ".bin", ".ckpt", ".npz")
 _WRAPPERS = ("state_dict", "model_state_dict", "model", "net")
 _PREFIXES = ("module.", "_orig_mod.", "model.", "net.")
 _LISTED = 5
+READ = "safetensors, NumPy .npz, and PyTorch .pt, .pth, .th, .bin and .ckpt (tensors only)"
+"""The formats that are read, in words."""
+_OTHERS = {
+    b"\x89HDF\r\n\x1a\n": "is HDF5, as Keras writes it",
+    b"\x93NUMPY": "is a single NumPy array",
+    b"\x1f\x8b": "is compressed by gzip",
+}
 _UNREADABLE = (
     SafetensorError, RuntimeError, EOFError, OSError, ValueError, KeyError, AttributeError, IndexError, TypeError,
 )  # fmt: skip
@@ -53,6 +61,7 @@ def read_state_dict(path: str | Path) -> State:
         return _read_safetensors(file)
     if start[:2] == b"PK" and _is_numpy_archive(file):
         return _read_numpy(file)
+    _refuse_other_formats(file, start)
     return _read_torch(file)
 
 
@@ -119,6 +128,17 @@ def save_weights(path: str | Path, model: nn.Module, metadata: Mapping[str, str]
     tensors = {name: value.detach().cpu().contiguous().clone() for name, value in model.state_dict().items()}
     with atomic_path(path) as temporary:
         save_file(tensors, temporary, metadata=dict(metadata or {}))
+
+
+def _refuse_other_formats(file: Path, start: bytes) -> None:
+    """Refuse what is no PyTorch file by its first bytes: neither a zip archive, a pickle, nor an old tar archive."""
+    known = next((what for magic, what in _OTHERS.items() if start.startswith(magic)), None)
+    if known is None and (not start or start[:2] == b"PK" or start[:1] == b"\x80" or tarfile.is_tarfile(file)):
+        return
+    raise InputError(
+        f"weights file {one_line(file.name)} {known or 'is damaged, or of a format that is not read'}: "
+        f"read are {READ}; save the tensors by name as safetensors"
+    )
 
 
 def _read_safetensors(file: Path) -> State:
