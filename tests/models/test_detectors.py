@@ -144,7 +144,7 @@ def test_hashes_of_patients_are_keyed() -> None:
         (lambda f: _edit(f, stored=None, drop=True), "it lacks stored"),
         (lambda f: _edit(f, preprocessing={"size": [8]}), "is damaged"),
         (lambda f: _edit(f, dimension=64), r"projection.weight is \[128, 256\], not \[64, 256\]"),
-        (lambda f: (f / WEIGHTS).write_bytes(b"no weights at all"), "cannot be read"),
+        (lambda f: (f / WEIGHTS).write_bytes(b"no weights at all"), "is damaged, or of a format that is not read"),
         (lambda f: (f / WEIGHTS).unlink(), "there is no weights file"),
         (lambda f: _tensors(f, lambda t: t.pop("projection.bias")), "projection.bias is missing"),
         (lambda f: _tensors(f, lambda t: t.update(more=torch.ones(1))), "more is unknown"),
