@@ -109,7 +109,7 @@ cases = st.fixed_dictionaries(
 
 
 @given(case=cases)
-@settings(max_examples=90, deadline=None, suppress_health_check=list(HealthCheck), database=None)
+@settings(max_examples=120, deadline=None, suppress_health_check=list(HealthCheck), database=None)
 def test_equals_brute_force(case):
     rng = np.random.default_rng(case["seed"])
     n, m, d = case["n"], case["m"], case["d"]
@@ -229,6 +229,19 @@ def test_extreme_thresholds(features, threshold):
     np.testing.assert_array_equal(
         found.logit, np.sort(score(u[:50], None, w, b)[np.triu_indices(50, 1)])[::-1][: len(found.logit)]
     )
+
+
+def test_a_short_list_takes_little_work(features):
+    """Pairs that are surely above, but not among those listed, are counted without the definition."""
+    u, w, b = features
+    whole = survey(u, None, w, b, threshold=-np.inf, limit=None)
+    assert whole.pairs.count == whole.work.evaluated == len(whole.pairs.logit) == 700 * 699 // 2
+    for limit, share in ((0, 0.001), (20, 0.5)):
+        short = survey(u, None, w, b, threshold=-1e4, limit=limit, block=64, threads=2)
+        assert short.pairs.count == whole.pairs.count
+        assert short.work.evaluated < share * whole.pairs.count
+        for name in ("first", "second", "logit"):
+            np.testing.assert_array_equal(getattr(short.pairs, name), getattr(whole.pairs, name)[:limit])
 
 
 def test_one_row_and_none(features):

@@ -1,6 +1,6 @@
 """What is asked of all pairs and what comes back; parts of it, made anywhere, merge into the whole."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from typing import Any, NamedTuple
@@ -134,10 +134,13 @@ class Listed(NamedTuple):
     logit: FloatArray
 
 
-def joined(a: Listed, b: Listed) -> Listed:
-    """Two lists as one."""
+def joined(lists: Sequence[Listed]) -> Listed:
+    """Lists as one."""
+    none = np.empty(0, np.int64)
     return Listed(
-        np.concatenate((a.first, b.first)), np.concatenate((a.second, b.second)), np.concatenate((a.logit, b.logit))
+        np.concatenate([none, *(part.first for part in lists)]),
+        np.concatenate([none, *(part.second for part in lists)]),
+        np.concatenate([np.empty(0), *(part.logit for part in lists)]),
     )
 
 
@@ -156,7 +159,7 @@ def most_similar(pairs: Listed, limit: int | None) -> Listed:
 
 def _both_pairs(a: Pairs, b: Pairs) -> Pairs:
     """The answers to two parts."""
-    both = joined(Listed(a.first, a.second, a.logit), Listed(b.first, b.second, b.logit))
+    both = joined([Listed(part.first, part.second, part.logit) for part in (a, b)])
     return Pairs(*most_similar(both, a.limit), count=a.count + b.count, limit=a.limit)
 
 

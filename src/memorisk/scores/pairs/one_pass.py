@@ -132,8 +132,8 @@ class _Pass:
             self.locks = [threading.Lock() for _ in range(rows // LOCKED + 1)]
         if asked.edges is not None:
             self.counts = np.zeros(len(asked.edges), np.int64)
-        self.count, self.listed = 0, Listed(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0))
-        self.wanted = asked.threshold
+        self.count, self.found, self.size = 0, [], 0
+        self.wanted = np.inf if asked.limit == 0 else asked.threshold
 
     def run(self) -> Survey:
         """Every tile, and the answers."""
@@ -145,7 +145,9 @@ class _Pass:
         size = height * min(few, max(right.n, 1))
         for _ in range(self.workers.threads):
             lists = (
-                (np.empty(size, np.int64), np.empty(size, np.int64), np.empty(size)) if self.wanted is not None else ()
+                (np.empty(size, np.int64), np.empty(size, np.int64), np.empty(size))
+                if self.asked.threshold is not None
+                else ()
             )
             room.put((np.empty(size, np.int32), *lists))
         for first in range(self.job.first, self.job.last, many):
@@ -208,7 +210,7 @@ class _Pass:
         """Pairs above the threshold; how many were evaluated by definition."""
         from memorisk.scores.pairs.scans import scan_above
 
-        if self.wanted is None:
+        if self.asked.threshold is None:
             return 0
         most = float(others.slack.max())
         count, kept, evaluated = scan_above(
@@ -218,11 +220,12 @@ class _Pass:
         limit = self.asked.limit
         with self.lock:
             self.count += count
-            self.listed = joined(self.listed, Listed(rows + first, columns + start, logits))
-            if limit is not None and len(self.listed.logit) > 2 * limit:
-                self.listed = most_similar(self.listed, limit)
-                if limit:
-                    self.wanted = max(self.wanted, float(self.listed.logit[-1]))
+            if kept:
+                self.found.append(Listed(rows + first, columns + start, logits.copy()))
+                self.size += kept
+            if limit and self.size > 2 * limit:
+                self.found = [most_similar(joined(self.found), limit)]
+                self.size, self.wanted = limit, float(self.found[0].logit[-1])
         return evaluated
 
     def _top(self, tile, some, others, first, start, offset, shared) -> int:
@@ -274,7 +277,7 @@ class _Pass:
         """What was asked."""
         pairs = top = counts = None
         if self.asked.threshold is not None:
-            listed = most_similar(self.listed, self.asked.limit)
+            listed = most_similar(joined(self.found), self.asked.limit)
             pairs = Pairs(*listed, count=self.count, limit=self.asked.limit)
         if self.asked.k:
             top = Top(self.indices, self.logits, self.job.first)
