@@ -77,6 +77,7 @@ def _lines(v: dict[str, Any], units: str) -> list[tuple[str, str]]:
         (f"held-out {units}", f"{v['n_held_patients']:,}" if known else "none"),
         ("compared by", f"{v['features']}, {v['measure']}"),
         ("pixel-identical copies", f"{v['n_certain_copies']:,}"),
+        (f"training {units} with a nearly identical image", _near(v)),
     ]
     if known:
         possible = v["shortest_list"] <= v["n_train_patients"]
@@ -89,6 +90,12 @@ def _lines(v: dict[str, Any], units: str) -> list[tuple[str, str]]:
         limits = f"{100 * recall['low']:.0f} to {100 * recall['high']:.0f} %"
         lines.append(("planted copies found", f"{recall['successes']} of {recall['trials']} ({limits})"))
     return lines
+
+
+def _near(v: dict[str, Any]) -> str:
+    """How many, beside held-out ones."""
+    held = "" if v["n_near_held"] is None else f"; held out {v['n_near_held']:,}"
+    return f"{v['n_near_train']:,}{held}"
 
 
 def _json(value: Any) -> None:

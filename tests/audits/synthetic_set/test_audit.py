@@ -113,11 +113,36 @@ def test_a_pass_needs_power_and_says_what_it_covers(place: Path) -> None:
     assert "no list was possible at all" in doubts({"shortest_list": 121})[0]
     assert "no copies were planted (none were asked for)" in doubts({"recall": None}, plants=0)[0]
     assert "no training image could be copied" in doubts({"recall": None})[0]
-    assert "nearly identical synthetic image (p 0.02)" in doubts({"near_p": 0.02, "n_near_train": 9})[0]
+    near = {"near_p": 0.02, "n_near_train": 9, "n_near_held": 1}
+    assert "nearly identical synthetic image, as it is or mirrored (p 0.02)" in doubts(near)[0]
+    assert (
+        "5 training patients and 0 held-out" in doubts(near | {"near_p": 0.077, "n_near_train": 5, "n_near_held": 0})[0]
+    )
+    alike = near | {"near_p": 0.6, "n_near_held": 5}
+    assert synthetic_verdict(numbers | alike, synthetic_options({"recall": 0.2}))["status"] == "pass"
+    apart = {"unlike": {"p_value": 0.001, "share": 0.98, "expected": 0.52}}
+    assert "98 % of nearest neighbours lie in the same part" in doubts(apart)[0]
+    assert "--one-image-per-patient" in doubts({"patients_known": False})[1]
+    assert "whom the detector was trained on cannot be seen" in doubts({"detector_unseen": True})[0]
+    assert "2 synthetic images were not read" in doubts({"n_synthetic_unread": 2})[0]
+    assert "1 are different: an export that went wrong?" in doubts({"n_synthetic_distinct": 1})[0]
     assert "2 synthetic images have the very pixels of a held-out image" in doubts({"n_held_copies": 2})[0]
-    for reason in ({"n_listed": 1}, {"n_certain_copies": 1}, {"p_ahead": 0.05, "n_ahead": 5}):
+    for reason in ({"n_listed": 1}, {"n_certain_copies": 1}, {"p_ahead": 0.05, "n_ahead": 5}, near | {"near_p": 0.01}):
         assert synthetic_verdict(numbers | reason, synthetic_options({}))["status"] == "fail"
+    void = synthetic_verdict(numbers | apart | {"n_listed": 90}, synthetic_options({}))
+    assert void["status"] == "undecided"
+    assert "not alike" in void["why"][0]
+    assert "90 training patients are listed" in void["why"][1]
+    certain = synthetic_verdict(numbers | apart | {"n_certain_copies": 1}, synthetic_options({}))
+    assert certain["status"] == "fail"
     assert synthetic_verdict(numbers, synthetic_options({"recall": 0.2, "fail_on": "never"}))["gate"] == "never"
+
+
+def test_a_run_folder_among_the_images_is_refused(place: Path) -> None:
+    images = place / "folder"
+    images.mkdir()
+    with pytest.raises(InputError, match="lies inside SYNTHETIC"):
+        audit_synthetic("train.npz", images, out=images / "run")
 
 
 def test_without_held_out_images_there_are_distances_only(place: Path) -> None:

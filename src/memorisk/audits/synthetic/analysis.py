@@ -15,6 +15,7 @@ from memorisk.audits.pseudonyms import Pseudonyms
 from memorisk.audits.synthetic.comparing import Distances, PixelCopies
 from memorisk.audits.synthetic.findings import Findings, find
 from memorisk.audits.synthetic.hidden import Plants
+from memorisk.audits.synthetic.knowledge import UNSEEN
 from memorisk.audits.synthetic.measuring import FeatureTables
 from memorisk.audits.synthetic.options import SyntheticOptions
 from memorisk.audits.synthetic.sets import Sets
@@ -102,6 +103,11 @@ def numbers_of(evidence: SyntheticEvidence, found: Findings, options: SyntheticO
         "n_near_train": found.pixels.near_train,
         "n_near_held": None if asked is None else found.pixels.near_held,
         "near_p": None if np.isnan(found.pixels.near_p) else found.pixels.near_p,
+        "unlike": None if found.unlike is None else asdict(found.unlike),
+        "patients_known": sets.groups_given or options.one_image_per_patient,
+        "detector_unseen": UNSEEN in evidence.features.notes,
+        "n_synthetic_unread": len(sets.synthetic.skipped) + len(sets.synthetic.manifest.skipped),
+        "n_synthetic_distinct": len(np.unique(sets.synthetic.pixel_hashes.astype(str))),
         "n_plants": evidence.plants.n,
         "saved_features": evidence.features.described.state == "saved",
         "weak_features": evidence.features.weak,

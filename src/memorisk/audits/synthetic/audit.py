@@ -28,6 +28,7 @@ from memorisk.report.page import render_page
 from memorisk.report.result import Result
 from memorisk.runs.devices import check_device
 from memorisk.runs.environment import machine, versions
+from memorisk.runs.errors import InputError, one_line
 from memorisk.runs.files import write_table, write_text
 from memorisk.runs.folder import RunFolder, check_out, open_run
 from memorisk.runs.progress import Progress, quiet
@@ -70,6 +71,7 @@ def audit_synthetic(
     """
     options = synthetic_options(settings | ({} if held_out is None else {"held_out": _name(held_out)}))
     folder = Path(out)
+    _refuse_inside(folder, {"TRAIN": train, "SYNTHETIC": synthetic, "the held-out images": held_out})
     if not dry_run:
         check_out(folder, {}, identity=[])
     names = Pseudonyms.from_options(options)
@@ -91,6 +93,16 @@ def audit_synthetic(
         write_report(run.path / REPORT, result, pictures=pictures, redact=options.redact)
         run.log("finished", status=result.status)
     return result
+
+
+def _refuse_inside(out: Path, sources: Mapping[str, Source | None]) -> None:
+    """Refuse a run folder inside a folder of images: it would be read as images, or released with them."""
+    for what, source in sources.items():
+        if not isinstance(source, str | Path):
+            continue
+        folder = Path(source).resolve()
+        if folder.is_dir() and out.resolve().is_relative_to(folder):
+            raise InputError(f"--out {one_line(str(out))} lies inside {what}: name a folder outside the images")
 
 
 def gather(sets: Sets, options: SyntheticOptions, progress: Progress) -> SyntheticEvidence:

@@ -1,4 +1,4 @@
-"""Every distance of the audit, in five passes of the exact search, and the pairs that are equal or nearly so in pixels.
+"""Every distance of the audit, in six passes of the exact search, and the pairs that are equal or nearly so in pixels.
 
 The direction that counts is from real images to the set (METHODS section 5); the other one describes.
 """
@@ -47,6 +47,8 @@ class Distances:
     """[M] the training image."""
     among_train: FloatArray
     """[N] of each training image to those of other patients."""
+    among_real: np.ndarray
+    """[N + M] row of the nearest image of another patient, training or held out; empty without held-out images."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,7 +89,7 @@ def compare(
 
     def ask(queries: np.ndarray, references: np.ndarray, stage: int, exclude=None) -> tuple[np.ndarray, np.ndarray]:
         """Distance and row of the nearest reference."""
-        progress("comparing", stage, 5)
+        progress("comparing", stage, 6)
         if not len(queries):
             return np.empty(0), np.empty(0, dtype=np.int64)
         neighbours = nearest(queries, references, measure, exclude_same=exclude, device=device)
@@ -99,7 +101,12 @@ def compare(
     ours = others_nearest[m : m + len(found.synthetic)]
     second, _ = ask(found.synthetic, found.train, 2, exclude=(patients[ours], patients))
     among, _ = ask(found.train, found.train, 3, exclude=(patients, patients))
-    progress("comparing", 4, 5)
+    among_real = np.empty(0, dtype=np.int64)
+    if sets.held is not None:
+        real_images = np.concatenate([found.train, found.held])
+        everybody = np.concatenate([patients, np.char.add("held out: ", sets.held.manifest.groups.astype(str))])
+        _, among_real = ask(real_images, real_images, 4, exclude=(everybody, everybody))
+    progress("comparing", 5, 6)
     return Distances(
         train=real[:n],
         train_nearest=real_nearest[:n],
@@ -113,6 +120,7 @@ def compare(
         held_to_train=others[:m],
         held_to_train_nearest=others_nearest[:m],
         among_train=among,
+        among_real=among_real,
     )
 
 

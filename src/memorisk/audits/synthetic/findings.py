@@ -19,6 +19,7 @@ from memorisk.statistics.copy_tests import (
     data_copying,
     wasserstein,
 )
+from memorisk.statistics.neighbour_test import NeighbourTest, neighbour_test
 from memorisk.statistics.planted_copies import (
     CopiesBound,
     PlantPower,
@@ -100,6 +101,9 @@ class Findings:
     """Largest share of the set that copies of the planted kinds can be."""
     pixels: PixelCounts
     """Pairs by pixels."""
+    unlike: NeighbourTest | None
+    """Whether training and held-out images lie apart; None where there are none, or some of these were left out for
+    being training images, which leaves no random split."""
     published: Published
     """Statistics of the literature."""
 
@@ -150,8 +154,18 @@ def find(sets: Sets, distances: Distances, copies: PixelCopies, plants: Plants, 
         power=power,
         bound=bound,
         pixels=_pixels(copies, patients, held),
+        unlike=_unlike(sets, distances, patients, theirs, options.seed),
         published=_published(distances, theirs, options.seed),
     )
+
+
+def _unlike(
+    sets: Sets, distances: Distances, patients: np.ndarray, theirs: np.ndarray, seed: int
+) -> NeighbourTest | None:
+    if not len(theirs) or sets.shared_patients:
+        return None
+    part = np.repeat([0, 1], [len(patients), len(theirs)])
+    return neighbour_test(distances.among_real, np.concatenate([patients, theirs]), part, seed=seed)
 
 
 def _pixels(copies: PixelCopies, patients: np.ndarray, held: np.ndarray) -> PixelCounts:

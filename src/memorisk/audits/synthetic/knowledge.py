@@ -21,6 +21,7 @@ ALIKE_LEVEL = 0.05
 """Shares of known patients that differ by Fisher's exact test at this level are not alike."""
 FEW = 0.05
 """Nor is more than this share of one part, and nobody of the other."""
+UNSEEN = "Whom the detector knows cannot be seen: its images were stored otherwise, and patients are not given."
 
 
 @dataclass(frozen=True)
@@ -90,9 +91,7 @@ def detector_notes(source: FeatureSource, sets: Sets) -> tuple[str, ...]:
     train = known_patients(detector, sets.train)
     held = None if sets.held is None else known_patients(detector, sets.held)
     if train is None or (sets.held is not None and held is None):
-        return (
-            "Whom the detector knows cannot be seen: its images were stored otherwise, and patients are not given.",
-        )
+        return (UNSEEN,)
     told = f"The detector was trained or chosen on {train.patients:,} of {train.of:,} training patients"
     if held is None:
         return (f"{told}.",)

@@ -37,8 +37,10 @@ class SyntheticOptions(ReportOptions, ImageOptions):
     distances only."""
     held_out_split: str | None = None
     """Take the held-out images from TRAIN instead: this given split of it, such as test."""
-    train_split: str = "train"
-    """With --held-out-split: the given split that the generator was trained on."""
+    train_split: str | None = None
+    """With --held-out-split: the given split that the generator was trained on; train if not given."""
+    one_image_per_patient: bool = False
+    """Nobody has two images, in training and held-out images together: without patient ids a pass needs this said."""
 
     features: str = AUTO
     """What compares images: a detector or encoder (docs/features.md), pixels:SIDE, pca:K, or a file of features of
@@ -102,8 +104,15 @@ class SyntheticOptions(ReportOptions, ImageOptions):
             raise InputError(f"seed is {self.seed}; it must lie between 0 and {(1 << 32) - 1}")
         if self.held_out is not None and self.held_out_split is not None:
             raise InputError("held_out and held_out_split both say which images are held out: give one of them")
-        if self.held_out_split is not None and self.held_out_split == self.train_split:
-            raise InputError(f"held_out_split and train_split are both {self.train_split!r}; name two parts of TRAIN")
+        if self.train_split is not None and self.held_out_split is None:
+            raise InputError("train_split goes with held_out_split: which part of TRAIN is held out?")
+        if self.held_out_split is not None and self.held_out_split == self.trained_on:
+            raise InputError(f"held_out_split and train_split are both {self.trained_on!r}; name two parts of TRAIN")
+
+    @property
+    def trained_on(self) -> str:
+        """The given split that the generator was trained on."""
+        return self.train_split or "train"
 
     def of_real(self) -> ImageOptions:
         """How training and held-out images are read."""

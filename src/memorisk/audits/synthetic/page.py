@@ -97,6 +97,11 @@ def _facts(n: dict[str, Any], terms: Terms) -> list[Fact]:
         Fact(f"{terms.units.capitalize()} listed", _count(n["n_listed"]), f"of {count(n['n_train_patients'])}"),
         Fact("Nearer than all held out", _count(n["n_ahead"]), "" if p is None else f"p {probability(p)}"),
         Fact("Pixel-identical copies", count(n["n_certain_copies"])),
+        Fact(
+            f"{terms.units.capitalize()} with a nearly identical image",
+            count(n["n_near_train"]),
+            "" if n["n_near_held"] is None else f"held out: {count(n['n_near_held'])}",
+        ),
         found,
         Fact("Shortest possible list", count(shortest) if possible else "none", f"a pass needs {count(n['copied'])}"),
         Fact("Synthetic images", count(n["n_synthetic"])),
@@ -175,10 +180,11 @@ def _certain(result: Result, terms: Terms, redact: bool) -> list[Block]:
     chosen = rows(pairs, _of_part(pairs, "training") & truths(pairs, "identical") & ~truths(pairs, "in_both"))
     height, width, _ = result.summary["shape"]
     have = "image has" if n["n_certain_copies"] == 1 else "images have"
+    shared = "" if n["n_held_patients"] is None else " that no held-out image shares"
     whose = "" if terms.units == "images" else f" They show {terms.counted(n['n_certain_patients'])}."
     text = (
         f"{count(n['n_certain_copies'])} synthetic {have} the very pixels of a training image (at {height} x {width} "
-        f"pixels) that no held-out image shares.{whose} No statistics are needed to see that."
+        f"pixels){shared}.{whose} No statistics are needed to see that."
     )
     columns = [
         Column(source="image", heading="Synthetic image", row_heading=True),

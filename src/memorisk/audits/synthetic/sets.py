@@ -80,16 +80,23 @@ def read_manifests(
     notes: list[str] = []
     theirs: Manifest | ImageStore | None = None
     if options.held_out_split is not None:
-        ours, theirs, said = _split(ours, options.train_split, options.held_out_split)
+        ours, theirs, said = _split(ours, options.trained_on, options.held_out_split)
         notes += said
-    elif held_out is not None:
-        theirs = _read(held_out, options.of_real())
+    else:
+        theirs = None if held_out is None else _read(held_out, options.of_real())
+        if len(names := _parts_of(_of(ours))) > 1:
+            notes.append(f"TRAIN has splits ({listed(names)}): all of its images are taken for training images.")
     if len(set(_of(ours).groups)) < 2:
         raise InputError(f"{one_line(_of(ours).name)}: one training patient; nearest of several are looked for")
     if theirs is not None:
         notes += _refuse_overlap(_of(ours), _of(theirs))
     notes += [note for source in (ours, theirs) if source is not None for note in _of(source).notes]
     return Manifests(ours, _read(synthetic, options.of_synthetic()), theirs, tuple(dict.fromkeys(notes)))
+
+
+def _parts_of(manifest: Manifest) -> list[str]:
+    """Names of its given splits."""
+    return [] if manifest.splits is None else sorted({str(part) for part in manifest.splits if part})
 
 
 def decode(found: Manifests, options: SyntheticOptions, progress: Progress) -> Sets:

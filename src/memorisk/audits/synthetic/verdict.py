@@ -1,12 +1,13 @@
 """What may be said of a synthetic set: it copies patients, it passes, or it could not be decided; what would decide it.
 
 * ``fail``: a training patient is listed; or more of them lie nearer to the set than every held-out patient than a
-  random split explains (``p_ahead`` at most 5 %); or a synthetic image has, pixel by pixel, a training image that no
-  held-out image shares.
+  random split explains (``p_ahead`` at most 5 %); or more of them have a nearly identical synthetic image than held-out
+  patients do (p at most 1 %); or a synthetic image has the very pixels of a training image that no held-out one shares.
 * ``pass``: none of these; a list of as many copied patients as ``--copied`` was possible at all; planted copies are
-  found at that list's cut with probability at least ``--recall``, by the lower end of the interval; and neither pixels
-  nor held-out images raise a doubt.
-* ``undecided``: everything else, above all a set without held-out images.
+  found at that list's cut with probability at least ``--recall``, by the lower end of the interval; and there is no
+  doubt of what the comparison rests on: pairs, patients, the detector, the held-out images, the set itself.
+* ``undecided``: everything else, above all a set without held-out images; also what would fail by p-values between
+  training and held-out images that are not alike.
 
 METHODS leaves the two numbers of a pass open. 5 % of the patients, since a list of fewer needs more held-out patients
 than a split of 70 to 15 has (`reversed_queries.held_out_needed`); a recall of one half, since below it copies of the
@@ -20,8 +21,12 @@ from memorisk.audits.synthetic.words import Terms, p_words, share
 
 AHEAD_LEVEL = 0.05
 """At or below this p the training patients nearer than every held-out one are too many for chance."""
-NEAR_LEVEL = 0.05
-"""The same for patients with a nearly identical synthetic image: a doubt, since the threshold is no test of copying."""
+NEAR_LEVEL = 0.01
+"""The same for patients with a nearly identical synthetic image, who are compared with held-out ones besides."""
+DOUBT_LEVEL = 0.05
+"""Up to here they are a doubt, and where no held-out patient has such an image they are one at any p."""
+UNLIKE_LEVEL = 0.01
+"""At or below this p training and held-out images are no random split, and p-values compare something else."""
 NO_HELD_OUT = (
     "no held-out images were given: distances alone cannot tell a copy from an image that is like many patients"
 )
@@ -37,8 +42,13 @@ def synthetic_verdict(numbers: dict[str, Any], options: SyntheticOptions) -> dic
     """
     terms = Terms(numbers["units"])
     status, why, deciding = "fail", _found(numbers, terms), []
-    if not why and numbers["n_held_patients"] is None:
+    unlike = _unlike(numbers)
+    if why and unlike is not None and not numbers["n_certain_copies"]:
+        status, why, deciding = "undecided", [unlike[0], *why], [unlike[1]]
+    elif not why and numbers["n_held_patients"] is None:
         status, why, deciding = "undecided", [NO_HELD_OUT], [_give_held_out(numbers, terms)]
+        if near := _near_pairs(numbers, terms):
+            why, deciding = [*why, near[0]], [*deciding, near[1]]
     elif not why:
         why, deciding = _doubts(numbers, options, terms)
         status = "undecided" if why else "pass"
@@ -59,7 +69,8 @@ def _found(numbers: dict[str, Any], terms: Terms) -> list[str]:
     said = []
     if n := numbers["n_certain_copies"]:
         are = "image has" if n == 1 else "images have"
-        said.append(f"{n:,} synthetic {are} the very pixels of a training image that no held-out image shares")
+        shared = "" if numbers["n_held_patients"] is None else " that no held-out image shares"
+        said.append(f"{n:,} synthetic {are} the very pixels of a training image{shared}")
     if n := numbers["n_listed"]:
         are = f"{terms.counted(n, 'training')} {'is' if n == 1 else 'are'}"
         said.append(
@@ -71,7 +82,22 @@ def _found(numbers: dict[str, Any], terms: Terms) -> list[str]:
             f"{numbers['n_ahead']:,} training {terms.units} lie nearer to the set than every held-out one; by chance "
             f"so many would with probability {p_words(numbers['p_ahead'])}"
         )
+    if numbers["near_p"] is not None and numbers["near_p"] <= NEAR_LEVEL:
+        said.append(_near_words(numbers, terms))
     return said
+
+
+def _near_words(numbers: dict[str, Any], terms: Terms) -> str:
+    """How many patients have a nearly identical synthetic image."""
+    ours, held = numbers["n_near_train"], numbers["n_near_held"]
+    have = "has" if ours == 1 else "have"
+    if held is None:
+        return f"{terms.counted(ours, 'training')} {have} a nearly identical synthetic image (“Closest pairs”)"
+    by_chance = f" (p {p_words(numbers['near_p'])})" if numbers["near_p"] is not None else ""
+    return (
+        f"{terms.counted(ours, 'training')} and {terms.counted(held, 'held-out')} {have} a nearly identical synthetic "
+        f"image, as it is or mirrored{by_chance}; the pairs are listed under “Closest pairs”"
+    )
 
 
 def _give_held_out(numbers: dict[str, Any], terms: Terms) -> str:
@@ -88,6 +114,10 @@ def _doubts(numbers: dict[str, Any], options: SyntheticOptions, terms: Terms) ->
         _little_power(numbers, options, terms),
         _near_pairs(numbers, terms),
         _seen_held_out(numbers),
+        _unlike(numbers),
+        _nobody_known(numbers),
+        _unseen_detector(numbers),
+        _not_looked_at(numbers),
     ]
     doubts = [doubt for doubt in found if doubt is not None]
     return [why for why, _ in doubts], [way for _, way in doubts]
@@ -128,13 +158,58 @@ def _little_power(numbers: dict[str, Any], options: SyntheticOptions, terms: Ter
 
 
 def _near_pairs(numbers: dict[str, Any], terms: Terms) -> tuple[str, str] | None:
-    if numbers["near_p"] is None or numbers["near_p"] > NEAR_LEVEL:
+    some, p = numbers["n_near_train"] > 0, numbers["near_p"]
+    if not some or (numbers["n_near_held"] and (p is None or p > DOUBT_LEVEL)):
+        return None
+    return _near_words(numbers, terms), "these pairs, looked at (--gallery), and left out where they are copies"
+
+
+def _unlike(numbers: dict[str, Any]) -> tuple[str, str] | None:
+    test = numbers["unlike"]
+    if test is None or test["p_value"] > UNLIKE_LEVEL:
         return None
     return (
-        f"{numbers['n_near_train']:,} training {terms.units} and {numbers['n_near_held']:,} held-out ones have a "
-        f"nearly identical synthetic image (p {p_words(numbers['near_p'])}), which the features do not show",
-        "these pairs, looked at (--gallery), and a detector that finds them",
+        f"training and held-out images are not alike (p {p_words(test['p_value'])}): {share(test['share'])} of nearest "
+        f"neighbours lie in the same part, by a random split {share(test['expected'])} would; p-values then compare "
+        "two data sets, or patients of several images hide under several names",
+        "held-out images that are a random part, by patient, of the data that the generator was trained on",
     )
+
+
+def _nobody_known(numbers: dict[str, Any]) -> tuple[str, str] | None:
+    if numbers["patients_known"]:
+        return None
+    return (
+        "no patient ids were given: a patient with images in training and held out hides copies",
+        "--group-from or --group-column; or --one-image-per-patient, where nobody has two images",
+    )
+
+
+def _unseen_detector(numbers: dict[str, Any]) -> tuple[str, str] | None:
+    if not numbers["detector_unseen"]:
+        return None
+    return (
+        "whom the detector was trained on cannot be seen: its images were stored at another size, and patients are not "
+        "given; one that knows the held-out images hides copies",
+        "--size as in the detector's training, or patient ids there and here",
+    )
+
+
+def _not_looked_at(numbers: dict[str, Any]) -> tuple[str, str] | None:
+    """Synthetic images that nothing is said of, or that are one image again and again."""
+    n, distinct = numbers["n_synthetic_unread"], numbers["n_synthetic_distinct"]
+    if n:
+        are = "image was" if n == 1 else "images were"
+        return (
+            f"{n:,} synthetic {are} not read, and nothing is said of them",
+            "images that can be read, or a set without these",
+        )
+    if 2 * distinct < numbers["n_synthetic"]:
+        return (
+            f"of {numbers['n_synthetic']:,} synthetic images {distinct:,} are different: an export that went wrong?",
+            "the images that are to be released, each once",
+        )
+    return None
 
 
 def _seen_held_out(numbers: dict[str, Any]) -> tuple[str, str] | None:
@@ -157,7 +232,7 @@ def _passed(numbers: dict[str, Any], terms: Terms) -> list[str]:
     uncovered = [kind for kind, found in numbers["recall_by_kind"].items() if found["estimate"] < 0.5]
     if uncovered:
         told.append(f"copies of these kinds, each by itself, are missed more often than found: {', '.join(uncovered)}")
-    if numbers["copies_bound"] is not None:
+    if numbers["copies_bound"] is not None and numbers["copies_bound"] < 0.5:
         told.append(
             f"at most {100 * numbers['copies_bound']:.1f} % of the set are copies of the planted kinds, if its images "
             "were drawn independently"
