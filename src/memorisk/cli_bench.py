@@ -29,7 +29,7 @@ def detectors(
 ) -> int:
     """Which detector recognises copies of patients' images? Paper 003's tables, the corrected ones beside.
 
-    The exit code is 3 if a detector failed; the others are in the tables.
+    The exit code is 3 if a detector failed, or would in a dry run; the others are in the tables.
 
     Parameters
     ----------
@@ -38,7 +38,7 @@ def detectors(
     out
         Run folder: new, empty, or this benchmark to go on with.
     dry_run
-        Print detectors, trainings, images and pairs, compute nothing.
+        Print detectors, trainings, images, pairs and weights that cannot be read, compute nothing.
     tables_only
         Lay out what is finished, compute nothing.
     print_config
@@ -57,7 +57,7 @@ def detectors(
         with progress_bar() as progress:
             plan = plan_benchmark(images, out=out, progress=progress, **settings)
         show_plan(plan, as_json=json)
-        return 0
+        return MemoriskError.exit_code if plan.problems else 0
     with progress_bar() as progress:
         found = benchmark_detectors(images, out=out, progress=progress, tables_only=tables_only, **settings)
     show_benchmark(found, out, as_json=json)

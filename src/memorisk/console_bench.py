@@ -34,22 +34,25 @@ def show_plan(plan: "BenchmarkPlan", *, as_json: bool) -> None:
     )
     if plan.embeddings:
         console.print(Text("how long that takes depends on the networks, and is not known beforehand"), soft_wrap=True)
+    for name, why in plan.problems.items():
+        console.print(Text(f"would fail: {name}: {why}"), soft_wrap=True)
 
 
 def show_benchmark(found: "Benchmark", out: Path, *, as_json: bool) -> None:
-    """Print the leaderboard and the paper's tables, what failed, and where the rest lies."""
+    """Print the sentences and the leaderboard, what failed, and where the rest lies."""
     if as_json:
         rows = found.board.rows.to_dict("records")
         _json({"chosen": found.board.chosen, "may_be_first": found.board.undecided, "leaderboard": rows,
                "failed": found.failed})  # fmt: skip
         return
-    from memorisk.audits.detectors.writing import tables_text
+    from memorisk.audits.detectors.writing import board_text
 
-    sys.stdout.write(tables_text(found) + "\n")
+    sys.stdout.write(board_text(found) + "\n\n")
     console = Console()
     for name, why in found.failed.items():
         console.print(Text(f"failed: {name}: {why}"), soft_wrap=True)
     console.print(Text(f"report: {out / 'report.html'}"), soft_wrap=True)
+    console.print(Text(f"all tables: {out / 'tables' / 'tables.md'}"), soft_wrap=True)
 
 
 def _json(value: Any) -> None:

@@ -183,9 +183,14 @@ def test_a_backbone_that_fails_is_told_and_costs_the_others_nothing(
     state = {k: v.numpy().copy() for k, v in model.state_dict().items()}
     state[next(k for k in state if k.endswith("weight"))][:] = np.nan
     save_file(state, lost)
+    keras = tmp_path / "keras.h5"
+    keras.write_bytes(b"\x89HDF\r\n\x1a\n" + bytes(64))
     out = tmp_path / "b"
     given = ("bench", "detectors", "digits", "--sample", 200, "--measures", "euclidean", "--strengths", "weak",
              "--specificity", 0.8, "--out", out, "--backbones", f"mlp1@{bad}", "pixels", f"mlp1@{lost}")  # fmt: skip
+    code, planned, _ = answer(capsys, *given, f"mlp1@{keras}", "--dry-run")
+    assert (code, out.exists(), planned.count("would fail: ")) == (3, False, 1)
+    assert "would fail: mlp1, keras: weights file keras.h5 is HDF5" in planned
     code, printed, _ = answer(capsys, *given)
     assert code == 3
     assert "failed: mlp1 (bad, untrained), seed 0: " in printed
@@ -252,7 +257,11 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert "to run  pca:4 (untrained), seed 0" in planned
     assert "0 trainings" in planned
     code, printed, _ = answer(capsys, *run)
-    assert (code, "## Table 1. Best combinations for each network" in printed) == (0, True)
+    assert (code, "## Leaderboard" in printed) == (0, True)
+    assert "Table 1" not in printed
+    tables = out / "tables" / "tables.md"
+    assert f"all tables: {tables}" in printed
+    assert "## Table 1. Best combinations for each network" in tables.read_text()
     code, printed, _ = answer(capsys, *run, "--json")
     told = json.loads(printed)
     assert {row["name"] for row in told["leaderboard"]} == {"pixels (untrained)", "pca:4 (untrained)"}

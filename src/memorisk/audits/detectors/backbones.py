@@ -87,3 +87,22 @@ def _pretraining(source: FeatureSource) -> str:
     if source.weights is None:
         return "its folder's"
     return re.sub(r"\.(safetensors|pt|pth|bin|h5|npz|th|tar)$", "", Path(source.weights).name)
+
+
+def weights_problem(backbone: Backbone) -> str:
+    """Why the weights that a backbone names cannot be read; empty where they can, or where none lie on the disk.
+
+    Whether they fit the network is seen when it is built.
+    """
+    from memorisk.models.detectors import load_detector
+    from memorisk.models.weights import read_state_dict
+
+    source = backbone.source
+    try:
+        if source.kind == "detector":
+            load_detector(source.name)
+        elif source.kind == "network" and source.weights and Path(source.weights).is_file():
+            read_state_dict(source.weights)
+    except (InputError, OSError) as error:
+        return one_line(error, 300)
+    return ""

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from memorisk.audits.detectors.backbones import Backbone, read_backbone
+from memorisk.audits.detectors.backbones import Backbone, read_backbone, weights_problem
 from memorisk.audits.detectors.cells import CELLS, DETECTORS, Cell, CellJob, encoder_key, fail_cell, grid, run_cell
 from memorisk.audits.detectors.copies import COPIES, CopiedRows, make_copies, remove_copies
 from memorisk.audits.detectors.detectors import detectors
@@ -69,6 +69,7 @@ class BenchmarkPlan:
         references: In each corrected pool.
         embeddings: Images and copies that are to be embedded, all cells together.
         pairs: Pairs of images whose distance is to be judged, all measures and cells together.
+        problems: Why weights cannot be read, by the backbone's name: its cells would fail, the others would run.
     """
 
     cells: dict[str, bool]
@@ -79,6 +80,7 @@ class BenchmarkPlan:
     references: int
     embeddings: int
     pairs: int
+    problems: dict[str, str]
 
 
 def benchmark_detectors(
@@ -133,6 +135,7 @@ def plan_benchmark(
     parts, todo = ready.parts, _waiting(ready)
     counts = {name: int((parts.part == name).sum()) for name in PARTS}
     n_copies = len(parts.copied) * len(ready.options.strengths)
+    told = {job.cell.backbone.name: weights_problem(job.cell.backbone) for job in todo}
     measures, trainings = sum(len(job.missing) for job in todo), sum(job.cell.trained for job in todo)
     return BenchmarkPlan(
         cells={job.cell.name: job.done for job in ready.jobs},
@@ -143,6 +146,7 @@ def plan_benchmark(
         references=len(parts.pools["test"]),
         embeddings=len(todo) * (len(parts.part) + n_copies),
         pairs=measures * _pairs(parts, len(ready.options.strengths)),
+        problems={name: why for name, why in told.items() if why},
     )
 
 

@@ -1,4 +1,4 @@
-"""The benchmark's tables as Markdown, for committing and for the terminal."""
+"""The benchmark's tables as Markdown, for committing; the leaderboard for the terminal."""
 
 from collections.abc import Sequence
 
@@ -15,12 +15,9 @@ def tables_text(found: Benchmark) -> str:
     Args:
         found: The benchmark.
     """
-    blocks = []
-    if len(found.board.rows):
-        blocks += ["\n".join(f"- {_plain(item)}" for item in findings(found)), "## Leaderboard"]
-        blocks += [
-            markdown(found.board.rows, board_columns(found.board.rows, name)) for name in ("leaderboard", "beside")
-        ]
+    blocks = _board(found)
+    if blocks:
+        blocks.append(markdown(found.board.rows, board_columns(found.board.rows, "beside")))
     for table in found.tables:
         blocks.append(f"## {heading(table)}")
         if table.why_empty:
@@ -31,6 +28,23 @@ def tables_text(found: Benchmark) -> str:
         blocks.append(markdown(table.ours, shown_columns(table)))
         blocks.append(table.note)
     return "\n\n".join(blocks) + "\n"
+
+
+def board_text(found: Benchmark) -> str:
+    """The sentences and the leaderboard; empty without a measured detector.
+
+    Args:
+        found: The benchmark.
+    """
+    return "\n\n".join(_board(found))
+
+
+def _board(found: Benchmark) -> list[str]:
+    rows = found.board.rows
+    if not len(rows):
+        return []
+    said = "\n".join(f"- {_plain(item)}" for item in findings(found))
+    return [said, "## Leaderboard", markdown(rows, board_columns(rows))]
 
 
 def _plain(text: Text) -> str:
