@@ -99,7 +99,10 @@ EXPECTED: dict[str, list[Expected]] = {
     ],
     "memorisk bench detectors ATLAS": [
         Expected(
-            (0,), "", " --epochs 1 --frozen-epochs 0 --measures euclidean cosine", ("resnet50@none", "small_cnn@none")
+            (0,),
+            "",
+            " --epochs 1 --frozen-epochs 0 --measures euclidean cosine --specificity 0.7",
+            ("resnet50@none", "small_cnn@none"),
         )
     ],
     "memorisk images mark xray.png": [Expected((0,), "seen.png")],
