@@ -51,6 +51,10 @@ def show_benchmark(found: "Benchmark", out: Path, *, as_json: bool) -> None:
     console = Console()
     for name, why in found.failed.items():
         console.print(Text(f"failed: {name}: {why}"), soft_wrap=True)
+    folders = next(table.ours for table in found.tables if table.name == "folders")
+    for row in folders.to_dict("records"):
+        place = str(row["features"]).removeprefix("detector:")
+        console.print(Text(f"{row['detector']}: --features detector:{out / place}"), soft_wrap=True)
     console.print(Text(f"report: {out / 'report.html'}"), soft_wrap=True)
     console.print(Text(f"all tables: {out / 'tables' / 'tables.md'}"), soft_wrap=True)
 

@@ -51,7 +51,7 @@ def open_detector(source: FeatureSource, stored: Stored, *, size: int | None, no
         trained, here = (" x ".join(map(str, shape)) for shape in (config.stored, stored))
         notes.append(f"Its training images were stored as {trained}, these are {here}.")
     return Encoder(
-        name=source.shown,
+        name=f"{source.shown} ({config.backbone}, {config.loss})",
         weights=f"{config.backbone} from {config.weights}, epoch {config.best_epoch}",
         state="trained",
         preprocessing=preprocessing,

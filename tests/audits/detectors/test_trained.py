@@ -6,8 +6,10 @@ import pandas as pd
 import pytest
 
 import memorisk
+from memorisk.audits.detectors.backbones import read_backbone
 from memorisk.audits.detectors.benchmark import benchmark_detectors
 from memorisk.audits.detectors.results import Benchmark
+from memorisk.console_bench import show_benchmark
 
 pytest.importorskip("kornia")
 pytest.importorskip("pytorch_metric_learning")
@@ -49,6 +51,23 @@ def test_losses_and_training_are_compared(trained: tuple[Path, Benchmark]) -> No
     page = (trained[0] / "report.html").read_text()
     for title in ("Figure 1: network", "Figure 2: measures, Triplet", "Figure 4: measures, InfoNCE"):
         assert title in page
+
+
+def test_each_trained_detector_is_named_with_its_folder(
+    trained: tuple[Path, Benchmark], capsys: pytest.CaptureFixture[str]
+) -> None:
+    out, found = trained
+    table = {t.name: t for t in found.tables}["folders"].ours.set_index("detector")["features"]
+    show_benchmark(found, out, as_json=False)
+    printed, page = capsys.readouterr().out, (out / "report.html").read_text()
+    assert len(table) == 2
+    for name, features in table.items():
+        folder = out / features.removeprefix("detector:")
+        loss = memorisk.load_detector(folder).config.loss
+        assert f", {loss})" in str(name).lower()
+        assert f"{name}: --features detector:{folder}\n" in printed
+        assert features in page
+        assert read_backbone(f"detector:{folder}").detector("none").lower().endswith(f" by {loss}, untrained)")
 
 
 def test_a_measure_is_added_without_another_training(trained: tuple[Path, Benchmark]) -> None:

@@ -80,13 +80,23 @@ def _model(source: FeatureSource) -> str:
 
 
 def _pretraining(source: FeatureSource) -> str:
-    if source.kind in ("pixels", "pca", "detector"):
+    if source.kind in ("pixels", "pca"):
         return ""
+    if source.kind == "detector":
+        return _trained_as(source)
     if source.weights == RANDOM:
         return "random"
     if source.weights is None:
         return "its folder's"
     return re.sub(r"\.(safetensors|pt|pth|bin|h5|npz|th|tar)$", "", Path(source.weights).name)
+
+
+def _trained_as(source: FeatureSource) -> str:
+    """What a detector was trained from and by: many lie in a folder of the same name."""
+    from memorisk.models.detectors import read_config
+
+    config = read_config(Path(source.name))
+    return f"{config.backbone} by {LOSS_NAMES.get(config.loss, config.loss)}"
 
 
 def weights_problem(backbone: Backbone) -> str:

@@ -20,7 +20,7 @@ from memorisk.audits.detectors.options import BenchDetectorsOptions, bench_optio
 from memorisk.audits.detectors.page import benchmark_page
 from memorisk.audits.detectors.parts import PARTS, Parts, divide
 from memorisk.audits.detectors.reading import read_cells
-from memorisk.audits.detectors.results import Benchmark, cell_table, number_table
+from memorisk.audits.detectors.results import Benchmark, cell_table, folder_table, number_table
 from memorisk.audits.detectors.tables import paper_tables
 from memorisk.audits.detectors.writing import tables_text
 from memorisk.images.sources import load_manifest
@@ -258,6 +258,7 @@ def _read(ready: Prepared) -> Benchmark:
         *paper_tables(found, options.strength),
         *measure_tables(found, options.strength),
         cell_table(ready.jobs),
+        folder_table(ready.jobs),
         fitted_table(found, options.strength),
         refused_table(found, options.strength),
     ]

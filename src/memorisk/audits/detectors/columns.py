@@ -105,6 +105,10 @@ COLUMNS: Mapping[str, Sequence[Column]] = {
         _text("preprocessing", "Images", wide=True),
         _text("notes", "Notes", wide=True),
     ),
+    "folders": (
+        _text("detector", "Detector", row=True),
+        _text("features", "After --features", wide=True),
+    ),
     "fitted": (
         _text("measure", "Measure", row=True),
         _number("n", "Detectors", "count"),

@@ -32,6 +32,7 @@ from memorisk.report.frames import numbers
 
 CAPTIONS = {
     "cells": "Every detector that was asked for.",
+    "folders": "Where each detector that was trained lies.",
     "fitted": "What was taken from training images.",
     "refused": "A form that has no number.",
 }  # fmt: skip
@@ -47,7 +48,7 @@ def benchmark_page(found: Benchmark) -> Page:
         Section("Training", [*_table(named["trained"]), *_table(named["table_3"])], "training"),
         Section("Pre-training and architecture", [*_table(named["table_2"]), *_table(named["table_4"])], "networks"),
         Section("Measures", [*_measures(found)], "measures"),
-        Section("What was run", [*_pools(found), *_named(named, "cells", "fitted", "refused")], "setup"),
+        Section("What was run", [*_pools(found), *_named(named, "cells", "folders", "fitted", "refused")], "setup"),
         Section("How to read this", [Steps(_how_to_read(found))], "reading"),
     ]
     return Page(

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from memorisk.audits.detectors.cells import CellJob
+from memorisk.audits.detectors.cells import DETECTORS, CellJob
 from memorisk.audits.detectors.detectors import Detector
 from memorisk.audits.detectors.leaderboard import Leaderboard, share
 from memorisk.audits.detectors.options import BenchDetectorsOptions
@@ -65,6 +65,15 @@ def cell_table(jobs: list[CellJob]) -> StudyTable:
         rows.append(row)
     note = "A cell that failed is tried again by the same command."
     return StudyTable("cells", "Cells", pd.DataFrame(), pd.DataFrame(rows), note)
+
+
+def folder_table(jobs: list[CellJob]) -> StudyTable:
+    """Which trained detector lies in which folder: a row a finished cell, as it is named after ``--features``."""
+    trained = [job for job in jobs if job.cell.trained and job.done]
+    rows = [{"detector": job.cell.name, "features": f"detector:{DETECTORS}/{job.detector.name}"} for job in trained]
+    note = "Folders are told from the run folder: put its path behind detector:, and the text behind --features."
+    why = "" if rows else "no detector was trained"
+    return StudyTable("folders", "Trained detectors", pd.DataFrame(), pd.DataFrame(rows), note, why)
 
 
 def number_table(found: list[Detector], strengths: tuple[str, ...]) -> pd.DataFrame:
