@@ -221,6 +221,16 @@ def test_extreme_sizes(factor):
         np.testing.assert_array_equal(found.top.indices, best(scores, keep | keep.T, 3)[0])
 
 
+def test_columns_of_all_sizes():
+    """Columns beside which others vanish."""
+    u = np.random.default_rng(2).random((80, 3)) * [1e100, 1e-250, 0.0]
+    w = np.array([1.0, -1.0, 5.0])
+    scores = score(u, None, w, 0.0)
+    found = survey(u, None, w, 0.0, threshold=1e99, k=2)
+    np.testing.assert_array_equal(found.top.indices, best(scores, ~np.eye(80, dtype=bool), 2)[0])
+    assert found.pairs.count == (np.triu(scores, 1) >= 1e99).sum() > 0
+
+
 @pytest.mark.parametrize("threshold", [-np.inf, np.inf, 1e300, -1e300])
 def test_extreme_thresholds(features, threshold):
     u, w, b = features

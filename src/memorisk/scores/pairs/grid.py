@@ -16,7 +16,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from memorisk.scores.distances.compiling import compiled
 from memorisk.scores.distances.parallel import Team
 from memorisk.scores.distances.rows import LARGEST, FloatArray, Rows
 from memorisk.scores.pairs.head import Head
@@ -77,6 +76,8 @@ class Grid:
 
     def prepare(self, rows: Rows, first: int, last: int, workers: Team) -> Block:
         """Rows ``first`` to ``last`` made ready, some of them by each thread."""
+        from memorisk.scores.pairs.rounding import round_rows
+
         m, width = last - first, len(self.whole)
         own, rest = np.zeros((2, m, len(self.stages)), np.int32)
         block = Block(np.empty((m, rows.d)), np.zeros((m, width), np.int16), own, rest, np.empty(m))
@@ -86,7 +87,7 @@ class Grid:
             """One part of the rows."""
             part = block.part(start, min(start + step, m))
             part.exact[:] = rows.block(first + start, first + min(start + step, m))
-            _round(
+            round_rows(
                 part.exact, self.order, self.centre, self.size, self.whole, 1.0 / self.step, self.half, self.widest,
                 self.stages, part.short, part.own, part.rest, part.slack,
             )  # fmt: skip
@@ -135,7 +136,7 @@ def find_grid(head: Head, tables: tuple[Rows, ...]) -> Grid:
 
 def _levels(share: FloatArray, number: int) -> FloatArray:
     """Whole numbers for columns, by their share of the widest, with which none needs more than its 16 bits."""
-    return np.ceil(share * number * (1 - 2.0**-40))
+    return np.maximum(np.ceil(share * number * (1 - 2.0**-40)), 1.0)
 
 
 def _spread(tables: tuple[Rows, ...]) -> FloatArray:
@@ -146,32 +147,3 @@ def _spread(tables: tuple[Rows, ...]) -> FloatArray:
             x = rows.take(np.unique(np.linspace(0, rows.n - 1, SAMPLE).astype(np.int64)))
             total += np.abs(x - x.mean(axis=0)).mean(axis=0)
     return total
-
-
-@compiled()
-def _round(x, order, centre, size, whole, inverse, half, widest, stages, short, own, rest, slack):
-    """Fill the whole numbers of a block."""
-    room = (x.shape[1] + 64) * 2.0**-49
-    for i in range(len(x)):
-        lost = most = 0.0
-        total = later = stage = 0
-        for t in range(len(order)):
-            if t == stages[stage]:
-                own[i, stage] = total
-                rest[i, stage] = later
-                stage += 1
-            times = abs(np.int64(whole[t]))
-            value = ((x[i, order[t]] - centre[t]) * size[t]) * inverse / times
-            near = min(max(np.floor(value + 0.5), -half), half)
-            short[i, t] = np.int16(near)
-            lost += times * abs(value - near)
-            most += times * abs(value)
-            total += np.int64(near) * whole[t]
-            if whole[t] > 0:
-                later += times * (np.int64(abs(near)) + widest[t])
-        for last in range(stage, len(stages)):
-            own[i, last] = total
-            rest[i, last] = later
-        for last in range(len(stages)):
-            rest[i, last] = later - rest[i, last]
-        slack[i] = lost * (1.0 + 2.0**-20) + most * room + 2.0**-60
