@@ -57,7 +57,7 @@ def show_detector(trained: "TrainedDetector", *, as_json: bool) -> None:
         for strength, row in summary[part].items():
             shares = (f"{100 * row[name]['share']:.1f}" for name in ("backbone", "untrained", "trained"))
             patients = str(row["trained"]["of_patients"]["trials"])
-            table.add_row(f"{part}, {strength}", patients, *shares, _gain(row["trained_less_untrained"]["difference"]))
+            table.add_row(f"{part}, {strength}", patients, *shares, _gain(row["trained_less_untrained"]))
     console.print(table)
     at = f"epoch {summary['best_epoch']} of {len(summary['history']) - 1}"
     console.print(Text("found: the nearest image is the source; backbone: by its own features"))
@@ -187,11 +187,16 @@ def _show_tables(text: str, failed: Iterable[str], out: Path) -> None:
         console.print(Text(line), soft_wrap=True)
 
 
-def _gain(difference: dict[str, Any]) -> str:
-    """A difference of shares in percentage points, with its interval."""
+def _gain(paired: dict[str, Any]) -> str:
+    """A difference of shares in percentage points, with its interval; words where that says nothing."""
+    if not paired["n_discordant"]:
+        return "none: both find the same copies"
+    difference = paired["difference"]
     low, high = difference["low"], difference["high"]
-    limits = "" if low is None or high is None else f" ({100 * low:.1f} to {100 * high:.1f})"
-    return f"{100 * difference['estimate']:+.1f}{limits}"
+    limits = "too few patients for an interval"
+    if low is not None and high is not None and (low > -1 or high < 1):
+        limits = f"{100 * low:.1f} to {100 * high:.1f}"
+    return f"{100 * difference['estimate']:+.1f} ({limits})"
 
 
 def _promise(privacy: dict[str, Any] | None) -> tuple[str, str]:

@@ -12,6 +12,7 @@ from memorisk.audits.compare import _seed_difference, compare
 from memorisk.audits.compare_page import changed, comparison_page
 from memorisk.audits.evidence import write_scores
 from memorisk.audits.losses import audit_losses
+from memorisk.audits.rendering import load_result
 from memorisk.cli import main
 from memorisk.report.page import render_page
 from memorisk.runs.errors import InputError
@@ -90,6 +91,16 @@ def test_a_defence_that_works_is_seen_and_nothing_else(runs):
     turned = compare(runs["after"], runs["before"]).per_class
     np.testing.assert_allclose(turned["difference"], -table["difference"])
     np.testing.assert_allclose(turned["low"], -table["high"])
+
+
+@pytest.mark.parametrize(("made_by", "words"), [("synthetic", r" \(it is a run of audit synthetic\)"), (None, "")])
+def test_runs_of_other_audits_are_told_what_is_compared(runs, tmp_path, made_by, words):
+    other = tmp_path / "other"
+    result = load_result(runs["before"])
+    result.replace(verdict={**result.verdict, "audit": made_by}).save(other)
+    (other / "config.yaml").write_text("out: other\n")
+    with pytest.raises(InputError, match=rf"other holds no scores .*patients{words}: compare takes two runs"):
+        compare(runs["before"], other)
 
 
 def test_a_run_against_itself_gives_0(runs):

@@ -3,6 +3,7 @@
 import json
 import stat
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -10,8 +11,9 @@ import pytest
 from PIL import Image
 
 import memorisk
+from memorisk.console_training import _gain
 from memorisk.runs.errors import InputError, MemoriskError
-from memorisk.runs.files import read_json, read_table
+from memorisk.runs.files import plain, read_json, read_table
 from memorisk.statistics.paired_detectors import paired_hits
 from memorisk.statistics.proportions import clopper_pearson
 from memorisk.training import detector, detector_fit
@@ -172,6 +174,18 @@ def test_missing_libraries_are_named_before_anything_is_written(
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.parametrize(
+    ("first", "second", "words"),
+    [
+        ([1, 0, 1], [1, 0, 1], "none: both find the same copies"),
+        ([1, 1], [1, 0], "+50.0 (too few patients for an interval)"),
+        ([1] * 40 + [0] * 60, [1] * 20 + [0] * 80, "+20.0 (12.0 to 28.0)"),
+    ],
+)
+def test_a_gain_has_an_interval_or_words(first: list[int], second: list[int], words: str) -> None:
+    assert _gain(plain(asdict(paired_hits(first, second)))) == words
+
+
 def test_the_command_says_what_was_gained(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     quick = ("--epochs", 1, "--batch-size", 256, "--sample", 200, "--device", "cpu")
     given = ("train", "detector", "digits", "--out", tmp_path / "run", "--backbone", "small_cnn@none", *quick)
@@ -184,6 +198,10 @@ def test_the_command_says_what_was_gained(tmp_path: Path, capsys: pytest.Capture
     assert "test, strong" in out
     assert "gain (95 %)" in out
     assert "RANDOM WEIGHTS" in out
+    assert "The backbone stayed frozen: in the first 5 epochs the linear layer is trained alone" in out
+    said = refusal(capsys, "report", tmp_path / "run")
+    assert "is a run of train detector" in said
+    assert "training.json" in said
     code, out, _ = answer(capsys, *given, "--json")
     assert code == 0
     assert json.loads(out) == read_json(tmp_path / "run" / "training.json")

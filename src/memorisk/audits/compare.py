@@ -155,6 +155,13 @@ def _name(result: Result) -> str:
 
 def _load(folder: Path) -> tuple[Evidence, Result]:
     result = load_result(folder)
+    if not (folder / "scores.parquet").is_file():
+        made_by = result.verdict.get("audit")
+        which = f" (it is a run of audit {one_line(made_by, 40)})" if made_by else ""
+        raise InputError(
+            f"{one_line(folder)} holds no scores of models trained with and without its patients{which}: compare takes "
+            "two runs of audit classifier"
+        )
     return evidence_from_table(read_scores(folder / "scores.parquet")), result
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -41,7 +42,7 @@ def load_result(folder: Path) -> Result:
     Raises:
         InputError: The folder holds none, or its files are damaged.
     """
-    read_config(folder)
+    _refuse_others(folder, read_config(folder))
     if (folder / "defence.json").is_file() and not (folder / "verdict.json").is_file():
         inner = sorted(p.parent.name for p in folder.glob("*/verdict.json"))
         raise InputError(f"{one_line(folder)} holds several regimes side by side: name one of {', '.join(inner)} in it")
@@ -51,6 +52,25 @@ def load_result(folder: Path) -> Result:
         raise InputError(
             f"{one_line(folder)} holds a damaged result ({one_line(error, 100)}): issue the run's command again"
         ) from None
+
+
+def _refuse_others(folder: Path, config: Mapping[str, Any]) -> None:
+    """Refuse the folders of commands that are no audits, each with what to read or run instead.
+
+    Raises:
+        InputError: It is one.
+    """
+    made = config.get("run")
+    if isinstance(made, Mapping) and made.get("benchmark") == "detectors":
+        raise InputError(
+            f"{one_line(folder)} is a run of bench detectors, not of an audit: its report is {REPORT} in it, and "
+            "bench detectors with the same settings and --tables-only writes that again"
+        )
+    if isinstance(made, Mapping) and {"backbone", "protocol"} <= set(made):
+        raise InputError(
+            f"{one_line(folder)} is a run of train detector, not of an audit: what came of it stands in training.json "
+            f"in it, and audits take the detector as --features detector:{one_line(folder / 'detector')}"
+        )
 
 
 def render_again(folder: str | Path, *, redact: bool = False, out: Path | None = None) -> Path:

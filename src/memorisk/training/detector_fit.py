@@ -52,7 +52,7 @@ from memorisk.training.detector_options import DetectorOptions
 from memorisk.training.detector_record import DetectorRecord, Looked
 from memorisk.training.detector_retrieval import embed, found_sources, retrieval
 from memorisk.training.detector_rows import refuse_rows, usable_rows
-from memorisk.training.detector_start import Start, untrained
+from memorisk.training.detector_start import Start, frozen_throughout, untrained
 from memorisk.training.devices import autocast, choose_precision, forked_generators, limited_threads, place
 from memorisk.training.fit import set_training_mode
 from memorisk.training.loop import Bounds, Watch, run_epochs
@@ -181,7 +181,7 @@ class Training:
         pixels = [store.pixel_hashes[chosen].tolist() for chosen in (rows, validation)]
         key = fingerprint(content, pixels, [groups[chosen].tolist() for chosen in (rows, validation)], length=32)
         augmentation = load_strength(options.augment)
-        said = (*start.notes, *notes)
+        said = (*start.notes, *notes, *frozen_throughout(options))
         return cls(store, rows, validation, groups, options, start, device, precision, augmentation, loss, said, key)
 
     @cached_property

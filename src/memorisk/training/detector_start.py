@@ -75,6 +75,16 @@ def untrained(store: ImageStore, options: DetectorOptions) -> Start:
     return Start(network, encoder, config, (*encoder.notes, *weights))
 
 
+def frozen_throughout(options: DetectorOptions) -> tuple[str, ...]:
+    """That the backbone is never trained, where no epoch is left for it."""
+    if options.frozen_epochs < options.epochs:
+        return ()
+    return (
+        f"The backbone stayed frozen: in the first {options.frozen_epochs:,} epochs the linear layer is trained alone, "
+        f"and there were {options.epochs:,} in all. Set more epochs or fewer frozen_epochs to train the backbone.",
+    )
+
+
 def _recipe(options: DetectorOptions) -> dict[str, Any]:
     """Every setting but where and how often it is kept; weights by their name only."""
     left_out = ("backbone", "device", "checkpoint_seconds")

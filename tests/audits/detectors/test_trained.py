@@ -9,7 +9,9 @@ import memorisk
 from memorisk.audits.detectors.backbones import read_backbone
 from memorisk.audits.detectors.benchmark import benchmark_detectors
 from memorisk.audits.detectors.results import Benchmark
+from memorisk.audits.rendering import render_again
 from memorisk.console_bench import show_benchmark
+from memorisk.runs.errors import InputError
 
 pytest.importorskip("kornia")
 pytest.importorskip("pytorch_metric_learning")
@@ -68,6 +70,11 @@ def test_each_trained_detector_is_named_with_its_folder(
         assert f"{name}: --features detector:{folder}\n" in printed
         assert features in page
         assert read_backbone(f"detector:{folder}").detector("none").lower().endswith(f" by {loss}, untrained)")
+
+
+def test_reports_of_audits_send_on_to_the_benchmarks_own(trained: tuple[Path, Benchmark]) -> None:
+    with pytest.raises(InputError, match=r"is a run of bench detectors, not of an audit: .*--tables-only"):
+        render_again(trained[0])
 
 
 def test_a_measure_is_added_without_another_training(trained: tuple[Path, Benchmark]) -> None:
