@@ -261,8 +261,8 @@ def test_blank_images_are_left_out_and_named(store: ImageStore, tmp_path: Path) 
     images = store.images.copy()
     images[[3, 50]] = 9
     fitted = fit(with_images(store, images), tmp_path / "d")
-    assert "1 blank training images are left out: no copy of them can be told (image003)." in fitted.notes
-    assert "1 blank validation images are left out: no copy of them can be told (image050)." in fitted.notes
+    assert "1 blank training image is left out: no copy of a blank image can be told (image003)." in fitted.notes
+    assert "1 blank validation image is left out: no copy of a blank image can be told (image050)." in fitted.notes
     assert fitted.detector.seen["part"].value_counts().to_dict() == {"training": 39, "validation": 19}
     with pytest.raises(InputError, match="the training part has 0 images"):
         fit(with_images(store, np.where(np.arange(60)[:, None, None, None] < 40, 7, images).astype(np.uint8)), tmp_path)
@@ -274,7 +274,7 @@ def test_blank_images_are_left_out_and_named(store: ImageStore, tmp_path: Path) 
         (lambda rows, validation, groups: (rows[:1], validation, groups), "the training part has 1 images"),
         (lambda rows, validation, groups: (rows, validation + 9, groups), "validation rows run from 49 to 68"),
         (lambda rows, validation, groups: (rows, validation, groups[:5]), "there are 5 groups for 60 images"),
-        (lambda rows, validation, groups: (rows[:41], np.arange(39, 60), groups), "1 patients are in the training and"),
+        (lambda rows, validation, groups: (rows[:41], np.arange(39, 60), groups), "1 patient is in the training and"),
         (lambda rows, validation, groups: (rows[:2], validation, groups), "all images of the training part are of one"),
     ],
 )

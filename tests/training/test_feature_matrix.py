@@ -317,8 +317,8 @@ def test_what_is_wrong_is_found(store: ImageStore, tmp_path: Path) -> None:
     assert (found.checks.not_finite.tolist(), found.checks.constant_rows.tolist()) == ([3], [7])
     assert found.checks.constant_columns.tolist() == [2]
     said = " ".join(found.described.notes)
-    assert f"1 images have features that are not finite ({ids[3]})" in said
-    assert f"1 images have features that are all one number ({ids[7]})" in said
+    assert f"1 image has features that are not finite ({ids[3]})" in said
+    assert f"1 image has features that are all one number ({ids[7]})" in said
     assert "1 of 4 features are the same for every image" in said
     assert found.select([3, 7, 0]).checks.not_finite.tolist() == [0]
     assert found.select([3, 7, 0]).checks.constant_rows.tolist() == [1]

@@ -54,7 +54,7 @@ class ReportOptions:
     """What of the people in the data a run folder and its report show."""
 
     gallery: bool = False
-    """Show thumbnails of the most memorized images in the report."""
+    """Show pictures in the report: the most memorized images, or synthetic images beside real ones."""
 
     redact: bool = False
     """Leave images and ids out of the report."""

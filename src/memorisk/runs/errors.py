@@ -45,6 +45,11 @@ def unknown_name(kind: str, name: object, allowed: Iterable[str]) -> InputError:
     return InputError(f"unknown {kind} {str(name)!r}.{hint} Known: {listed}")
 
 
+def several(n: int, one: str, more: str) -> str:
+    """A number with the words that agree with it, as in "1 patient is" and "1,200 patients are"."""
+    return f"{n:,} {one if n == 1 else more}"
+
+
 def one_line(text: object, limit: int = 300) -> str:
     """Any text on one printable line: control and direction marks are shown as escapes, long text is cut."""
     shown = "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in str(text))

@@ -3,7 +3,7 @@
 import numpy as np
 
 from memorisk.images.store import ImageStore
-from memorisk.runs.errors import InputError, one_line
+from memorisk.runs.errors import InputError, one_line, several
 from memorisk.training.copy_augmentations import blank_rows, operations_without_effect
 from memorisk.training.detector_options import DetectorOptions
 
@@ -36,8 +36,8 @@ def refuse_rows(rows: np.ndarray, validation: np.ndarray, groups: np.ndarray, n:
     shared = np.intersect1d(groups[rows].astype(str), groups[validation].astype(str))
     if len(shared):
         raise InputError(
-            f"{len(shared)} patients are in the training and the validation part ({one_line(shared[0], 60)}, ...): "
-            "split by patient"
+            f"{several(len(shared), 'patient is', 'patients are')} in the training and the validation part, such as "
+            f"{one_line(shared[0], 60)}: split by patient"
         )
 
 
@@ -77,5 +77,6 @@ def _without_blanks(store: ImageStore, rows: np.ndarray, part: str, notes: list[
         return rows
     ids = ", ".join(one_line(image, 40) for image in store.manifest.images[blank[:_NAMED]])
     more = ", ..." if len(blank) > _NAMED else ""
-    notes.append(f"{len(blank)} blank {part} images are left out: no copy of them can be told ({ids}{more}).")
+    said = several(len(blank), f"blank {part} image is", f"blank {part} images are")
+    notes.append(f"{said} left out: no copy of a blank image can be told ({ids}{more}).")
     return rows[~np.isin(rows, blank)]

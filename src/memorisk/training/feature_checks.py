@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from memorisk.images.manifest import listed
-from memorisk.runs.errors import InputError, one_line
+from memorisk.runs.errors import InputError, one_line, several
 
 _AT_ONCE = 1 << 22  # values
 _ROUNDING = 1e-6
@@ -39,9 +39,11 @@ class FeatureChecks:
         """What a report must say, a sentence each; none where nothing was found."""
         said = []
         if n := len(self.not_finite):
-            said.append(f"{n:,} images have features that are not finite ({listed(ids[self.not_finite])}).")
+            which = listed(ids[self.not_finite])
+            said.append(f"{several(n, 'image has', 'images have')} features that are not finite ({which}).")
         if n := len(self.constant_rows):
-            said.append(f"{n:,} images have features that are all one number ({listed(ids[self.constant_rows])}).")
+            which = listed(ids[self.constant_rows])
+            said.append(f"{several(n, 'image has', 'images have')} features that are all one number ({which}).")
         if n := len(self.constant_columns):
             said.append(f"{n:,} of {dimension:,} features are the same for every image.")
         return said

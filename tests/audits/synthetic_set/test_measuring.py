@@ -127,7 +127,7 @@ def test_saved_features_are_matched_by_id_and_must_be_of_all_sets(sets: Sets, tm
     broken = files["set values"].copy()
     broken[7, 1] = np.nan
     np.savez(tmp_path / "broken.npz", features=broken)
-    with pytest.raises(InputError, match=r"1 images have features that are not finite \(set-0007\)"):
+    with pytest.raises(InputError, match=r"1 image has features that are not finite \(set-0007\)"):
         measure_features(
             sets, hidden, synthetic_options(given | {"synthetic_features": tmp_path / "broken.npz"}), quiet
         )
@@ -139,7 +139,7 @@ def test_images_for_which_a_measure_is_undefined_are_named(sets: Sets) -> None:
     black = replace(sets, synthetic=store_of(images, sets.synthetic.folder.parent.parent, "set"))
     for measure, words in (("cosine", "zero"), ("correlation", "all one number")):
         options = synthetic_options({"measure": measure, "plants": 0})
-        with pytest.raises(InputError, match=rf"1 images have features that are {words}.*\(set-0009\)"):
+        with pytest.raises(InputError, match=rf"1 image has features that are {words}.*\(set-0009\)"):
             gather(black, options, quiet)
 
 

@@ -78,7 +78,7 @@ def test_parts_of_one_manifest_by_its_split(tmp_path: Path) -> None:
     assert sets.held is not None
     assert (len(sets.train.images), len(sets.held.images)) == (5, 4)
     assert any("1 images of TRAIN are in other parts than train and test" in note for note in sets.notes)
-    with pytest.raises(InputError, match=r"1 patients are in training and held out \(c\)"):
+    with pytest.raises(InputError, match=r"1 patient is in training and held out \(c\)"):
         read(source, made, held_out_split="val")
     with pytest.raises(InputError, match="has no given split"):
         read(store_of(train, tmp_path, "train"), made, held_out_split="test")

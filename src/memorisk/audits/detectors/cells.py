@@ -25,7 +25,7 @@ from memorisk.images.manifest import Manifest
 from memorisk.images.store import ImageStore
 from memorisk.models.detectors import load_detector
 from memorisk.models.features_pca import PixelPca
-from memorisk.runs.errors import InputError
+from memorisk.runs.errors import InputError, several
 from memorisk.runs.files import read_array, read_json, write_json
 from memorisk.runs.fingerprint import fingerprint
 from memorisk.training.feature_matrix import Features, load_features
@@ -254,8 +254,8 @@ def _refuse_seen(job: CellJob, store: ImageStore) -> None:
     known = len(np.unique(job.parts.groups[seen & new].astype(str)))
     if known:
         raise InputError(
-            f"{job.cell.backbone.name} has seen {known:,} patients of the test and null parts: what it finds of "
-            "them says nothing of new patients"
+            f"{job.cell.backbone.name} has seen {several(known, 'patient', 'patients')} of the test and null "
+            "parts: what it finds of them says nothing of new patients"
         )
 
 

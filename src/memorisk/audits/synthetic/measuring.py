@@ -20,7 +20,7 @@ from memorisk.images.store import ImageStore
 from memorisk.images.wording import listed
 from memorisk.models.detectors import read_config
 from memorisk.models.features import FeatureSource, parse_source
-from memorisk.runs.errors import InputError
+from memorisk.runs.errors import InputError, several
 from memorisk.runs.progress import Progress
 from memorisk.scores.distances import FittedMeasure, find_measure, fit_measure
 from memorisk.scores.distances.fitted import BINARY, POSITIVE
@@ -189,7 +189,8 @@ def _refuse_not_finite(found: FeatureTables, sets: Sets) -> None:
         bad = np.flatnonzero(~np.isfinite(values).all(axis=1))
         if len(bad):
             raise InputError(
-                f"{len(bad):,} images have features that are not finite ({listed(ids[bad])}); leave them out"
+                f"{several(len(bad), 'image has', 'images have')} features that are not finite ({listed(ids[bad])}); "
+                "leave them out"
             )
 
 
@@ -204,7 +205,8 @@ def _refuse_degenerate(name: str, found: FeatureTables, sets: Sets) -> None:
             return
         if len(bad):
             raise InputError(
-                f"{len(bad):,} images have features that are {what}, where {name} is undefined ({listed(ids[bad])}); "
+                f"{several(len(bad), 'image has', 'images have')} features that are {what}, where {name} is undefined "
+                f"({listed(ids[bad])}); "
                 "leave them out, or choose measure euclidean"
             )
 

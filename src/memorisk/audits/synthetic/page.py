@@ -204,7 +204,7 @@ def _rests(result: Result, terms: Terms) -> list[Block]:
         blocks.append(
             Paragraph(
                 f"{count(n['n_held_shared_images'])} held-out images are training images, pixel by pixel. An image in "
-                f"both is no held-out image: {terms.counted(n['n_held_shared_patients'])} were left out."
+                f"both is no held-out image. Left out: {terms.counted(n['n_held_shared_patients'])}."
             )
         )
     return blocks

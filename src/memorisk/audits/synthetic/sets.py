@@ -20,7 +20,7 @@ from memorisk.images.sources import load_manifest
 from memorisk.images.stacked import StackedImages
 from memorisk.images.store import ImageStore, build_store
 from memorisk.images.wording import listed
-from memorisk.runs.errors import InputError, one_line
+from memorisk.runs.errors import InputError, one_line, several
 from memorisk.runs.progress import Progress
 
 Source = str | Path | Manifest | ImageStore
@@ -203,12 +203,13 @@ def _refuse_overlap(train: Manifest, held: Manifest) -> list[str]:
         return []
     if train.groups_given or held.groups_given:
         raise InputError(
-            f"{len(both):,} patients are in training and held out ({listed(both)}): split by patient, or leave their "
-            "held-out images out"
+            f"{several(len(both), 'patient is', 'patients are')} in training and held out ({listed(both)}): split by "
+            "patient, or leave their held-out images out"
         )
     return [
-        f"{len(both):,} names of images occur in training and held out. No patients are given, so that they were taken "
-        "for different images; if the names are patients, say so with --group-from '(.+)[.]'."
+        f"{several(len(both), 'name of an image occurs', 'names of images occur')} in training and held out. No "
+        "patients are given, so that they were taken for different images; if the names are patients, say so with "
+        "--group-from '(.+)[.]'."
     ]
 
 
