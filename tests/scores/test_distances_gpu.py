@@ -34,7 +34,7 @@ def _searched_as_on_a_gpu(monkeypatch):
         monkeypatch.setattr(module, "find_device", find_device)
 
 
-def agree(x, r, measure, k=1, **given):
+def assert_agree(x, r, measure, k=1, **given):
     found = nearest(x, r, measure, k, device="cuda", **given)
     expected = nearest(x, r, measure, k, device="cpu", exclude_same=given.get("exclude_same"))
     np.testing.assert_array_equal(found.distances, expected.distances)
@@ -53,7 +53,9 @@ def test_equals_the_cpu(name):
         x, r = typed(x, TYPES[number % 4]), typed(r, TYPES[number % 4])
         measure = fitted(name, r, ("signed", "shift", "softplus")[number % 3], (3.0, 1.0, 2.5, 2.0)[number % 4])
         groups = (rng.integers(0, 3, 21), rng.integers(0, 3, m)) if number % 2 else None
-        agree(x, r, measure, (1, 3, 200)[number % 3], exclude_same=groups, block=(None, 100, 80)[number % 3], threads=2)
+        assert_agree(
+            x, r, measure, (1, 3, 200)[number % 3], exclude_same=groups, block=(None, 100, 80)[number % 3], threads=2
+        )
 
 
 @pytest.mark.parametrize("name", ["braycurtis", "jensenshannon", "cosine", "correlation"])
@@ -61,7 +63,7 @@ def test_many_columns(name):
     rng = np.random.default_rng(1)
     x, r = (np.abs(table("random", n, 259, rng)).astype(np.float32) for n in (7, 90))
     x[:3] = r[40:43]
-    agree(x, r, fitted(name, r, "softplus"), 2)
+    assert_agree(x, r, fitted(name, r, "softplus"), 2)
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if name != "mahalanobis"])
@@ -75,13 +77,13 @@ def test_out_of_float32(name):
         r[:, 3] *= 1e-30
         x = r[rng.integers(0, 40, 15)] * (1 + 1e-3 * rng.normal(size=(15, 6)))
         x[0] *= 1e19
-        agree(x, r, fitted(name, r), 3)
+        assert_agree(x, r, fitted(name, r), 3)
 
 
 @pytest.mark.parametrize("name", ["euclidean", "sqeuclidean", "seuclidean"])
 def test_squares_out_of_float32(name):
     r = np.random.default_rng(10).choice([-1.0, 1.0], (40, 600))
-    agree(9e17 * r[:3], r, fitted(name, r), 2)
+    assert_agree(9e17 * r[:3], r, fitted(name, r), 2)
 
 
 @pytest.mark.parametrize("name", ["euclidean", "matching", "canberra"])
@@ -96,7 +98,7 @@ def test_little_room(name, monkeypatch):
     for r, k in ((tied, 1), (tied, 151), (table("uneven", 150, 5, np.random.default_rng(9)), 2)):
         measure, x = fitted(name, r), r[::-1].copy()
         x[-4] *= 1e25  # no float32
-        agree(x, r, measure, k)
+        assert_agree(x, r, measure, k)
         far = pairwise(x, r, measure)
         edges = np.unique(np.quantile(far, [0, 0.2, 0.5, 0.9]))
         found = histogram(x, r, measure, edges, device="cuda")
@@ -224,7 +226,7 @@ def test_refusals(monkeypatch):
     monkeypatch.setitem(sys.modules, "triton", None)
     with pytest.raises(InputError, match=r"cityblock on a GPU needs Triton.* triton, or give device='cpu'"):
         nearest(r, r, fitted("cityblock", r), device="cuda")
-    agree(r, r, fitted("cosine", r))
+    assert_agree(r, r, fitted("cosine", r))
 
 
 def test_the_device_is_that_of_the_inputs():
@@ -324,7 +326,7 @@ def test_short_products_are_noticed():
     torch.set_float32_matmul_precision("high")
     try:
         r = table("random", 300, 64, np.random.default_rng(8)).astype(np.float32)
-        agree(r, r, fitted("euclidean", r))
+        assert_agree(r, r, fitted("euclidean", r))
         assert torch.get_float32_matmul_precision() == "high"
     finally:
         torch.set_float32_matmul_precision(before)

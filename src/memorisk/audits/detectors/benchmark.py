@@ -228,6 +228,7 @@ def _run(run: RunFolder, ready: Prepared, progress: Progress) -> None:
     progress("measuring detectors", done, len(waiting))
 
     def finished(of: Outcome) -> None:
+        """Count it, and note why it failed."""
         nonlocal done
         done += 1
         job = waiting[of.index]

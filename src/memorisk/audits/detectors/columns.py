@@ -22,10 +22,7 @@ _UNITS = (_number("n_patients", "Patients", "count"), _number("n_seeds", "Seeds"
 _COMPARED = (
     _number("first_detected", "First finds"),
     _number("second_detected", "Second finds"),
-    Column(
-        source="difference", heading="Difference [95 %]", format="percent",
-        interval=("difference_low", "difference_high"),
-    ),
+    _share("difference", "Difference [95 %]"),
     _number("p", "p", "probability"),
     _number("adjusted", "p, Holm", "probability"),
     _number("n_discordant", "Patients who decide", "count"),
@@ -34,19 +31,13 @@ _COMPARED = (
 )  # fmt: skip
 _MEASURES = (
     _text("measure", "Measure", row=True),
-    Column(
-        source="published", heading="As published [its 95 %]", format="percent",
-        interval=("published_low", "published_high"),
-    ),
+    _share("published", "As published [its 95 %]"),
     _number("new_flagged", "New patients it flags"),
     _share("detected", "Detected on test [95 %]"),
     _number("validation", "on validation"),
     _number("nearest", "Source is nearest"),
     _number("flagged", "New patients flagged"),
-    Column(
-        source="difference", heading="Less the chosen [95 %]", format="percent",
-        interval=("difference_low", "difference_high"),
-    ),
+    _share("difference", "Less the chosen [95 %]"),
     _number("adjusted", "p, Holm", "probability"),
     _number("n_detectors", "Detectors", "count"),
     _number("n_patients", "Patients", "count"),

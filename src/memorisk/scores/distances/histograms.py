@@ -63,6 +63,7 @@ def histogram(
     total, lock = np.zeros(len(bounds), np.int64), threading.Lock()
 
     def visit(form, some, others, tile, betas, rows, columns) -> None:
+        """Count the pairs of a tile."""
         counts = np.zeros(len(bounds), np.int64)
         scan_histogram(
             tile, betas, some.exact, others.exact, mine[rows], theirs[columns], bounds, counts, *arguments(form)

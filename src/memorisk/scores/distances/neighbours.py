@@ -77,6 +77,7 @@ def nearest(
         return Neighbours(indices, distances, measure.clipped(left))
 
     def visit(form, some, others, tile, betas, rows, columns) -> None:
+        """Look through the pairs of a tile."""
         scan_nearest(
             tile, betas, some.exact, others.exact, columns.start, mine[rows], theirs[columns],
             distances[rows], indices[rows], *arguments(form),

@@ -58,6 +58,7 @@ def _larger(typing, x, i, i2, y, j, j2, j3, j4, whole, first, last, out):
     """
 
     def generate(context, builder, signature, args):
+        """Write the instructions, as numba asks an intrinsic to."""
         made = {
             place: context.make_array(signature.args[place])(context, builder, value=args[place])
             for place in (0, 3, 8, 11)
@@ -107,6 +108,7 @@ def _needed(typing, sums, own_y, floors_y, j, floor_x, floor_x2, own_x, own_x2):
     """
 
     def generate(context, builder, signature, args):
+        """Write the instructions, as numba asks an intrinsic to."""
         eight, four = ir.VectorType(_WORD, 8), ir.VectorType(_WORD, 4)
         start = builder.bitcast(_data(context, builder, signature, args, 0), eight.as_pointer())
         double = builder.load(start, align=4)

@@ -33,6 +33,7 @@ def _eights(typing, x, y, weight, count):
     """
 
     def generate(context, builder, signature, args):
+        """Write the instructions, as numba asks an intrinsic to."""
         lanes, word = ir.VectorType(ir.DoubleType(), 8), ir.IntType(32)
         starts = [
             builder.bitcast(context.make_array(kind)(context, builder, value=value).data, lanes.as_pointer())
@@ -64,6 +65,7 @@ def _sixteen(typing, row, first, floors, place):
     """Bits of which of sixteen numbers from ``first`` on reach those of ``floors`` from ``place`` on."""
 
     def generate(context, builder, signature, args):
+        """Write the instructions, as numba asks an intrinsic to."""
         lanes = ir.VectorType(ir.IntType(32), 16)
 
         def load(array, start):
@@ -82,6 +84,7 @@ def _lowest(typing, bits):
     """The place of the lowest bit that is set."""
 
     def generate(context, builder, signature, args):
+        """Write the instructions, as numba asks an intrinsic to."""
         return builder.cttz(args[0], ir.Constant(ir.IntType(1), 1))
 
     return types.int64(types.int64), generate
