@@ -22,7 +22,6 @@ import json
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -31,7 +30,7 @@ from typing import Any
 import numpy as np
 from scipy.spatial.distance import cdist
 
-from bench_memory import private_bytes
+from bench_memory import Peak
 from intervals import median_interval
 from memorisk.runs.environment import machine, versions
 from memorisk.runs.files import write_json
@@ -146,20 +145,9 @@ def child(folder: str, name: str, threads: int) -> None:
     """One call; prints the growth of the peak."""
     x, r = (np.load(Path(folder) / f"{file}.npy", mmap_mode="r") for file in "xr")
     measure = fit(name, r)
-    before, stop = private_bytes(), threading.Event()
-    highest = [before]
-
-    def watch() -> None:
-        while not stop.is_set():
-            highest[0] = max(highest[0], private_bytes())
-            time.sleep(0.005)
-
-    watcher = threading.Thread(target=watch, daemon=True)
-    watcher.start()
-    nearest(x, r, measure, threads=threads)
-    stop.set()
-    watcher.join()
-    print(json.dumps(highest[0] - before))
+    with Peak() as peak:
+        nearest(x, r, measure, threads=threads)
+    print(json.dumps(peak.growth))
 
 
 def missed(rows: list[dict[str, Any]]) -> list[str]:

@@ -24,7 +24,6 @@ import json
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 import warnings
 from collections.abc import Callable
@@ -37,7 +36,7 @@ import torch.nn.functional as F
 from torch import nn
 from torch.func import functional_call, grad, vmap
 
-from bench_memory import private_bytes
+from bench_memory import Peak
 from intervals import median_interval
 from memorisk.models.zoo import create_model, seeded
 from memorisk.runs.environment import machine, versions
@@ -150,21 +149,11 @@ def peak(images: int, threads: int, device: str, batch: int) -> int:
 def child(file: str, device: str, batch: int) -> None:
     """One pass over a mapped file; prints the peak."""
     images = np.load(file, mmap_mode="r")
-    highest, stop = [private_bytes()], threading.Event()
-
-    def watch() -> None:
-        while not stop.is_set():
-            highest[0] = max(highest[0], private_bytes())
-            time.sleep(0.005)
-
-    watcher = threading.Thread(target=watch, daemon=True)
-    watcher.start()
-    model = cnn2(same=False)
-    labels, states = np.arange(len(images)) % CLASSES, [model.state_dict()]
-    self_influence(model, images, labels, states, [LR], batch_size=batch, device=device)
-    stop.set()
-    watcher.join()
-    print(json.dumps(highest[0] if device == "cpu" else torch.cuda.max_memory_allocated()))
+    with Peak() as peak:
+        model = cnn2(same=False)
+        labels, states = np.arange(len(images)) % CLASSES, [model.state_dict()]
+        self_influence(model, images, labels, states, [LR], batch_size=batch, device=device)
+    print(json.dumps(peak.highest if device == "cpu" else torch.cuda.max_memory_allocated()))
 
 
 def measure(same: bool, sizes: Sizes) -> dict:

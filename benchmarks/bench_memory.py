@@ -13,7 +13,6 @@ import subprocess
 import sys
 import tempfile
 import threading
-import time
 from pathlib import Path
 
 import numpy as np
@@ -33,6 +32,30 @@ def private_bytes() -> int:
     raise RuntimeError("this system does not tell a process's private memory")
 
 
+class Peak:
+    """The highest private memory while a block runs, looked at every 5 ms by a thread."""
+
+    def __enter__(self) -> "Peak":
+        self.before = self.highest = private_bytes()
+        self._stop = threading.Event()
+        self._watcher = threading.Thread(target=self._watch, daemon=True)
+        self._watcher.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._watcher.join()
+
+    def _watch(self) -> None:
+        while not self._stop.wait(0.005):
+            self.highest = max(self.highest, private_bytes())
+
+    @property
+    def growth(self) -> int:
+        """Bytes above what was held when the block began."""
+        return self.highest - self.before
+
+
 def audit(images: int, folder: Path) -> None:
     """Child process: run one audit and print its peak."""
     rng = np.random.default_rng(0)
@@ -42,27 +65,17 @@ def audit(images: int, folder: Path) -> None:
     del pixels
     from memorisk.audits.classifier import audit_classifier
 
-    peak, stop = [private_bytes()], threading.Event()
-
-    def watch() -> None:
-        while not stop.is_set():
-            peak[0] = max(peak[0], private_bytes())
-            time.sleep(0.005)
-
-    watcher = threading.Thread(target=watch, daemon=True)
-    watcher.start()
-    audit_classifier(
-        folder / "set.npz",
-        out=folder / "run",
-        store=folder / "store",
-        models=MODELS,
-        epochs=1,
-        processes=1,
-        discard_weights=True,
-    )
-    stop.set()
-    watcher.join()
-    print(json.dumps({"images": images, "peak_bytes": peak[0]}))
+    with Peak() as peak:
+        audit_classifier(
+            folder / "set.npz",
+            out=folder / "run",
+            store=folder / "store",
+            models=MODELS,
+            epochs=1,
+            processes=1,
+            discard_weights=True,
+        )
+    print(json.dumps({"images": images, "peak_bytes": peak.highest}))
 
 
 def main() -> None:

@@ -28,7 +28,6 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -37,7 +36,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from bench_memory import private_bytes
+from bench_memory import Peak
 from intervals import median_interval
 from memorisk.runs.environment import machine, versions
 from memorisk.runs.files import write_json
@@ -200,21 +199,9 @@ def child(folder: str, d: int, threads: int) -> None:
     """One survey; prints the growth of the peak."""
     u, w = np.load(Path(folder) / "u.npy", mmap_mode="r"), weights(d)
     edges = edges_of(u, w)
-    before, stop = private_bytes(), threading.Event()
-    highest = [before]
-
-    def watch() -> None:
-        """Look every 5 ms."""
-        while not stop.is_set():
-            highest[0] = max(highest[0], private_bytes())
-            time.sleep(0.005)
-
-    watcher = threading.Thread(target=watch, daemon=True)
-    watcher.start()
-    survey(u, None, w, BIAS, k=K, edges=edges, threshold=0.0, threads=threads)
-    stop.set()
-    watcher.join()
-    print(json.dumps(highest[0] - before))
+    with Peak() as peak:
+        survey(u, None, w, BIAS, k=K, edges=edges, threshold=0.0, threads=threads)
+    print(json.dumps(peak.growth))
 
 
 def missed(found: dict[str, Any]) -> list[str]:

@@ -15,26 +15,18 @@ import json
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from pathlib import Path
 
 import numpy as np
 
+from bench_memory import Peak
 from memorisk.runs.environment import machine, versions
 from memorisk.runs.files import write_json
 
 IMAGES, PAPER, LIMIT = 256, 1503, 2_000_000_000
 SIDE, LAYERS, WIDTH = 224, 24, 768
 RESULT = Path(__file__).parent / "results" / "probes.json"
-
-
-def private_bytes() -> int:
-    """Private resident memory of this process."""
-    for line in Path("/proc/self/status").read_text().splitlines():
-        if line.startswith("RssAnon:"):
-            return int(line.split()[1]) * 1024
-    raise RuntimeError("this system does not tell a process's private memory")
 
 
 def extract(images: int, folder: Path, on_disk: bool) -> None:
@@ -51,27 +43,16 @@ def extract(images: int, folder: Path, on_disk: bool) -> None:
     store.flush()
     del store
     model = create_model("vit_base_patch16_224", num_classes=7, seed=0)
-    before = private_bytes()
-    peak, stop = [before], threading.Event()
-
-    def watch() -> None:
-        while not stop.is_set():
-            peak[0] = max(peak[0], private_bytes())
-            time.sleep(0.005)
-
-    watcher = threading.Thread(target=watch, daemon=True)
-    watcher.start()
-    started = time.perf_counter()
-    read_only = np.load(path, mmap_mode="r")
-    found = extract_activations(model, read_only, np.arange(images), folder=folder if on_disk else None)
-    seconds = time.perf_counter() - started
-    nothing = np.zeros(images)
-    high = permuted_within_class(np.arange(images) % 2 == 0, nothing)
-    fold = probe_folds(high, nothing, np.arange(images))
-    last = np.asarray(found.layers["blocks.11"], dtype=np.float64)
-    aurocs = {kind: probe(last, high, np.arange(images), fold, kind=kind).auroc.estimate for kind in KINDS}
-    stop.set()
-    watcher.join()
+    with Peak() as peak:
+        started = time.perf_counter()
+        read_only = np.load(path, mmap_mode="r")
+        found = extract_activations(model, read_only, np.arange(images), folder=folder if on_disk else None)
+        seconds = time.perf_counter() - started
+        nothing = np.zeros(images)
+        high = permuted_within_class(np.arange(images) % 2 == 0, nothing)
+        fold = probe_folds(high, nothing, np.arange(images))
+        last = np.asarray(found.layers["blocks.11"], dtype=np.float64)
+        aurocs = {kind: probe(last, high, np.arange(images), fold, kind=kind).auroc.estimate for kind in KINDS}
     assert len(found.layers) == LAYERS
     assert all(np.isfinite(layer).all() for layer in found.layers.values())
     assert all(0 < auroc < 1 for auroc in aurocs.values())
@@ -80,8 +61,8 @@ def extract(images: int, folder: Path, on_disk: bool) -> None:
             {
                 "images": images,
                 "activations": "disk" if on_disk else "memory",
-                "model_bytes": before,
-                "peak_above_model_bytes": peak[0] - before,
+                "model_bytes": peak.before,
+                "peak_above_model_bytes": peak.growth,
                 "seconds_of_the_pass": seconds,
             }
         )
