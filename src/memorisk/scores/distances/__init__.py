@@ -4,7 +4,7 @@ from memorisk.scores.distances.fitted import FittedMeasure
 from memorisk.scores.distances.fitting import fit_measure
 from memorisk.scores.distances.histograms import histogram
 from memorisk.scores.distances.neighbours import Neighbours, nearest
-from memorisk.scores.distances.pairs import pairwise
+from memorisk.scores.distances.pairs import pairwise, rowwise
 from memorisk.scores.distances.planted import finds_copies
 from memorisk.scores.distances.registry import MEASURES, Measure, find_measure
 
@@ -19,4 +19,5 @@ __all__ = [
     "histogram",
     "nearest",
     "pairwise",
+    "rowwise",
 ]

@@ -4,8 +4,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from memorisk.runs.errors import InputError
 from memorisk.scores.distances.fitted import FittedMeasure
-from memorisk.scores.distances.rows import FloatArray, Rows
+from memorisk.scores.distances.rows import FloatArray, Rows, rows_per_block
 
 
 class Definition(NamedTuple):
@@ -54,4 +55,36 @@ def pairwise(queries: Any, references: Any, measure: FittedMeasure) -> FloatArra
     x, y = measure.rows(left.block(0, left.n)), measure.rows(right.block(0, right.n))
     code, weights, whitening, p = definition(measure)
     all_pairs(code, np.ascontiguousarray(x), np.ascontiguousarray(y), weights, whitening, p, out)
+    return out
+
+
+def rowwise(first: Any, second: Any, measure: FittedMeasure) -> FloatArray:
+    """Distance of each row to the row beside it, by definition in float64: the diagonal of `pairwise`.
+
+    Args:
+        first: [n, d]; an array, a memory map or a tensor.
+        second: [n, d].
+        measure: From `fit_measure`.
+
+    Returns:
+        [n] float64.
+
+    Raises:
+        InputError: Shapes, types or rows that the measure does not take.
+    """
+    from memorisk.scores.distances.direct import some_pairs
+
+    left, right = Rows(first, "first rows"), Rows(second, "second rows")
+    if left.n != right.n:
+        raise InputError(f"{left.n:,} rows are compared with {right.n:,}; give as many, pair by pair")
+    for rows in (left, right):
+        measure.check_rows(rows)
+    out = np.empty(left.n)
+    step = rows_per_block(left.d)
+    for start in range(0, left.n, step):
+        stop = min(start + step, left.n)
+        x, y = (np.ascontiguousarray(measure.rows(rows.block(start, stop))) for rows in (left, right))
+        place = np.arange(stop - start)
+        code, weights, whitening, p = definition(measure)
+        some_pairs(code, x, y, place, place, weights, whitening, p, out[start:stop])
     return out

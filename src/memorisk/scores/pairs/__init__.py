@@ -3,7 +3,7 @@
 from memorisk.scores.pairs.answers import Job, Pairs, Survey, Top, Work, jobs, merge
 from memorisk.scores.pairs.head import Head, check_head
 from memorisk.scores.pairs.one_pass import survey
-from memorisk.scores.pairs.uses import above, histogram, score, top
+from memorisk.scores.pairs.uses import above, histogram, rowwise, score, top
 
 __all__ = [
     "Head",
@@ -17,6 +17,7 @@ __all__ = [
     "histogram",
     "jobs",
     "merge",
+    "rowwise",
     "score",
     "survey",
     "top",

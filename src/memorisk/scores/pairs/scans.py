@@ -121,6 +121,13 @@ def all_pairs(x, y, weight, bias, out):
 
 
 @compiled()
+def row_pairs(x, y, weight, bias, out):
+    """`logit` of every row of x with the row of y beside it into ``out``, [n]."""
+    for i in range(len(x)):
+        out[i] = logit(x[i], y[i], weight, bias)
+
+
+@compiled()
 def least(value, bias, step, slack):
     """The least V of a pair whose logit may be at least ``value``, between -MOST and MOST."""
     if value == np.inf:

@@ -5,7 +5,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from memorisk.scores.distances.rows import FloatArray
+from memorisk.runs.errors import InputError
+from memorisk.scores.distances.rows import FloatArray, rows_per_block
 from memorisk.scores.pairs.answers import Pairs, Top
 from memorisk.scores.pairs.checks import open_vectors
 from memorisk.scores.pairs.head import check_head
@@ -39,6 +40,38 @@ def score(u: Any, v: Any, weight: Any, bias: Any) -> FloatArray:
     y = x if right is None else right.block(0, right.n)
     out = np.empty((len(x), len(y)))
     all_pairs(x, y, head.weight, head.bias, out)
+    return out
+
+
+def rowwise(u: Any, v: Any, weight: Any, bias: Any) -> FloatArray:
+    """Logit of each row of u with the row of v beside it: the diagonal of `score`.
+
+    Args:
+        u: [n, d]; an array, a memory map or a tensor.
+        v: [n, d].
+        weight: [d] or [1, d], of both signs.
+        bias: The logit of a vector and itself.
+
+    Returns:
+        [n] float64; ``rowwise(u, v)`` and ``rowwise(v, u)`` are the same to the bit.
+
+    Raises:
+        InputError: Shapes, types, rows or weights that cannot be taken.
+    """
+    from memorisk.scores.pairs.scans import row_pairs
+
+    left, right = open_vectors(u, v)
+    if right is None or left.n != right.n:
+        raise InputError("u and v have different numbers of rows; give as many, pair by pair")
+    head = check_head(weight, bias, left.d)
+    for rows in (left, right):
+        rows.check()
+    out = np.empty(left.n)
+    step = rows_per_block(left.d)
+    for start in range(0, left.n, step):
+        stop = min(start + step, left.n)
+        x, y = (np.ascontiguousarray(rows.block(start, stop)) for rows in (left, right))
+        row_pairs(x, y, head.weight, head.bias, out[start:stop])
     return out
 
 

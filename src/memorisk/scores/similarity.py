@@ -1,0 +1,165 @@
+"""How alike two vectors are, by whatever a detector was made with: a head's logit, or minus a distance.
+
+Larger is more alike, for every detector; thresholds of different detectors do not compare. All answers are exact, by
+`memorisk.scores.pairs` and `memorisk.scores.distances`.
+"""
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from memorisk.scores import pairs
+from memorisk.scores.distances import FittedMeasure, nearest, rowwise
+from memorisk.scores.distances.rows import FloatArray
+from memorisk.scores.pairs import Head
+
+Ids = NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Nearest:
+    """The references most alike to every query."""
+
+    rows: Ids
+    """[n, k] rows of the references, the most alike first, ties by the lower row; -1 where there are fewer than k."""
+    scores: FloatArray
+    """[n, k]; -inf where there is no row."""
+
+
+@dataclass(frozen=True, eq=False)
+class Reaching:
+    """Pairs that reach a threshold."""
+
+    queries: Ids
+    """[p] rows of the queries; sorted by score, the most alike first, ties by the lower rows."""
+    references: Ids
+    """[p] rows of the references."""
+    scores: FloatArray
+    """[p]."""
+    count: int
+    """All that reach it, whether they are listed or not."""
+
+
+class Similarity(Protocol):
+    """What compares two vectors."""
+
+    @property
+    def at_half(self) -> float:
+        """Score at which the probability of the same identity is one half; NaN where there are no probabilities."""
+        ...
+
+    @property
+    def words(self) -> str:
+        """Of a report."""
+        ...
+
+    def scores(self, first: Any, second: Any) -> FloatArray:
+        """[n] of each row with the row beside it, by definition in float64."""
+        ...
+
+    def nearest(
+        self, queries: Any, references: Any, k: int = 1, *, exclude_same: Any = None, device: str = "cpu"
+    ) -> Nearest:
+        """The k references most alike to every query; those of its own group left out by ``exclude_same``."""
+        ...
+
+    def reaching(
+        self,
+        queries: Any,
+        references: Any,
+        threshold: float,
+        *,
+        limit: int | None = 1_000_000,
+        exclude_same: Any = None,
+        device: str = "cpu",
+    ) -> Reaching:
+        """All pairs with at least this score; the most alike ``limit`` of them listed."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class HeadSimilarity:
+    """The logit of a Siamese head: ``bias + sum_k weight_k |u_k - v_k|``."""
+
+    head: Head
+
+    at_half = 0.0
+    words = "logit of the detector's head"
+
+    def scores(self, first: Any, second: Any) -> FloatArray:
+        """[n] logits; the same both ways round, to the bit."""
+        return pairs.rowwise(first, second, self.head.weight, self.head.bias)
+
+    def nearest(
+        self, queries: Any, references: Any, k: int = 1, *, exclude_same: Any = None, device: str = "cpu"
+    ) -> Nearest:
+        """By `memorisk.scores.pairs.top`."""
+        found = pairs.top(queries, references, self.head.weight, self.head.bias, k, exclude_same=exclude_same)
+        return Nearest(found.indices, found.logits)
+
+    def reaching(
+        self,
+        queries: Any,
+        references: Any,
+        threshold: float,
+        *,
+        limit: int | None = 1_000_000,
+        exclude_same: Any = None,
+        device: str = "cpu",
+    ) -> Reaching:
+        """By `memorisk.scores.pairs.above`."""
+        weight, bias = self.head.weight, self.head.bias
+        found = pairs.above(queries, references, weight, bias, threshold, limit=limit, exclude_same=exclude_same)
+        return Reaching(found.first, found.second, found.logit, found.count)
+
+
+@dataclass(frozen=True, eq=False)
+class MeasureSimilarity:
+    """Minus a distance."""
+
+    measure: FittedMeasure
+
+    at_half = float("nan")
+
+    @property
+    def words(self) -> str:
+        """The measure with what was fitted."""
+        return f"minus the distance ({self.measure.plain_words})"
+
+    def scores(self, first: Any, second: Any) -> FloatArray:
+        """[n] by `memorisk.scores.distances.rowwise`."""
+        return -rowwise(first, second, self.measure)
+
+    def nearest(
+        self, queries: Any, references: Any, k: int = 1, *, exclude_same: Any = None, device: str = "cpu"
+    ) -> Nearest:
+        """By `memorisk.scores.distances.nearest`."""
+        found = nearest(queries, references, self.measure, k, exclude_same=exclude_same, device=device)
+        return Nearest(found.indices, -found.distances)
+
+    def reaching(
+        self,
+        queries: Any,
+        references: Any,
+        threshold: float,
+        *,
+        limit: int | None = 1_000_000,
+        exclude_same: Any = None,
+        device: str = "cpu",
+    ) -> Reaching:
+        """Neighbours are asked for, twice as many of the queries whose last one still reaches it, until none does."""
+        asked, n = np.arange(len(queries)), len(references)
+        k, lists = 1, []
+        while len(asked):
+            k = min(k, n)
+            groups = None if exclude_same is None else (np.asarray(exclude_same[0])[asked], exclude_same[1])
+            found = self.nearest(queries[asked], references, k, exclude_same=groups, device=device)
+            more = (found.scores[:, -1] >= threshold) & (found.rows[:, -1] >= 0) & (k < n)
+            place, column = np.nonzero((found.scores >= threshold) & (found.rows >= 0) & ~more[:, None])
+            lists.append((asked[place], found.rows[place, column], found.scores[place, column]))
+            asked, k = asked[more], 4 * k
+        first, second, score = (np.concatenate(column) for column in zip(*lists, strict=True))
+        order = np.lexsort((second, first, -score))[:limit]
+        return Reaching(first[order], second[order], score[order], len(score))
