@@ -1,6 +1,7 @@
-"""A copy detector: a network that gives copies of one image nearly the same 128 numbers, and its folder on the disk.
+"""A detector: a network that gives alike images nearly the same numbers, and its folder on the disk.
 
-Paper 003, equation 1: ``h(x) = g(f(x))``, a backbone f up to its head and one linear layer g to 128.
+The copy detector of paper 003, equation 1, is here: ``h(x) = g(f(x))``, a backbone f up to its head and one linear
+layer g to 128. Siamese detectors over latents are in `memorisk.models.lcmem`; `load_detector` opens either.
 
 A folder holds ``weights.safetensors``, ``detector.json`` (how it was made, and how pixels reach it) and
 ``seen.parquet``: hashes of the images and patients that it was trained and chosen on, which say whether an audit may
@@ -12,7 +13,7 @@ short ids can be tried one by one, so treat a detector as confidential as its tr
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -33,8 +34,13 @@ from memorisk.runs.errors import InputError, one_line, unknown_name
 from memorisk.runs.files import atomic_path, plain, read_json, read_table, write_json, write_table
 from memorisk.runs.fingerprint import fingerprint
 
+if TYPE_CHECKING:
+    from memorisk.models.lcmem import LatentDetector
+
 DIMENSION = 128
-KINDS = ("copy",)
+COPY = "copy"
+LATENT_KINDS = ("lcmem", "siamese", "siamese-ntxent")
+KINDS = (COPY, *LATENT_KINDS)
 CONFIG, WEIGHTS, SEEN = "detector.json", "weights.safetensors", "seen.parquet"
 _PIXELS_PER_BATCH = 1 << 22
 _LARGEST_BATCH = 256
@@ -75,7 +81,7 @@ class DetectorConfig:
     """What ``detector.json`` says."""
 
     kind: str
-    """"copy"."""
+    """One of `KINDS`."""
     backbone: str
     """The network, as `memorisk.models.specs` or timm names it."""
     weights: str
@@ -93,7 +99,7 @@ class DetectorConfig:
     measure: str
     """The distance that its loss is about, by its name in `memorisk.scores.distances`."""
     loss: str
-    """"triplet" or "infonce"."""
+    """"triplet" or "infonce"; of the Siamese kinds "bce", "ntxent" or "bce + ntxent"."""
     protocol: str
     """"paper" or "corrected"."""
     recipe: Mapping[str, Any]
@@ -145,22 +151,10 @@ class Detector:
         Raises:
             InputError: No images, or colours for a network of grey ones.
         """
-        if images.ndim != 4 or images.dtype not in (np.uint8, np.uint16):
-            raise InputError(f"images are {images.dtype} {images.shape}; needed are uint8 or uint16 [N, H, W, C]")
-        height, width = self.config.preprocessing.size
-        check_channels(self.config.backbone, images.shape[1:], self.config.preprocessing.channels)
-        where, top = check_device(device), float(np.iinfo(images.dtype).max)
-        size = batch or max(1, min(_LARGEST_BATCH, _PIXELS_PER_BATCH // (height * width)))
-        prepare = preparation(self.config.preprocessing, where, torch.float32)
-        self.network.to(where).eval()
-        found = np.empty((len(images), self.config.dimension), np.float32)
-        exact = torch.backends.cudnn.flags(enabled=True, deterministic=True, allow_tf32=False)
-        with torch.inference_mode(), exact:
-            for start in range(0, len(images), size):
-                raw = torch.from_numpy(np.array(images[start : start + size])).to(where)
-                x = raw.to(torch.float32).div_(top).movedim(-1, 1)
-                found[start : start + size] = self.network(prepare(x)).cpu().numpy()
-        return found
+        config = self.config
+        return embed_images(
+            self.network, images, config.preprocessing, config.dimension, config.backbone, device=device, batch=batch
+        )
 
     def seen_parts(self, store: ImageStore) -> Seen:
         """Which images of a store, or other images of whose patients, this detector was trained or chosen on.
@@ -171,27 +165,107 @@ class Detector:
         Args:
             store: The images.
         """
-        alike = tuple(store.images.shape[1:]) == self.config.stored
-        alike &= store.images.dtype.itemsize * 8 == self.config.depth
-        groups = group_hashes(store.manifest.groups, self.config.data_hash)
-        part = np.full(len(groups), "", dtype=object)
-        for name in ("validation", "training"):  # an image that was both counts as trained on
-            known = self.seen.loc[self.seen["part"] == name]
-            met = np.isin(groups, known["group_hash"].tolist())
-            if alike:
-                met |= np.isin(store.pixel_hashes.astype(str), known["pixel_hash"].tolist())
-            part[met] = name
-        return Seen(part, alike)
+        return seen_parts(self.config, self.seen, store)
+
+    @property
+    def head(self) -> None:
+        """None: it compares by the measure that its configuration names."""
+        return None
+
+    @property
+    def calibration(self) -> None:
+        """None."""
+        return None
 
     def save(self, folder: str | Path) -> None:
         """Write the detector to a folder, private and atomic, the configuration last."""
-        target = Path(folder)
-        target.mkdir(mode=0o700, parents=True, exist_ok=True)
-        tensors = {name: t.detach().cpu().contiguous().clone() for name, t in self.network.tensors().items()}
-        with atomic_path(target / WEIGHTS) as temporary:
-            save_file(tensors, temporary)
-        write_table(target / SEEN, self.seen)
-        write_json(target / CONFIG, {"format": 1, **plain(asdict(self.config))})
+        save_detector(folder, self.network.tensors(), self.seen, self.config)
+
+
+def embed_images(
+    network: nn.Module,
+    images: np.ndarray,
+    preprocessing: Preprocessing,
+    dimension: int,
+    name: str,
+    *,
+    device: str | torch.device = "auto",
+    batch: int | None = None,
+) -> np.ndarray:
+    """Vectors of images by any network, float32 throughout.
+
+    Args:
+        network: From prepared pixels [b, C, h, w] to [b, d]; moved to the device.
+        images: uint8 or uint16 [N, H, W, C] of any size.
+        preprocessing: Of the network.
+        dimension: d.
+        name: What the network is called where it does not take the images.
+        device: Where to compute; "auto" is a GPU where there is one.
+        batch: Images at a time.
+
+    Returns:
+        [N, d] float32.
+
+    Raises:
+        InputError: No images, or colours for a network of grey ones.
+    """
+    if images.ndim != 4 or images.dtype not in (np.uint8, np.uint16):
+        raise InputError(f"images are {images.dtype} {images.shape}; needed are uint8 or uint16 [N, H, W, C]")
+    height, width = preprocessing.size
+    check_channels(name, images.shape[1:], preprocessing.channels)
+    where, top = check_device(device), float(np.iinfo(images.dtype).max)
+    size = batch or max(1, min(_LARGEST_BATCH, _PIXELS_PER_BATCH // (height * width)))
+    prepare = preparation(preprocessing, where, torch.float32)
+    network.to(where).eval()
+    found = np.empty((len(images), dimension), np.float32)
+    exact = torch.backends.cudnn.flags(enabled=True, deterministic=True, allow_tf32=False)
+    with torch.inference_mode(), exact:
+        for start in range(0, len(images), size):
+            raw = torch.from_numpy(np.array(images[start : start + size])).to(where)
+            x = raw.to(torch.float32).div_(top).movedim(-1, 1)
+            found[start : start + size] = network(prepare(x)).cpu().numpy()
+    return found
+
+
+def seen_parts(config: DetectorConfig, seen: pd.DataFrame, store: ImageStore) -> Seen:
+    """Which images of a store a detector met.
+
+    Args:
+        config: Of the detector.
+        seen: ``part, pixel_hash, group_hash`` of each image that it was trained or chosen on.
+        store: The images.
+    """
+    alike = tuple(store.images.shape[1:]) == config.stored
+    alike &= store.images.dtype.itemsize * 8 == config.depth
+    groups = group_hashes(store.manifest.groups, config.data_hash)
+    part = np.full(len(groups), "", dtype=object)
+    for name in ("validation", "training"):  # an image that was both counts as trained on
+        known = seen.loc[seen["part"] == name]
+        met = np.isin(groups, known["group_hash"].tolist())
+        if alike:
+            met |= np.isin(store.pixel_hashes.astype(str), known["pixel_hash"].tolist())
+        part[met] = name
+    return Seen(part, alike)
+
+
+def save_detector(
+    folder: str | Path, tensors: Mapping[str, torch.Tensor], seen: pd.DataFrame, config: DetectorConfig
+) -> None:
+    """Write weights, hashes and configuration to a folder, private and atomic, the configuration last.
+
+    Args:
+        folder: Made if it is not there.
+        tensors: Of the network, by name.
+        seen: As for `seen_parts`.
+        config: Of the detector.
+    """
+    target = Path(folder)
+    target.mkdir(mode=0o700, parents=True, exist_ok=True)
+    plain_tensors = {name: t.detach().cpu().contiguous().clone() for name, t in tensors.items()}
+    with atomic_path(target / WEIGHTS) as temporary:
+        save_file(plain_tensors, temporary)
+    write_table(target / SEEN, seen)
+    write_json(target / CONFIG, {"format": 1, **plain(asdict(config))})
 
 
 def group_hashes(groups: np.ndarray, key: str) -> np.ndarray:
@@ -269,7 +343,7 @@ def new_network(trunk: nn.Module, preprocessing: Preprocessing, dimension: int, 
     return network
 
 
-def load_detector(folder: str | Path) -> Detector:
+def load_detector(folder: str | Path) -> "Detector | LatentDetector":
     """A detector from its folder, every tensor matched by name and shape. Nothing is downloaded.
 
     Args:
@@ -280,19 +354,31 @@ def load_detector(folder: str | Path) -> Detector:
     """
     path = Path(folder)
     config = read_config(path)
+    if config.kind != COPY:
+        from memorisk.models.lcmem import load_latent_detector
+
+        return load_latent_detector(path)
     channels, size = config.preprocessing.channels, max(config.preprocessing.size)
     bare = create_model(config.backbone, num_classes=2, in_chans=channels, image_size=size, weights=RANDOM, seed=0)
     network = new_network(Trunk(bare), config.preprocessing, config.dimension, 0)
-    _put(network, read_state_dict(path / WEIGHTS), path)
+    put_tensors(network.tensors(), read_state_dict(path / WEIGHTS), path)
+    return Detector(network.eval(), config, read_seen(path))
+
+
+def read_seen(folder: Path) -> pd.DataFrame:
+    """``part, pixel_hash, group_hash`` of each image that a detector was trained or chosen on.
+
+    Raises:
+        InputError: The file is missing or damaged.
+    """
     try:
-        seen = read_table(path / SEEN).loc[:, ["part", "pixel_hash", "group_hash"]]
+        return read_table(folder / SEEN).loc[:, ["part", "pixel_hash", "group_hash"]]
     except (OSError, ValueError, KeyError) as error:
-        raise InputError(f"{one_line(path / SEEN)} cannot be read: {one_line(error, 120)}") from None
-    return Detector(network.eval(), config, seen)
+        raise InputError(f"{one_line(folder / SEEN)} cannot be read: {one_line(error, 120)}") from None
 
 
 def read_config(folder: Path) -> DetectorConfig:
-    """What ``detector.json`` says.
+    """What ``detector.json`` says; of a Siamese detector a `memorisk.models.lcmem.LatentConfig`.
 
     Raises:
         InputError: There is none, or it is of another kind or form.
@@ -307,7 +393,8 @@ def read_config(folder: Path) -> DetectorConfig:
         raise InputError(f"{one_line(file)} is no description of a detector: {one_line(error, 120)}") from None
     if kind not in KINDS:
         raise unknown_name("kind of detector", kind, KINDS)
-    names = [field.name for field in fields(DetectorConfig)]
+    form = _form(kind)
+    names = [field.name for field in fields(form)]
     absent = [name for name in names if name not in found]
     if absent or found.get("format") != 1:
         what = f"it lacks {', '.join(absent)}" if absent else f"its format is {found.get('format')}"
@@ -317,18 +404,31 @@ def read_config(folder: Path) -> DetectorConfig:
         preprocessing = Preprocessing(tuple(how["size"]), how["channels"], tuple(how["mean"]), tuple(how["std"]))
         given: dict[str, Any] = {name: tuple(v) if isinstance(v := found[name], list) else v for name in names}
         given["preprocessing"] = preprocessing
-        return DetectorConfig(**given)
+        return form(**given)
     except (KeyError, TypeError) as error:
         raise InputError(f"{one_line(file)} is damaged: {one_line(error, 120)}") from None
 
 
-def _put(network: DetectorNetwork, found: Mapping[str, torch.Tensor], folder: Path) -> None:
-    """Copy tensors into the network if every one is there, fits and is finite.
+def _form(kind: str) -> type[DetectorConfig]:
+    """What the configuration of a kind holds."""
+    if kind == COPY:
+        return DetectorConfig
+    from memorisk.models.lcmem import LatentConfig
+
+    return LatentConfig
+
+
+def put_tensors(wanted: Mapping[str, torch.Tensor], found: Mapping[str, torch.Tensor], folder: Path) -> None:
+    """Copy tensors into a network's if every one is there, fits and is finite.
+
+    Args:
+        wanted: The live tensors by name.
+        found: What a file holds.
+        folder: Of the file, for the message.
 
     Raises:
         InputError: They do not.
     """
-    wanted = network.tensors()
     wrong = [f"{name} is missing" for name in wanted if name not in found]
     wrong += [f"{name} is unknown" for name in found if name not in wanted]
     both = [name for name in wanted if name in found]

@@ -1,0 +1,252 @@
+"""Which pairs a Siamese detector is trained on (METHODS section 4, "Pairs for training").
+
+A batch is half positive pairs, half negative ones; an epoch has as many pairs as are asked for. Two protocols:
+
+=====================  =============================================  =========================================
+                       corrected                                      paper
+=====================  =============================================  =========================================
+positives              identities in turn, each as often as any       all pairs of all identities, each pair as
+                       other: of one with 60 images as many pairs     often as any other: patients with many
+                       as of one with two                             images are most of them
+first of a negative    a random image of a random identity            a random image
+second of a negative   a random image of a random other identity,     a random image of any other identity of
+                       in nine of ten pairs of the same data set      all data sets
+=====================  =============================================  =========================================
+
+A positive is two *different* files of one identity; files with the same pixels count as one. Images that nobody else
+shares an identity with form positives by two augmentations of the one file (`PairBatch.copied`) where a data set has no
+identities at all, and in any data set where the caller says so; else they are met in negatives only. Identical images
+are never a negative pair, whosever they are.
+
+**Data sets.** Each gives a share of the pairs that goes with the square root of its identities that have a positive,
+so that one a hundredth the size gives a tenth of the pairs: small data sets are oversampled. Negatives begin in the
+same shares, so that the data set says nothing about the answer.
+
+**Batch.** Batches are as large as asked for, but at most twice the identities with a positive: more would hold every
+identity several times. What is left over at the end of an epoch joins the batches evenly; a batch has two pairs or
+more. Every draw derives from (seed, epoch).
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+
+from memorisk.runs.errors import InputError
+
+Protocol = Literal["paper", "corrected"]
+_STREAM = 4005
+_TRIES = 64
+_OVERSAMPLING = 0.5
+
+
+@dataclass(frozen=True)
+class PairBatch:
+    """Pairs of rows, positives first."""
+
+    first: np.ndarray
+    """[b] rows."""
+    second: np.ndarray
+    """[b] rows; the same as ``first`` where ``copied``."""
+    positive: np.ndarray
+    """[b] bool."""
+    copied: np.ndarray
+    """[b] bool: two augmentations of one file."""
+
+    def __len__(self) -> int:
+        return len(self.first)
+
+
+@dataclass(frozen=True)
+class _Identities:
+    """The identities of one data set, each with its different files."""
+
+    rows: np.ndarray
+    """Rows, those of an identity side by side."""
+    start: np.ndarray
+    """[G] where each identity begins in ``rows``."""
+    count: np.ndarray
+    """[G] its different files."""
+    able: np.ndarray
+    """Identities that have a positive."""
+
+
+@dataclass(frozen=True)
+class PairSampler:
+    """Draws the pairs of each epoch.
+
+    Attributes:
+        rows: [n] the training images.
+        identity: [n] whose each is: text or whole numbers.
+        pixels: [n] a hash of the pixels of each.
+        dataset: [n] data set of each, or None for one.
+        protocol: As the table above.
+        copies: Whether identities of one file have positives by augmentation in every data set.
+        same_dataset: Share of the negatives within one data set; of ``paper`` as it comes.
+        seed: Of all draws.
+    """
+
+    rows: np.ndarray
+    identity: np.ndarray
+    pixels: np.ndarray
+    dataset: np.ndarray | None = None
+    protocol: Protocol = "corrected"
+    copies: bool = False
+    same_dataset: float = 0.9
+    seed: int = 0
+    _code: np.ndarray = field(init=False, repr=False)
+    _pixel: np.ndarray = field(init=False, repr=False)
+    _sets: tuple[_Identities, ...] = field(init=False, repr=False)
+    _set_of: np.ndarray = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        n = len(self.rows)
+        names = np.zeros(n, dtype=np.int64) if self.dataset is None else np.asarray(self.dataset, dtype=str)
+        if not (len(self.identity) == len(self.pixels) == len(names) == n):
+            raise InputError(f"{n} rows need as many identities, pixel hashes and data sets")
+        set_of = np.unique(names, return_inverse=True)[1]
+        code = np.unique(np.asarray(self.identity, dtype=str), return_inverse=True)[1]
+        for name, value in (
+            ("_code", code),
+            ("_pixel", np.unique(np.asarray(self.pixels, dtype=str), return_inverse=True)[1]),
+            ("_set_of", set_of),
+        ):
+            object.__setattr__(self, name, value)
+        sets = tuple(self._identities(np.flatnonzero(set_of == s)) for s in range(int(set_of.max(initial=-1)) + 1))
+        object.__setattr__(self, "_sets", sets)
+        if len(np.unique(code)) < 2:
+            raise InputError("all training images are of one identity: there is nobody to tell apart")
+        if not self.n_able:
+            raise InputError(
+                "no identity has two different training images: name whose each image is (--group-from), or train "
+                "without identities (--identities ignore)"
+            )
+
+    def _identities(self, places: np.ndarray) -> _Identities:
+        """The identities among some images of one data set; images with the same pixels once."""
+        order = places[np.lexsort((self._pixel[places], self._code[places]))]
+        again = (self._code[order][1:] == self._code[order][:-1]) & (self._pixel[order][1:] == self._pixel[order][:-1])
+        order = order[np.concatenate([[True], ~again])]
+        _, start, count = np.unique(self._code[order], return_index=True, return_counts=True)
+        several = np.flatnonzero(count > 1)
+        alone = self.copies or not len(several)
+        return _Identities(order, start, count, np.arange(len(count)) if alone else several)
+
+    @property
+    def n_able(self) -> int:
+        """Identities that have a positive pair."""
+        return sum(len(one.able) for one in self._sets)
+
+    @property
+    def copies_alone(self) -> bool:
+        """Whether every positive pair is two augmentations of one file."""
+        return all(one.count[one.able].max(initial=0) < 2 for one in self._sets)
+
+    def batch_size(self, asked: int) -> int:
+        """Pairs a batch: as asked for, even, at most twice the identities with a positive, at least 2."""
+        return max(2, min(asked, 2 * self.n_able) // 2 * 2)
+
+    def batches(self, epoch: int, pairs: int, batch: int) -> list[PairBatch]:
+        """The batches of an epoch.
+
+        Args:
+            epoch: From 0.
+            pairs: In the epoch; rounded to an even number, at least two.
+            batch: Pairs a batch, as asked for.
+
+        Returns:
+            Each half positive, half negative, of two pairs or more; rows are those of ``rows``.
+        """
+        half = max(1, pairs // 2)
+        rng = np.random.default_rng([_STREAM, self.seed, epoch])
+        quota = self._quota(half)
+        positives = self._positives(rng, quota)
+        negatives = self._negatives(rng, quota)
+        n = max(1, round(half / (self.batch_size(batch) / 2)))
+        return list(self._batches(positives, negatives, n))
+
+    def _batches(
+        self, positives: tuple[np.ndarray, np.ndarray], negatives: tuple[np.ndarray, np.ndarray], n: int
+    ) -> Iterator[PairBatch]:
+        for chosen, others in zip(
+            np.array_split(np.arange(len(positives[0])), n),
+            np.array_split(np.arange(len(negatives[0])), n),
+            strict=True,
+        ):
+            first = np.concatenate([positives[0][chosen], negatives[0][others]])
+            second = np.concatenate([positives[1][chosen], negatives[1][others]])
+            positive = np.arange(len(first)) < len(chosen)
+            yield PairBatch(self.rows[first], self.rows[second], positive, first == second)
+
+    def _quota(self, half: int) -> np.ndarray:
+        """[sets] positives of each data set."""
+        share = np.array([float(len(one.able)) for one in self._sets]) ** _OVERSAMPLING
+        exact = half * share / share.sum()
+        quota = np.floor(exact).astype(np.int64)
+        quota[np.argsort(quota - exact, kind="stable")[: half - quota.sum()]] += 1
+        return quota
+
+    def _positives(self, rng: np.random.Generator, quota: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Places of the two images of each positive, data sets mixed evenly over the epoch."""
+        first, second, when = [], [], []
+        for one, n in zip(self._sets, quota.tolist(), strict=True):
+            chosen = self._turns(rng, one, n)
+            count = one.count[chosen]
+            a = rng.integers(count)
+            b = rng.integers(np.maximum(count - 1, 1))
+            b = np.where(count > 1, b + (b >= a), a)
+            first.append(one.rows[one.start[chosen] + a])
+            second.append(one.rows[one.start[chosen] + b])
+            when.append((np.arange(n) + rng.random(n)) / max(n, 1))
+        order = np.argsort(np.concatenate(when), kind="stable")
+        return np.concatenate(first)[order], np.concatenate(second)[order]
+
+    def _turns(self, rng: np.random.Generator, one: _Identities, n: int) -> np.ndarray:
+        """[n] identities of a data set: in turn, or by their number of pairs."""
+        if self.protocol == "paper":
+            pairs = one.count[one.able] * (one.count[one.able] - 1) / 2
+            weight = np.maximum(pairs, 1.0)
+            return rng.choice(one.able, n, p=weight / weight.sum())
+        rounds = -(-n // max(1, len(one.able)))
+        return np.concatenate([rng.permutation(one.able) for _ in range(rounds)] or [one.able[:0]])[:n]
+
+    def _negatives(self, rng: np.random.Generator, quota: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Places of the two images of each negative; pairs that cannot be are drawn again, then left out."""
+        home = np.repeat(np.arange(len(self._sets)), quota)
+        rng.shuffle(home)
+        first, second = np.empty(len(home), np.int64), np.empty(len(home), np.int64)
+        left = np.arange(len(home))
+        for _ in range(_TRIES):
+            first[left] = self._somebody(rng, home[left])
+            second[left] = self._somebody(rng, self._away(rng, home[left]))
+            a, b = first[left], second[left]
+            left = left[(self._code[a] == self._code[b]) | (self._pixel[a] == self._pixel[b])]
+            if not len(left):
+                break
+        kept = np.setdiff1d(np.arange(len(home)), left)
+        return first[kept], second[kept]
+
+    def _away(self, rng: np.random.Generator, home: np.ndarray) -> np.ndarray:
+        """[n] data set of the second images."""
+        n_sets, sizes = len(self._sets), np.bincount(self._set_of)
+        if n_sets == 1:
+            return home
+        if self.protocol == "paper":
+            return rng.choice(n_sets, len(home), p=sizes / sizes.sum())
+        stays = rng.random(len(home)) < self.same_dataset
+        alone = np.array([len(one.count) < 2 for one in self._sets])
+        other = (home + 1 + rng.integers(n_sets - 1, size=len(home))) % n_sets
+        return np.where(stays & ~alone[home], home, other)
+
+    def _somebody(self, rng: np.random.Generator, sets: np.ndarray) -> np.ndarray:
+        """[n] places of an image each: of a random identity of the data set, or any of its images."""
+        found = np.empty(len(sets), np.int64)
+        for number, one in enumerate(self._sets):
+            here = np.flatnonzero(sets == number)
+            if self.protocol == "paper":
+                found[here] = one.rows[rng.integers(len(one.rows), size=len(here))]
+            else:
+                chosen = rng.integers(len(one.count), size=len(here))
+                found[here] = one.rows[one.start[chosen] + rng.integers(one.count[chosen])]
+        return found
