@@ -155,8 +155,8 @@ def pair_auc(
         Paper 004, section 4 and table 2; METHODS section 4, "Re-identification".
     """
     design = pair_design(positive, first_identity, second_identity, weights=weights)
-    values = _scores(score, design)
-    if (reason := _lacking(design)) is not None:
+    values = check_scores(score, design)
+    if (reason := lacking(design)) is not None:
         return design.estimate(unavailable(reason, design.n_identities))
     auc, deleted = deleted_pair_auc(values, design)
     return design.estimate(_interval(auc, deleted, design, "logit", 0.5, level))
@@ -187,8 +187,8 @@ def pair_auc_difference(
         InputError: As `pair_auc`.
     """
     design = pair_design(positive, first_identity, second_identity, weights=weights)
-    a, b = _scores(score_a, design), _scores(score_b, design)
-    if (reason := _lacking(design)) is not None:
+    a, b = check_scores(score_a, design), check_scores(score_b, design)
+    if (reason := lacking(design)) is not None:
         return design.estimate(unavailable(reason, design.n_identities))
     (auc_a, deleted_a), (auc_b, deleted_b) = deleted_pair_auc(a, design), deleted_pair_auc(b, design)
     return design.estimate(_interval(auc_a - auc_b, deleted_a - deleted_b, design, "difference", 0.0, level))
@@ -313,7 +313,12 @@ def _disjoint_triples(design: PairDesign) -> int:
     return max(min(count, spare), 1)
 
 
-def _scores(score: ArrayLike, design: PairDesign) -> FloatArray:
+def check_scores(score: ArrayLike, design: PairDesign) -> FloatArray:
+    """[N] scores, one per pair of the design.
+
+    Raises:
+        InputError: Another number of scores, or a score is NaN.
+    """
     values = np.asarray(score, dtype=np.float64)
     if values.shape != design.positive.shape:
         raise InputError(f"{values.shape} scores and {design.positive.shape} pairs do not fit; give one score per pair")
@@ -322,7 +327,7 @@ def _scores(score: ArrayLike, design: PairDesign) -> FloatArray:
     return values
 
 
-def _lacking(design: PairDesign) -> str | None:
+def lacking(design: PairDesign) -> str | None:
     """Why no AUC exists."""
     if not len(design.own):
         return "no identity has two images, so that there is no positive pair"
