@@ -12,7 +12,8 @@ from memorisk.report.formats import MINUS
 
 _BINS = 40
 _TAIL = 0.99
-"""Distances beyond this share of every pool are drawn in the last bin, so that a few do not press all others."""
+"""Distances beyond this share of every pool are drawn in the last bin, so that a few do not press all others; those
+below 0 (minus a logit) likewise in the first."""
 
 
 def distance_plot(
@@ -37,14 +38,17 @@ def distance_plot(
     kept = {name: values for name, values in kept.items() if len(values)}
     spots = _finite(marked)
     ends = [float(np.quantile(values, _TAIL)) for values in kept.values()]
-    high = max([*ends, float(spots.max(initial=0.0))], default=0.0) or 1.0
-    edges = np.linspace(0.0, high, _BINS + 1)
+    starts = [float(np.quantile(values, 1 - _TAIL)) for values in kept.values()]
+    low = min([0.0, *starts, float(spots.min(initial=0.0))])
+    high = max([*ends, float(spots.max(initial=low))], default=0.0)
+    high = high if high > low else low + 1.0
+    edges = np.linspace(low, high, _BINS + 1)
     entries: list[tuple[str, Any, str]] = []
     below = 16 * ((len(kept) + bool(len(spots)) + 1) // 2)
     sheet = Sheet(250 + below, left=52, top=28, right=20, bottom=52 + below)
     top = 0.0
     for i, (name, values) in enumerate(kept.items()):
-        share = np.histogram(np.minimum(values, high), bins=edges)[0] / len(values)
+        share = np.histogram(np.clip(values, low, high), bins=edges)[0] / len(values)
         top = max(top, float(share.max()))
         look = SERIES[i % len(SERIES)], DASHES[i % len(DASHES)]
         sheet.axes.stairs(share, edges, color=colour(look[0]), linewidth=1.8, linestyle=look[1])
@@ -53,7 +57,7 @@ def distance_plot(
         look = {"marker": "^", "markersize": 5.5, "linestyle": "none", "color": colour("red"), "clip_on": False}
         sheet.axes.plot(spots, np.full(len(spots), -0.035 * top), **look)
         entries.append(("red", "none", f"\N{BLACK UP-POINTING TRIANGLE} {marked_as}"))
-    sheet.axes.set_xlim(0, high)
+    sheet.axes.set_xlim(low, high)
     top = top or 1.0
     sheet.axes.set_ylim(-0.08 * top, 1.08 * top)
     sheet.axes.xaxis.set_major_locator(MaxNLocator(6))

@@ -14,17 +14,17 @@ from scipy.stats import betabinom, binom
 from memorisk.audits.synthetic.comparing import PixelCopies, compare
 from memorisk.audits.synthetic.findings import Findings, find, near_p
 from memorisk.audits.synthetic.hidden import no_plants
-from memorisk.audits.synthetic.measuring import FeatureTables, fit_distance
+from memorisk.audits.synthetic.measuring import FeatureTables, fit_similarity, open_detectors
 from memorisk.audits.synthetic.options import synthetic_options
 from memorisk.audits.synthetic.sets import Sets
 from memorisk.images.near_copies import BestMatches
-from memorisk.models.features import parse_source
 from memorisk.runs.progress import quiet
 from memorisk.scores.distances import fit_measure, nearest
 from memorisk.statistics.reversed_queries import reversed_queries
 from tests.audits.synthetic_set.making import parts, store_of
 
 N_TRAIN, N_HELD, N_SYNTHETIC = 60, 39, 40
+NO_THUMBNAILS = np.empty((0, 32, 32), np.uint8)
 
 
 def audited(tmp_path: Path, seed: int, measure: str) -> Findings:
@@ -34,14 +34,14 @@ def audited(tmp_path: Path, seed: int, measure: str) -> Findings:
     sets, options = Sets(*stores, 0, 0, frozenset(), ()), synthetic_options({"plants": 0, "measure": measure})
     flat = [(part / 255).reshape(len(part), -1).astype(np.float32) for part in images]
     described = SimpleNamespace(encoder="pixels", state="no network")
-    found = FeatureTables(flat[0], flat[1], flat[2], flat[0][:0], described, True, (), 0)  # pyright: ignore
-    fitted = fit_distance(found, sets, options, parse_source("pixels"))
+    found = FeatureTables(flat[0], flat[1], flat[2], flat[0][:0], described, True, (), 0, 0)  # pyright: ignore
+    fitted = fit_similarity(open_detectors(options, sets)[0], found, sets)
     plants = no_plants(sets.train)
     far = _far(N_SYNTHETIC)
     nowhere = np.full(N_SYNTHETIC, -1)
-    copies = PixelCopies(nowhere, nowhere > 0, nowhere, far, _far(N_TRAIN), _far(N_HELD))
+    copies = PixelCopies(nowhere, nowhere > 0, nowhere, far, _far(N_TRAIN), _far(N_HELD), NO_THUMBNAILS)
     distances = compare(found, fitted, sets, plants, quiet)
-    return find(sets, distances, copies, plants, options)
+    return find(sets, [distances], copies, plants, options)
 
 
 def _far(n: int) -> BestMatches:

@@ -7,15 +7,16 @@ import numpy as np
 import pytest
 
 from memorisk.audits.synthetic.audit import gather
-from memorisk.audits.synthetic.hidden import draw_plants, hide, no_plants
+from memorisk.audits.synthetic.hidden import Plants, draw_plants, hide, no_plants
 from memorisk.audits.synthetic.knowledge import Known, alike, detector_notes, known_patients
-from memorisk.audits.synthetic.measuring import feature_source, fit_distance, measure_features
-from memorisk.audits.synthetic.options import synthetic_options
+from memorisk.audits.synthetic.measuring import FeatureTables, fit_similarity, measure_features, open_detectors
+from memorisk.audits.synthetic.options import SyntheticOptions, synthetic_options
 from memorisk.audits.synthetic.sets import Sets, stack_stores
-from memorisk.models.features import parse_source
 from memorisk.runs.errors import InputError
 from memorisk.runs.progress import quiet
 from memorisk.scores.distances import pairwise
+from memorisk.scores.similarity import MeasureSimilarity
+from memorisk.training.pair_detectors import open_pair_detector
 from tests.audits.synthetic_set.making import parts, store_of
 from tests.models.test_detectors import make_detector
 
@@ -29,6 +30,11 @@ def sets(tmp_path: Path) -> Sets:
     return Sets(*stores, 0, 0, frozenset(), ())
 
 
+def features_of(sets: Sets, plants: Plants, options: SyntheticOptions) -> FeatureTables:
+    (detector,) = open_detectors(options, sets)
+    return measure_features(detector, sets, hide(sets.synthetic, plants, 0), options, quiet)
+
+
 def test_distances_are_those_of_all_pairs(sets: Sets) -> None:
     patients = np.array([f"p{i // 2}" for i in range(40)], dtype=object)
     table = sets.train.manifest.table.assign(group=patients)
@@ -36,7 +42,7 @@ def test_distances_are_those_of_all_pairs(sets: Sets) -> None:
     options = synthetic_options({"plants": 2})
     assert sets.held is not None
     evidence = gather(replace(sets, train=train), options, quiet)
-    d, plants = evidence.distances, evidence.plants
+    d, plants = evidence.views[0].distances, evidence.plants
     flat = [np.asarray(s.images).reshape(len(s.images), -1) / 255 for s in (train, sets.synthetic, sets.held)]
     copies = plants.pixels.reshape(plants.n, -1) / 255
     gap = lambda a, b: np.sqrt(((a[:, None] - b[None]) ** 2).sum(-1))  # noqa: E731 (one formula)
@@ -57,9 +63,7 @@ def test_distances_are_those_of_all_pairs(sets: Sets) -> None:
 
 def test_a_copy_has_the_features_of_its_source_to_the_last_bit(sets: Sets) -> None:
     for features in ("small_cnn@none", "pixels", "pca:5"):
-        found = measure_features(
-            sets, hide(sets.synthetic, no_plants(sets.train), 0), synthetic_options({"features": features}), quiet
-        )
+        found = features_of(sets, no_plants(sets.train), synthetic_options({"features": features}))
         np.testing.assert_array_equal(found.synthetic[:5], found.train[:5])
         np.testing.assert_array_equal(found.synthetic[5], found.held[2])
         assert found.weak == (features != "small_cnn@none")
@@ -74,18 +78,22 @@ def test_what_is_fitted_does_not_know_which_part_is_which(sets: Sets) -> None:
         options = synthetic_options({"features": features, "measure": measure})
         between = []
         for given in (sets, exchanged):
-            found = measure_features(given, hidden, options, quiet)
-            fitted = fit_distance(found, given, options, feature_source(options, given))
+            (detector,) = open_detectors(options, given)
+            found = measure_features(detector, given, hidden, options, quiet)
+            fitted = fit_similarity(detector, found, given)
+            assert isinstance(fitted, MeasureSimilarity)
             real = found.train if given is sets else found.held
-            between.append(pairwise(real, found.synthetic, fitted))
+            between.append(pairwise(real, found.synthetic, fitted.measure))
         np.testing.assert_allclose(*between, rtol=1e-6, atol=1e-9)
 
 
 def test_defaults_by_what_compares(sets: Sets, tmp_path: Path) -> None:
     def words(**settings) -> str:
         options = synthetic_options(settings)
-        found = measure_features(sets, hide(sets.synthetic, no_plants(sets.train), 0), options, quiet)
-        return fit_distance(found, sets, options, feature_source(options, sets)).plain_words
+        (detector,) = open_detectors(options, sets)
+        fitted = fit_similarity(detector, features_of(sets, no_plants(sets.train), options), sets)
+        assert isinstance(fitted, MeasureSimilarity)
+        return fitted.measure.plain_words
 
     assert words() == "euclidean"
     assert words(features="small_cnn@none") == "cosine"
@@ -98,7 +106,7 @@ def test_defaults_by_what_compares(sets: Sets, tmp_path: Path) -> None:
         words(measure="euclidian")
     large = np.kron(np.asarray(sets.train.images), np.ones((1, 5, 5, 1), np.uint8))
     grown = replace(sets, train=replace(sets.train, images=large))
-    assert feature_source(synthetic_options({}), grown).shown == "pixels:32"
+    assert open_detectors(synthetic_options({}), grown)[0].source.shown == "pixels:32"
 
 
 def test_saved_features_are_matched_by_id_and_must_be_of_all_sets(sets: Sets, tmp_path: Path) -> None:
@@ -112,24 +120,25 @@ def test_saved_features_are_matched_by_id_and_must_be_of_all_sets(sets: Sets, tm
         np.savez(files[name], features=values[order], image=store.manifest.images[order].astype(str))
         files[f"{name} values"] = values.astype(np.float32)
     given = {"features": str(files["train"]), "synthetic_features": files["set"], "held_out_features": files["held"]}
-    hidden = hide(sets.synthetic, no_plants(sets.train), 0)
-    found = measure_features(sets, hidden, synthetic_options(given), quiet)
+    found = features_of(sets, no_plants(sets.train), synthetic_options(given))
     for name, values in (("train", found.train), ("set", found.synthetic), ("held", found.held)):
         np.testing.assert_array_equal(values, files[f"{name} values"])
     for missing, words in (("synthetic_features", "those of SYNTHETIC"), ("held_out_features", "held-out images")):
         with pytest.raises(InputError, match=words):
-            feature_source(synthetic_options({k: v for k, v in given.items() if k != missing}), sets)
+            open_detectors(synthetic_options({k: v for k, v in given.items() if k != missing}), sets)
     with pytest.raises(InputError, match="synthetic_features belongs to a file of features of TRAIN"):
-        feature_source(synthetic_options({"synthetic_features": files["set"]}), sets)
+        open_detectors(synthetic_options({"synthetic_features": files["set"]}), sets)
     np.savez(tmp_path / "wide.npz", features=np.ones((50, 5)) * rng.normal(size=(50, 1)))
     with pytest.raises(InputError, match="have 4, 5 columns"):
-        measure_features(sets, hidden, synthetic_options(given | {"synthetic_features": tmp_path / "wide.npz"}), quiet)
+        features_of(
+            sets, no_plants(sets.train), synthetic_options(given | {"synthetic_features": tmp_path / "wide.npz"})
+        )
     broken = files["set values"].copy()
     broken[7, 1] = np.nan
     np.savez(tmp_path / "broken.npz", features=broken)
     with pytest.raises(InputError, match=r"1 image has features that are not finite \(set-0007\)"):
-        measure_features(
-            sets, hidden, synthetic_options(given | {"synthetic_features": tmp_path / "broken.npz"}), quiet
+        features_of(
+            sets, no_plants(sets.train), synthetic_options(given | {"synthetic_features": tmp_path / "broken.npz"})
         )
 
 
@@ -153,20 +162,21 @@ def test_a_detector_that_knows_one_part_only_is_refused(sets: Sets, tmp_path: Pa
         seen = seen.assign(part=[], pixel_hash=[], group_hash=[]) if not len(rows) else detector.seen.iloc[:1].loc[
             np.zeros(len(rows), int)].assign(pixel_hash=hashes, group_hash="")  # fmt: skip
         replace(detector, seen=seen.reset_index(drop=True)).save(tmp_path / key)
-        named[key] = parse_source(f"detector:{tmp_path / key}")
+        named[key] = open_pair_detector(f"detector:{tmp_path / key}")
     assert known_patients(replace(detector, seen=detector.seen.assign(pixel_hash="x")), sets.train) == Known(0, 40)
     assert "0 of 40 training patients and 0 of 30 held-out" in detector_notes(named["neither"], sets)[0]
     assert "40 of 40 training patients and 30 of 30 held-out" in detector_notes(named["both"], sets)[0]
     with pytest.raises(InputError, match=r"40 of 40 training patients and 0 of 30 held-out ones; p-values need"):
         detector_notes(named["one"], sets)
     assert "40 of 40 training patients." in detector_notes(named["one"], replace(sets, held=None))[0]
-    assert detector_notes(parse_source("pixels"), sets) == ()
-    options = synthetic_options({"features": f"detector:{tmp_path / 'both'}"})
-    found = measure_features(
-        sets, hide(sets.synthetic, draw_plants(sets.train, sets.synthetic, 1, 0), 0), options, quiet
-    )
-    assert found.plants.shape == (7, 128)
-    assert fit_distance(found, sets, options, named["both"]).name == "cosine"  # what its loss is about
+    assert detector_notes(open_pair_detector("pixels"), sets) == ()
+    for named_by in ({"features": f"detector:{tmp_path / 'both'}"}, {"detector": (str(tmp_path / "both"),)}):
+        options = synthetic_options(named_by)
+        found = features_of(sets, draw_plants(sets.train, sets.synthetic, 1, 0), options)
+        assert found.plants.shape == (7, 128)
+        fitted = fit_similarity(open_detectors(options, sets)[0], found, sets)
+        assert isinstance(fitted, MeasureSimilarity)
+        assert fitted.measure.name == "cosine"  # what its loss is about
 
 
 def test_alike_is_nobody_everybody_or_by_chance() -> None:

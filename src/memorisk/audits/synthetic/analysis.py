@@ -1,43 +1,34 @@
 """From what was measured to a `Result`: tables, numbers, verdict.
 
 Tables: ``per_image`` a synthetic image, ``per_group`` a training patient, ``per_class`` counts where labels are on both
-sides; ``tables/`` holds ``plants``, ``kinds`` (found by kind), ``exposures``, ``pairs`` (by pixels), ``real_images``
-(what p-values are made of) and ``held_out``.
+sides; ``tables/`` holds ``detectors``, ``plants``, ``kinds`` (found by kind), ``exposures``, ``pairs`` (by pixels),
+``review`` (pairs to look at, and what was said of them), ``clusters``, ``paired`` (who was generated from whom),
+``spread`` (pairs by logit), ``real_images`` (what p-values are made of), ``held_out`` and ``unread``; of several
+detectors also ``images_by_detector`` and ``kinds_by_detector``.
 """
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from memorisk.audits.pseudonyms import Pseudonyms
-from memorisk.audits.synthetic.comparing import Distances, PixelCopies
-from memorisk.audits.synthetic.findings import Findings, find
-from memorisk.audits.synthetic.hidden import Plants
+from memorisk.audits.synthetic.clusters import Clusters, copy_clusters
+from memorisk.audits.synthetic.detector_tables import detector_table, paired_table, spread_table
+from memorisk.audits.synthetic.evidence import SyntheticEvidence
+from memorisk.audits.synthetic.findings import Findings, Published, find
+from memorisk.audits.synthetic.flagged import Flag, flag_pairs, review_table
 from memorisk.audits.synthetic.knowledge import UNSEEN
-from memorisk.audits.synthetic.measuring import FeatureTables
 from memorisk.audits.synthetic.options import SyntheticOptions
-from memorisk.audits.synthetic.sets import Sets
+from memorisk.audits.synthetic.pairing import PairedFindings, compare_pairs
+from memorisk.audits.synthetic.sets import is_blank
 from memorisk.audits.synthetic.tables import SyntheticTables
 from memorisk.audits.synthetic.verdict import synthetic_verdict
 from memorisk.images.planting import KINDS
 from memorisk.report.result import Result
 from memorisk.runs.environment import versions
 from memorisk.statistics.reversed_queries import held_out_needed
-
-
-@dataclass(frozen=True, eq=False)
-class SyntheticEvidence:
-    """What was measured of the images."""
-
-    sets: Sets
-    plants: Plants
-    features: FeatureTables
-    measure: str
-    """In words, with what was fitted."""
-    distances: Distances
-    copies: PixelCopies
 
 
 def analyse_synthetic(evidence: SyntheticEvidence, options: SyntheticOptions, names: Pseudonyms) -> Result:
@@ -48,24 +39,99 @@ def analyse_synthetic(evidence: SyntheticEvidence, options: SyntheticOptions, na
         options: Levels, and what a pass needs.
         names: Replaces ids, or leaves them.
     """
-    found = find(evidence.sets, evidence.distances, evidence.copies, evidence.plants, options)
-    numbers = numbers_of(evidence, found, options)
-    tables = SyntheticTables(evidence.sets, evidence.plants, evidence.distances, evidence.copies, found, names)
-    held = {} if found.asked is None else {"held_out": tables.held_out(), "exposures": tables.exposures()}
-    planted = {"plants": tables.plants(), "kinds": tables.kinds()} if evidence.plants.n else {}
+    distances = [view.distances for view in evidence.views]
+    found = find(evidence.sets, distances, evidence.copies, evidence.plants, options, evidence.review)
+    paired = _paired(evidence, found, options)
+    flags = flag_pairs(evidence, found, paired)
+    clusters = _clusters(flags, evidence, found)
+    numbers = numbers_of(evidence, found, options) | _paired_numbers(evidence, paired)
+    numbers["n_clusters"] = len(clusters.images)
+    made = SyntheticTables(evidence, found, names)
+    tables = {
+        "detectors": detector_table(evidence, found),
+        "real_images": made.real_images(),
+        "pairs": made.pairs(),
+        "review": review_table(flags, evidence, found, names),
+        "clusters": made.clusters(clusters),
+    }
+    if found.asked is not None:
+        tables |= {"held_out": made.held_out(), "exposures": made.exposures()}
+    if evidence.plants.n:
+        tables |= {"plants": made.plants(), "kinds": made.kinds()}
+    if len(evidence.views) > 1:
+        tables |= {"images_by_detector": made.images_by_detector()}
+        tables |= {"kinds_by_detector": made.kinds_by_detector()} if evidence.plants.n else {}
+    if paired:
+        tables["paired"] = paired_table(evidence, found, paired, names)
+    if any(view.has_head for view in evidence.views):
+        tables["spread"] = spread_table(evidence)
+    if len(unread := made.unread()):
+        tables["unread"] = unread
     return Result(
-        per_image=tables.per_image(),
-        per_group=tables.per_group(),
-        per_class=tables.per_class() if numbers["labels_given"] else pd.DataFrame(),
+        per_image=made.per_image(clusters),
+        per_group=made.per_group(),
+        per_class=made.per_class() if numbers["labels_given"] else pd.DataFrame(),
         summary=_summary(evidence, found, numbers, options),
         verdict=synthetic_verdict(numbers, options),
-        tables={"real_images": tables.real_images(), "pairs": tables.pairs()} | held | planted,
+        tables=tables,
     )
+
+
+def _paired(evidence: SyntheticEvidence, found: Findings, options: SyntheticOptions) -> tuple[PairedFindings, ...]:
+    """What each detector says of the pairs; nothing where nobody was paired."""
+    pairing = evidence.pairing
+    if pairing is None:
+        return ()
+    left_out = set(found.pixels.dismissed)
+    dismissed = np.array([pair in left_out for pair in zip(pairing.synthetic, pairing.train, strict=True)], dtype=bool)
+    return tuple(
+        compare_pairs(
+            pairing, view.features, view.similarity, view.distances, evidence.plants, evidence.sets, options.seed,
+            dismissed,
+        )
+        for view in evidence.views
+    )  # fmt: skip
+
+
+def _clusters(flags: list[Flag], evidence: SyntheticEvidence, found: Findings) -> Clusters:
+    """Who is copied by which images together."""
+    store = evidence.sets.synthetic
+    pairs = [(flag.synthetic, flag.train) for flag in flags] + found.pixels.confirmed
+    return copy_clusters(
+        ((made, str(found.patients[real])) for made, real in pairs),
+        store.pixel_hashes,
+        evidence.copies.thumbnails,
+        is_blank(store, np.arange(len(store.images))),
+    )
+
+
+def _paired_numbers(evidence: SyntheticEvidence, paired: tuple[PairedFindings, ...]) -> dict[str, Any]:
+    """MemRate of each detector, beside its value on held-out images."""
+    if evidence.pairing is None:
+        return {"paired": None}
+    return {
+        "paired": {
+            "n_pairs": len(evidence.pairing.train),
+            "n_unpaired": evidence.pairing.unpaired,
+            "rates": [
+                {
+                    "detector": view.name,
+                    "threshold": said.threshold,
+                    "probability": view.has_head,
+                    "n_memorized": int(said.memorized.sum()),
+                    "rate": None if said.rate is None else asdict(said.rate),
+                    "held": None if said.held_rate is None else asdict(said.held_rate),
+                    "promise": None if said.calibrated is None else said.calibrated.words("the planted kinds"),
+                }
+                for view, said in zip(evidence.views, paired, strict=True)
+            ],
+        }
+    }
 
 
 def numbers_of(evidence: SyntheticEvidence, found: Findings, options: SyntheticOptions) -> dict[str, Any]:
     """The numbers behind the verdict, in JSON's own types but for NaN."""
-    sets, asked, power = evidence.sets, found.asked, found.power
+    sets, asked, power, views = evidence.sets, found.asked, found.power, evidence.views
     train, given = sets.train.manifest, sets.synthetic.manifest.labels
     return {
         "units": "patients" if train.groups_given else "images",
@@ -79,11 +145,11 @@ def numbers_of(evidence: SyntheticEvidence, found: Findings, options: SyntheticO
         "n_held_shared_images": sets.shared_images,
         "n_held_shared_patients": sets.shared_patients,
         "level": options.level,
-        "n_listed": None if asked is None else asked.listed.n_rejected,
-        "n_exposing": None if found.exposed is None else len(found.exposed.images),
+        "n_listed": None if asked is None else int(found.listed.sum()),
+        "n_exposing": None if asked is None else int(found.exposing.sum()),
         "shortest_list": None if asked is None else asked.shortest_list,
         "n_ahead": None if asked is None else asked.ahead,
-        "p_ahead": None if asked is None else asked.p_ahead,
+        "p_ahead": None if asked is None else found.p_ahead,
         "copied": found.copied,
         "held_out_needed": found.needed,
         "n_reachable": None if asked is None else int((asked.floor <= found.cut * (1 + 1e-12)).sum()),
@@ -96,6 +162,10 @@ def numbers_of(evidence: SyntheticEvidence, found: Findings, options: SyntheticO
         "promise": None if power is None else power.promise,
         "copies_bound": None if found.bound is None else found.bound.upper,
         "n_found_at_cut": None if found.bound is None else found.bound.found,
+        "n_confirmed": len(found.pixels.confirmed),
+        "n_dismissed": len(found.pixels.dismissed),
+        "n_dismissed_patients": found.n_dismissed_patients,
+        "n_review_changed": evidence.review.changed,
         "n_certain_copies": found.pixels.certain,
         "n_certain_patients": found.pixels.certain_patients,
         "n_shared_pixels": found.pixels.in_both,
@@ -105,14 +175,16 @@ def numbers_of(evidence: SyntheticEvidence, found: Findings, options: SyntheticO
         "near_p": None if np.isnan(found.pixels.near_p) else found.pixels.near_p,
         "unlike": None if found.unlike is None else asdict(found.unlike),
         "patients_known": sets.groups_given or options.one_image_per_patient,
-        "detector_unseen": UNSEEN in evidence.features.notes,
+        "detector_unseen": any(UNSEEN in view.features.notes for view in views),
         "n_synthetic_unread": len(sets.synthetic.skipped) + len(sets.synthetic.manifest.skipped),
         "n_synthetic_distinct": len(np.unique(sets.synthetic.pixel_hashes.astype(str))),
         "n_plants": evidence.plants.n,
-        "saved_features": evidence.features.described.state == "saved",
-        "weak_features": evidence.features.weak,
-        "features": evidence.features.described.encoder,
-        "measure": evidence.measure,
+        "saved_features": any(view.features.described.state == "saved" for view in views),
+        "weak_features": all(view.features.weak for view in views),
+        "n_detectors": len(views),
+        "detectors": [view.name for view in views],
+        "features": " and ".join(dict.fromkeys(view.features.described.encoder for view in views)),
+        "measure": " and ".join(dict.fromkeys(view.measure for view in views)),
         "data_hash": {
             "training": sets.train.data_hash,
             "synthetic": sets.synthetic.data_hash,
@@ -124,8 +196,7 @@ def numbers_of(evidence: SyntheticEvidence, found: Findings, options: SyntheticO
 def _summary(
     evidence: SyntheticEvidence, found: Findings, numbers: dict[str, Any], options: SyntheticOptions
 ) -> dict[str, Any]:
-    published, sets = found.published, evidence.sets
-    c_t, gap = published.c_t, published.wasserstein
+    sets = evidence.sets
     return {
         "audit": "synthetic",
         "names": {
@@ -136,20 +207,36 @@ def _summary(
         "groups_given": sets.groups_given,
         "shape": list(sets.train.images.shape[1:]),
         "numbers": numbers,
-        "features": evidence.features.described.as_json() | {"notes": list(evidence.features.notes)},
-        "feature_sentence": evidence.features.described.sentence,
+        "detectors": [
+            {
+                "name": view.name,
+                "features": view.features.described.as_json() | {"notes": list(view.features.notes)},
+                "sentence": view.features.described.sentence,
+                "measure": view.measure,
+                "head": view.has_head,
+                "published": _published(one.published),
+            }
+            for view, one in zip(evidence.views, found.by, strict=True)
+        ],
         "plants_asked": evidence.plants.asked,
         "sizes": None if found.asked is None else {"most_images": int(found.asked.n_images.max())},
         "lists": [] if found.asked is None else _lists(found, options),
-        "wasserstein": None if gap is None else asdict(gap),
-        "c_t": None if c_t is None else {"c_t": c_t.c_t, "p": c_t.p_value},
-        "authentic": asdict(published.authentic),
         "settings": {
             name: getattr(options, name)
             for name in ("level", "copied", "recall", "plants", "seed", "fail_on", "resize")
         },
         "pseudonymised": options.pseudonymise,
         "versions": versions(),
+    }
+
+
+def _published(found: Published) -> dict[str, Any]:
+    """The statistics of the literature."""
+    c_t, gap = found.c_t, found.wasserstein
+    return {
+        "wasserstein": None if gap is None else asdict(gap),
+        "c_t": None if c_t is None else {"c_t": c_t.c_t, "p": c_t.p_value},
+        "authentic": asdict(found.authentic),
     }
 
 
@@ -165,7 +252,7 @@ def _lists(found: Findings, options: SyntheticOptions) -> list[dict[str, Any]]:
             "copied": length,
             "share": length / n,
             "possible": found.asked.shortest_list <= length,
-            "held_out_needed": held_out_needed(n, length, options.level),
+            "held_out_needed": held_out_needed(n, length, options.shared_level),
         }
         for length in sorted(lengths)
         if length <= n

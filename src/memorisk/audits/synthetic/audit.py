@@ -3,7 +3,8 @@
 METHODS section 5: real images ask the synthetic set for their nearest image, and training patients are ranked among
 patients whom the generator never saw; known copies, hidden in the set, say what would have been found.
 
-Features are kept by content and plants come from the seed, so that the same command goes on where a killed one stopped.
+Features are kept by content and plants come from the seed, so that the same command goes on where a killed one stopped;
+those of the training images are an atlas that the audit of another set finds again.
 """
 
 from collections.abc import Mapping
@@ -12,16 +13,26 @@ from pathlib import Path
 from typing import Any
 
 from memorisk.audits.pseudonyms import Pseudonyms
-from memorisk.audits.synthetic.analysis import SyntheticEvidence, analyse_synthetic
+from memorisk.audits.synthetic.analysis import analyse_synthetic
 from memorisk.audits.synthetic.comparing import compare, compare_pixels
+from memorisk.audits.synthetic.evidence import SyntheticEvidence, View
 from memorisk.audits.synthetic.hidden import draw_plants, hide, no_plants
 from memorisk.audits.synthetic.knowledge import detector_notes
-from memorisk.audits.synthetic.measuring import can_plant, feature_source, fit_distance, measure_features
+from memorisk.audits.synthetic.measuring import (
+    can_plant,
+    fit_similarity,
+    measure_features,
+    open_detectors,
+    shown_names,
+)
 from memorisk.audits.synthetic.options import SyntheticOptions, synthetic_options
 from memorisk.audits.synthetic.page import synthetic_page
+from memorisk.audits.synthetic.pairing import Pairing, read_pairing
 from memorisk.audits.synthetic.pictures import Pictures, pair_pictures
 from memorisk.audits.synthetic.plan import SyntheticPlan, describe_sets
+from memorisk.audits.synthetic.reviewing import NOTHING, Review, read_review, write_review
 from memorisk.audits.synthetic.sets import HELD_OUT, SYNTHETIC, TRAIN, Sets, Source, decode, read_manifests
+from memorisk.audits.synthetic.spreads import logit_spread
 from memorisk.images.manifest import Manifest
 from memorisk.images.store import ImageStore
 from memorisk.report.page import render_page
@@ -30,8 +41,10 @@ from memorisk.runs.devices import check_device
 from memorisk.runs.environment import machine, versions
 from memorisk.runs.errors import InputError, one_line
 from memorisk.runs.files import write_table, write_text
+from memorisk.runs.fingerprint import fingerprint
 from memorisk.runs.folder import RunFolder, check_out, open_run
 from memorisk.runs.progress import Progress, quiet
+from memorisk.training.pair_detectors import PairDetector
 
 REPORT = "report.html"
 MANIFESTS: Mapping[str, str] = {TRAIN: "training", SYNTHETIC: "synthetic", HELD_OUT: "held_out"}
@@ -77,21 +90,25 @@ def audit_synthetic(
     names = Pseudonyms.from_options(options)
     found = read_manifests(train, synthetic, held_out, options, progress)
     sets = decode(found, options, progress)
-    detector_notes(feature_source(options, sets), sets)
+    detectors = open_detectors(options, sets)
+    for detector in detectors:
+        detector_notes(detector, sets)
+    pairing, review = read_pairing(options.paired, sets, options.seed), read_review(options.review, sets, names)
     if dry_run:
         return describe_sets(sets, options)
-    evidence = gather(sets, options, progress)
+    evidence = gather(sets, options, progress, detectors=detectors, pairing=pairing, review=review)
     config = {"train": _name(train), "synthetic": _name(synthetic), "out": str(folder), **asdict(options)}
     with open_run(folder, config | {"run": _identity(evidence, options)}, identity=["run"]) as run:
-        run.log("started", versions=versions(), machine=machine(), features_computed=evidence.features.computed)
+        _log_start(run, evidence)
         _write_manifests(run, sets, names)
         progress("testing", 0, 0)
         result = analyse_synthetic(evidence, options, names)
         result.save(run.path)
+        asked = write_review(run.path, result.tables["review"])
         wanted = options.gallery and not options.redact
         pictures = pair_pictures(sets, result, names) if wanted else None
         write_report(run.path / REPORT, result, pictures=pictures, redact=options.redact)
-        run.log("finished", status=result.status)
+        run.log("finished", status=result.status, review=None if asked is None else asked.name)
     return result
 
 
@@ -105,26 +122,43 @@ def _refuse_inside(out: Path, sources: Mapping[str, Source | None]) -> None:
             raise InputError(f"--out {one_line(str(out))} lies inside {what}: name a folder outside the images")
 
 
-def gather(sets: Sets, options: SyntheticOptions, progress: Progress) -> SyntheticEvidence:
+def gather(
+    sets: Sets,
+    options: SyntheticOptions,
+    progress: Progress,
+    *,
+    detectors: tuple[PairDetector, ...] = (),
+    pairing: Pairing | None = None,
+    review: Review = NOTHING,
+) -> SyntheticEvidence:
     """Hide the plants, compute features and all distances.
 
     Args:
         sets: The images.
         options: What compares them.
         progress: Called with (stage, done, total).
+        detectors: Opened already; none to open what the options name.
+        pairing: Who was generated from whom.
+        review: What a person said of pairs.
 
     Raises:
         InputError: Features or the measure cannot be had.
     """
-    source = feature_source(options, sets)
+    detectors = detectors or open_detectors(options, sets)
     plants = no_plants(sets.train)
     if can_plant(options):
         progress("hiding known copies", 0, 0)
         plants = draw_plants(sets.train, sets.synthetic, options.plants, options.seed)
-    features = measure_features(sets, hide(sets.synthetic, plants, options.seed), options, progress)
-    measure = fit_distance(features, sets, options, source)
-    distances = compare(features, measure, sets, plants, progress, device=str(check_device(options.device)))
-    return SyntheticEvidence(sets, plants, features, measure.plain_words, distances, compare_pixels(sets, progress))
+    hidden, device = hide(sets.synthetic, plants, options.seed), str(check_device(options.device))
+    views = []
+    for name, detector in zip(shown_names(detectors), detectors, strict=True):
+        features = measure_features(detector, sets, hidden, options, progress)
+        similarity = fit_similarity(detector, features, sets)
+        distances = compare(features, similarity, sets, plants, progress, review=review, device=device)
+        spread = None if detector.head is None else logit_spread(detector.head, features, sets)
+        views.append(View(name, features, similarity, distances, spread))
+    copies = compare_pixels(sets, progress, review)
+    return SyntheticEvidence(sets, plants, tuple(views), copies, pairing, review)
 
 
 def write_report(path: Path, result: Result, *, pictures: Pictures | None, redact: bool) -> None:
@@ -147,17 +181,22 @@ def _name(source: Source) -> str:
 
 
 def _identity(evidence: SyntheticEvidence, options: SyntheticOptions) -> dict[str, Any]:
-    """What makes this run this run."""
-    sets, described = evidence.sets, evidence.features.described
+    """What makes this run this run; a review of it may change."""
+    sets, pairing = evidence.sets, evidence.pairing
+    features = [
+        {k: getattr(described, k) for k in ("encoder", "weights_fingerprint", "preprocessing", "precision")}
+        for described in (view.features.described for view in evidence.views)
+    ]
+    measures = [view.measure for view in evidence.views]
+    alone = len(features) == 1
     return {
         "audit": "synthetic",
         "training": sets.train.data_hash,
         "synthetic": sets.synthetic.data_hash,
         "held_out": None if sets.held is None else sets.held.data_hash,
-        "features": {
-            k: getattr(described, k) for k in ("encoder", "weights_fingerprint", "preprocessing", "precision")
-        },
-        "measure": evidence.measure,
+        "features": features[0] if alone else features,
+        "measure": measures[0] if alone else measures,
+        "paired": None if pairing is None else fingerprint(pairing.synthetic, pairing.train),
         "plants": evidence.plants.n,
         "seed": options.seed,
         "level": options.level,
@@ -165,6 +204,21 @@ def _identity(evidence: SyntheticEvidence, options: SyntheticOptions) -> dict[st
         "recall": options.recall,
         "pseudonymise": options.pseudonymise,
     }
+
+
+def _log_start(run: RunFolder, evidence: SyntheticEvidence) -> None:
+    """What was computed, and what the atlas had already."""
+    tables = {view.name: view.features for view in evidence.views}
+    run.log(
+        "started",
+        versions=versions(),
+        machine=machine(),
+        features_computed=sum(found.computed for found in tables.values()),
+        atlas={
+            name: {"vectors": len(found.train), "dimension": found.train.shape[1], "computed": found.atlas_computed}
+            for name, found in tables.items()
+        },
+    )
 
 
 def _write_manifests(run: RunFolder, sets: Sets, names: Pseudonyms) -> None:

@@ -1,6 +1,7 @@
 """Every distance of the audit, in six passes of the exact search, and the pairs that are equal or nearly so in pixels.
 
-The direction that counts is from real images to the set (METHODS section 5); the other one describes.
+The direction that counts is from real images to the set (METHODS section 5); the other one describes. A distance is
+minus what a detector calls likeness: that of a measure, or minus the logit of a head, which may be below 0.
 """
 
 from dataclasses import dataclass
@@ -10,11 +11,12 @@ import numpy as np
 
 from memorisk.audits.synthetic.hidden import Plants
 from memorisk.audits.synthetic.measuring import FeatureTables
+from memorisk.audits.synthetic.reviewing import NOTHING, Review
 from memorisk.audits.synthetic.sets import Sets, is_blank
 from memorisk.images.duplicates import NEAR
 from memorisk.images.near_copies import BestMatches, best_matches, thumbnails
 from memorisk.runs.progress import Progress
-from memorisk.scores.distances import FittedMeasure, nearest, pairwise
+from memorisk.scores.similarity import Similarity
 
 FloatArray = np.ndarray
 
@@ -26,6 +28,10 @@ class Distances:
     train: FloatArray
     """[N] of each training image to the synthetic set."""
     train_nearest: np.ndarray
+    """[N] the synthetic image."""
+    standing: FloatArray
+    """[N] the same without pairs that a person dismissed; as far as any where none is left."""
+    standing_nearest: np.ndarray
     """[N] the synthetic image."""
     held: FloatArray
     """[M] of each held-out image to the synthetic set."""
@@ -67,19 +73,29 @@ class PixelCopies:
     """[N] most similar synthetic image."""
     of_held: BestMatches
     """[M] likewise."""
+    thumbnails: np.ndarray
+    """[S, 32, 32] of the synthetic images."""
 
 
 def compare(
-    found: FeatureTables, measure: FittedMeasure, sets: Sets, plants: Plants, progress: Progress, *, device: str = "cpu"
+    found: FeatureTables,
+    similarity: Similarity,
+    sets: Sets,
+    plants: Plants,
+    progress: Progress,
+    *,
+    review: Review = NOTHING,
+    device: str = "cpu",
 ) -> Distances:
     """Nearest neighbours in all directions that the audit needs.
 
     Args:
         found: Features.
-        measure: Fitted on the real ones.
+        similarity: What compares them, fitted on the real ones.
         sets: For the patients.
         plants: For their sources.
         progress: Called with (stage, done, total).
+        review: What a person said of pairs.
         device: Where to search; the distances are the same.
 
     Raises:
@@ -90,10 +106,7 @@ def compare(
     def ask(queries: np.ndarray, references: np.ndarray, stage: int, exclude=None) -> tuple[np.ndarray, np.ndarray]:
         """Distance and row of the nearest reference."""
         progress("comparing", stage, 6)
-        if not len(queries):
-            return np.empty(0), np.empty(0, dtype=np.int64)
-        neighbours = nearest(queries, references, measure, exclude_same=exclude, device=device)
-        return neighbours.distances[:, 0], neighbours.indices[:, 0]
+        return _nearest(similarity, queries, references, exclude, device)
 
     n, m = len(found.train), len(found.held)
     real, real_nearest = ask(np.concatenate([found.train, found.held]), found.synthetic, 0)
@@ -106,17 +119,25 @@ def compare(
         real_images = np.concatenate([found.train, found.held])
         everybody = np.concatenate([patients, np.char.add("held out: ", sets.held.manifest.groups.astype(str))])
         _, among_real = ask(real_images, real_images, 4, exclude=(everybody, everybody))
+    standing, standing_nearest = real[:n].copy(), real_nearest[:n].copy()
+    for row, left in review.left_of(sets):
+        standing[row] = real.max()
+        if len(left):
+            d, at = _nearest(similarity, found.train[row : row + 1], found.synthetic[left], None, device)
+            standing[row], standing_nearest[row] = d[0], left[at[0]]
     progress("comparing", 5, 6)
     return Distances(
         train=real[:n],
         train_nearest=real_nearest[:n],
+        standing=standing,
+        standing_nearest=standing_nearest,
         held=real[n:],
         held_nearest=real_nearest[n:],
         synthetic=others[m : m + len(ours)],
         nearest=ours,
         second=second,
         plants=others[m + len(ours) :],
-        plant_source=_to_source(found, measure, plants, patients),
+        plant_source=_to_source(found, similarity, plants, patients),
         held_to_train=others[:m],
         held_to_train_nearest=others_nearest[:m],
         among_train=among,
@@ -124,8 +145,24 @@ def compare(
     )
 
 
-def compare_pixels(sets: Sets, progress: Progress) -> PixelCopies:
-    """Synthetic images with the pixels of a real one, and for every image the most similar one of the other side."""
+def _nearest(
+    similarity: Similarity, queries: np.ndarray, references: np.ndarray, exclude, device: str
+) -> tuple[FloatArray, np.ndarray]:
+    """Distance and row of the nearest reference."""
+    if not len(queries):
+        return np.empty(0), np.empty(0, dtype=np.int64)
+    found = similarity.nearest(queries, references, exclude_same=exclude, device=device)
+    return -found.scores[:, 0], found.rows[:, 0]
+
+
+def compare_pixels(sets: Sets, progress: Progress, review: Review = NOTHING) -> PixelCopies:
+    """Synthetic images with the pixels of a real one, and for every image the most similar one of the other side.
+
+    Args:
+        sets: The images.
+        progress: Called with (stage, done, total).
+        review: Pairs that a person dismissed are no copies; the next similar image takes their place.
+    """
     made = [
         np.empty((0, 32, 32), dtype=np.uint8)
         if store is None
@@ -135,6 +172,10 @@ def compare_pixels(sets: Sets, progress: Progress) -> PixelCopies:
     counted = partial(progress, "looking for near copies")
     of_train, of_set = best_matches(made[0], made[1], progress=counted)
     of_held, _ = best_matches(made[2], made[1])
+    for row, left in review.left_of(sets):
+        again, _ = best_matches(made[0][row : row + 1], made[1][left])
+        of_train.row[row] = left[again.row[0]] if len(left) else of_train.row[row]
+        of_train.similarity[row], of_train.mirrored[row] = again.similarity[0], again.mirrored[0]
     hashes = sets.synthetic.pixel_hashes
     of_training = _rows_of(hashes, sets.train.pixel_hashes)
     of_held_out = _rows_of(hashes, np.empty(0) if sets.held is None else sets.held.pixel_hashes)
@@ -143,7 +184,8 @@ def compare_pixels(sets: Sets, progress: Progress) -> PixelCopies:
         rows[some[is_blank(sets.synthetic, some)]] = -1
     of_held_out[of_training >= 0] = -1
     in_both = np.array([value in sets.shared_hashes for value in hashes], dtype=bool) & (of_training >= 0)
-    return PixelCopies(of_training, in_both, of_held_out, of_set, of_train, of_held)
+    of_training[[(value, value) in review.dismissed for value in hashes]] = -1
+    return PixelCopies(of_training, in_both & (of_training >= 0), of_held_out, of_set, of_train, of_held, made[1])
 
 
 def near(matches: BestMatches) -> np.ndarray:
@@ -157,12 +199,10 @@ def _rows_of(hashes: np.ndarray, among: np.ndarray) -> np.ndarray:
     return np.array([first.get(value, -1) for value in hashes], dtype=np.int64)
 
 
-def _to_source(found: FeatureTables, measure: FittedMeasure, plants: Plants, patients: np.ndarray) -> FloatArray:
+def _to_source(found: FeatureTables, similarity: Similarity, plants: Plants, patients: np.ndarray) -> FloatArray:
     """[P] distance of each plant to the nearest image of the patient whose image it copies."""
-    return np.array(
-        [
-            pairwise(found.plants[i : i + 1], found.train[patients == patients[row]], measure).min()
-            for i, row in enumerate(plants.source)
-        ],
-        dtype=np.float64,
-    )
+    least = []
+    for i, row in enumerate(plants.source):
+        images = found.train[patients == patients[row]]
+        least.append(-similarity.scores(np.repeat(found.plants[i : i + 1], len(images), axis=0), images).max())
+    return np.array(least, dtype=np.float64)

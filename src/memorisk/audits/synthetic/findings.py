@@ -1,7 +1,12 @@
-"""The statistics of a synthetic audit: METHODS section 5, from distances to who is listed and how sure that is."""
+"""The statistics of a synthetic audit: METHODS section 5, from distances to who is listed and how sure that is.
+
+Several detectors share the level: each has a list at q / D, a patient on any of them is listed, and of the union at
+most q are expected to be there by chance. Their tests of the set as a whole are multiplied by D (Bonferroni).
+"""
 
 import math
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy import stats
@@ -9,8 +14,9 @@ from scipy import stats
 from memorisk.audits.synthetic.comparing import Distances, PixelCopies, near
 from memorisk.audits.synthetic.hidden import Plants
 from memorisk.audits.synthetic.options import SyntheticOptions
+from memorisk.audits.synthetic.reviewing import NOTHING, Review
 from memorisk.audits.synthetic.sets import Sets
-from memorisk.statistics.calibration import one_per_group
+from memorisk.statistics.calibration import group_values, one_per_group
 from memorisk.statistics.copy_tests import (
     Authenticity,
     DataCopying,
@@ -32,21 +38,28 @@ from memorisk.statistics.reversed_queries import (
     Exposures,
     Nearness,
     ReversedQueries,
+    ahead_p,
     exposures,
     held_out_needed,
     nearness,
     reversed_queries,
 )
 
+_ROUNDING = 1e-12
+
 
 @dataclass(frozen=True)
 class PixelCounts:
-    """Copies that pixels show, by patient, training beside held out."""
+    """Copies that pixels show, or a person, by patient, training beside held out."""
 
     certain: int
     """Synthetic images with the pixels of a training image that no held-out image shares."""
     certain_patients: int
     """Training patients whose images these are."""
+    confirmed: list[tuple[int, int]]
+    """Pairs that a person confirmed as copies: rows of the synthetic and the training image."""
+    dismissed: list[tuple[int, int]]
+    """Pairs that a person dismissed, which count nowhere else."""
     in_both: int
     """Synthetic images with pixels that training and held-out images share."""
     held: int
@@ -72,35 +85,23 @@ class Published:
 
 
 @dataclass(frozen=True, eq=False)
-class Findings:
-    """What the distances say."""
+class DetectorFindings:
+    """What one detector's distances say."""
 
-    patients: np.ndarray
-    """[N] patient of each training image."""
-    held_patients: np.ndarray
-    """[M] of each held-out image."""
     asked: ReversedQueries | None
-    """Section 5's p-values and list; None without held-out images."""
+    """Section 5's p-values and list, dismissed pairs left out; None without held-out images."""
     exposed: Exposures | None
     """Which synthetic images expose the listed patients."""
     set_p: np.ndarray
     """[S] p-value at which the patient of the nearest training image would be listed by this image; NaN without."""
     near_new: Nearness | None
     """Descriptive: where synthetic images lie among new patients' images."""
-    copied: int
-    """Copied training patients that a pass must be able to list."""
-    needed: int
-    """Held-out patients with which a list of so few is possible."""
-    read_at: int
-    """Length of the list whose cut the plants are read at: ``copied``, or the shortest possible if that is longer."""
     cut: float
-    """p-value of a list of so many; NaN without held-out images."""
+    """p-value of a list of ``Findings.read_at``; NaN without held-out images."""
+    plant_p: np.ndarray
+    """[P] p-values that the plants would give their sources; NaN without held-out images."""
     power: PlantPower | None
-    """Plants found at that cut; None without plants or held-out images."""
-    bound: CopiesBound | None
-    """Largest share of the set that copies of the planted kinds can be."""
-    pixels: PixelCounts
-    """Pairs by pixels."""
+    """Plants found at that cut by this detector alone; None without plants or held-out images."""
     unlike: NeighbourTest | None
     """Whether training and held-out images lie apart; None where there are none, or some of these were left out for
     being training images, which leaves no random split."""
@@ -108,55 +109,193 @@ class Findings:
     """Statistics of the literature."""
 
 
-def find(sets: Sets, distances: Distances, copies: PixelCopies, plants: Plants, options: SyntheticOptions) -> Findings:
+@dataclass(frozen=True, eq=False)
+class Findings:
+    """What all detectors say together."""
+
+    by: tuple[DetectorFindings, ...]
+    """Each."""
+    patients: np.ndarray
+    """[N] patient of each training image."""
+    held_patients: np.ndarray
+    """[M] of each held-out image."""
+    unit: np.ndarray
+    """[U] training patients, sorted."""
+    listed: np.ndarray
+    """[U] whether any detector lists them."""
+    leader: np.ndarray
+    """[U] the detector by which each patient comes nearest to its list; the first without held-out images."""
+    exposing: np.ndarray
+    """[S] whether an image exposes a listed patient."""
+    n_dismissed_patients: int
+    """Patients who would be listed, had no pair been dismissed."""
+    ahead_by: int
+    """The detector with the smallest ``p_ahead``."""
+    p_ahead: float
+    """Its probability, times the detectors; NaN without held-out images."""
+    copied: int
+    """Copied training patients that a pass must be able to list."""
+    needed: int
+    """Held-out patients with which a list of so few is possible."""
+    read_at: int
+    """Length of the list whose cut the plants are read at: ``copied``, or the shortest possible if that is longer."""
+    cut: float
+    """The smallest cut of the detectors; NaN without held-out images."""
+    power: PlantPower | None
+    """Plants found by any detector at its cut; None without plants or held-out images."""
+    bound: CopiesBound | None
+    """Largest share of the set that copies of the planted kinds can be."""
+    pixels: PixelCounts
+    """Pairs by pixels."""
+    unlike: NeighbourTest | None
+    """The smallest p-value of the detectors, times their number."""
+
+    @property
+    def asked(self) -> ReversedQueries | None:
+        """Of the detector with the smallest ``p_ahead``; its numbers of patients and floors are those of all."""
+        return self.by[self.ahead_by].asked
+
+
+def find(
+    sets: Sets,
+    distances: Sequence[Distances],
+    copies: PixelCopies,
+    plants: Plants,
+    options: SyntheticOptions,
+    review: Review = NOTHING,
+) -> Findings:
     """Everything that is computed from the distances.
 
     Args:
         sets: For the patients.
-        distances: Of `comparing.compare`.
+        distances: Of `comparing.compare`, a detector each.
         copies: Of `comparing.compare_pixels`.
         plants: Kinds and sources; none of them is in the distances of real images.
         options: Levels, and what a pass needs.
+        review: What a person said of pairs; the distances know it already.
     """
     patients = sets.train.manifest.groups.astype(str)
     held = np.empty(0, dtype=str) if sets.held is None else sets.held.manifest.groups.astype(str)
     theirs = np.char.add("held out: ", held)  # names that are no patients may occur on both sides
-    n_patients = len(np.unique(patients))
-    copied = max(1, math.ceil(options.copied * n_patients * (1 - 1e-12)))
-    asked = exposed = power = bound = near_new = None
-    set_p, cut, read_at = np.full(len(distances.synthetic), np.nan), math.nan, copied
-    if len(held):
-        asked = reversed_queries(distances.train, distances.held, patients, theirs, q=options.level)
-        exposed = exposures(asked, distances.train, distances.train_nearest, patients)
-        read_at = max(copied, min(asked.shortest_list, n_patients))
-        cut = list_cut(asked, read_at)
-        images_of = dict(zip(asked.unit.tolist(), asked.n_images.tolist(), strict=True))
-        counts = np.array([images_of[p] for p in patients[distances.nearest]])
-        set_p = copied_p(distances.synthetic, counts, distances.held, theirs)
-        near_new = nearness(distances.synthetic, distances.held_to_train, theirs, distances.second)
-        if plants.n:
-            source = patients[plants.source]
-            p = copied_p(distances.plant_source, [images_of[s] for s in source], distances.held, theirs)
-            power = plant_power(distances.plant_source, source, p, cut, kinds=plants.kind.tolist(), seed=options.seed)
-            found = int((set_p <= cut * (1 + 1e-12)).sum())
-            bound = copies_bound(found, len(set_p), power.recall)
+    unit = np.unique(patients)
+    copied = max(1, math.ceil(options.copied * len(unit) * (1 - 1e-12)))
+    level, number = options.level / len(distances), len(distances)
+    lists = [_lists(d, patients, theirs, level) for d in distances] if len(held) else []
+    shortest = lists[0][0].shortest_list if lists else 0
+    read_at = max(copied, min(shortest, len(unit)))
+    by = tuple(
+        _of_detector(sets, d, lists[i][0] if lists else None, plants, patients, theirs, read_at, options.seed)
+        for i, d in enumerate(distances)
+    )
+    cut = min((one.cut for one in by), default=math.nan)
+    alone = [math.inf if one.asked is None else one.asked.p_ahead for one in by]
+    ahead_by = int(np.argmin(alone))
+    power, bound = _power(by, distances, plants, patients, cut, options.seed)
+    near = [one.asked.p_value / one.cut for one in by if one.asked is not None]
+    listed = np.zeros(len(unit), bool)
+    exposing = np.zeros(len(sets.synthetic.images), bool)
+    for one in by:
+        if one.asked is not None and one.exposed is not None:
+            listed |= one.asked.listed.rejected
+            exposing[one.exposed.images] = True
+    before = np.any([was.listed.rejected for _, was in lists], axis=0) if lists else listed
     return Findings(
+        by=by,
         patients=patients,
         held_patients=held,
-        asked=asked,
-        exposed=exposed,
-        set_p=set_p,
-        near_new=near_new,
+        unit=unit,
+        listed=listed,
+        leader=np.argmin(near, axis=0) if near else np.zeros(len(unit), np.int64),
+        exposing=exposing,
+        n_dismissed_patients=int((before & ~listed).sum()),
+        ahead_by=ahead_by,
+        p_ahead=min(1.0, number * alone[ahead_by]) if lists else math.nan,
         copied=copied,
-        needed=held_out_needed(n_patients, copied, options.level),
+        needed=held_out_needed(len(unit), copied, level),
         read_at=read_at,
         cut=cut,
         power=power,
         bound=bound,
-        pixels=_pixels(copies, patients, held),
-        unlike=_unlike(sets, distances, patients, theirs, options.seed),
-        published=_published(distances, theirs, options.seed),
+        pixels=_pixels(sets, copies, patients, held, review),
+        unlike=_least_alike([one.unlike for one in by]),
     )
+
+
+def _lists(d: Distances, patients: np.ndarray, theirs: np.ndarray, level: float) -> tuple[ReversedQueries, ...]:
+    """A detector's list as it stands, and as it was before pairs were dismissed.
+
+    Whoever is near enough by another pair stays listed at the cut of the list as it was; nobody else leaves it.
+    """
+    was = reversed_queries(d.train, d.held, patients, theirs, q=level)
+    distance = group_values(d.standing, patients)
+    moved = np.flatnonzero(distance > was.distance)
+    if not len(moved):
+        return was, was
+    p = was.p_value.copy()
+    p[moved] = copied_p(distance[moved], was.n_images[moved], d.held, theirs)
+    listed = was.listed.rejected & (p <= was.listed.q * was.listed.n_rejected / was.listed.m * (1 + _ROUNDING))
+    ahead = int((distance < d.held.min()).sum())
+    stands = replace(
+        was,
+        distance=distance,
+        p_value=p,
+        listed=replace(was.listed, rejected=listed),
+        ahead=ahead,
+        p_ahead=ahead_p(ahead, len(was.unit), was.n_held),
+    )
+    return stands, was
+
+
+def _of_detector(
+    sets: Sets,
+    d: Distances,
+    asked: ReversedQueries | None,
+    plants: Plants,
+    patients: np.ndarray,
+    theirs: np.ndarray,
+    read_at: int,
+    seed: int,
+) -> DetectorFindings:
+    exposed = near_new = power = None
+    cut, set_p, plant_p = math.nan, np.full(len(d.synthetic), np.nan), np.full(plants.n, np.nan)
+    if asked is not None:
+        exposed = exposures(asked, d.standing, d.standing_nearest, patients)
+        cut = list_cut(asked, read_at)
+        images_of = dict(zip(asked.unit.tolist(), asked.n_images.tolist(), strict=True))
+        set_p = copied_p(d.synthetic, [images_of[p] for p in patients[d.nearest]], d.held, theirs)
+        near_new = nearness(d.synthetic, d.held_to_train, theirs, d.second)
+        if plants.n:
+            source = patients[plants.source]
+            plant_p = copied_p(d.plant_source, [images_of[s] for s in source], d.held, theirs)
+            power = plant_power(d.plant_source, source, plant_p, cut, kinds=plants.kind.tolist(), seed=seed)
+    unlike = _unlike(sets, d, patients, theirs, seed)
+    return DetectorFindings(asked, exposed, set_p, near_new, cut, plant_p, power, unlike, _published(d, theirs, seed))
+
+
+def _power(
+    by: Sequence[DetectorFindings],
+    distances: Sequence[Distances],
+    plants: Plants,
+    patients: np.ndarray,
+    cut: float,
+    seed: int,
+) -> tuple[PlantPower | None, CopiesBound | None]:
+    """Plants found by any detector, and what follows for the set: p-values in units of each detector's own cut."""
+    if by[0].power is None:
+        return None, None
+    plant_p, set_p = (np.min([p * (cut / one.cut) for one, p in found], axis=0) for found in (
+        [(one, one.plant_p) for one in by], [(one, one.set_p) for one in by]))  # fmt: skip
+    nearest = distances[0].plant_source
+    power = plant_power(nearest, patients[plants.source], plant_p, cut, kinds=plants.kind.tolist(), seed=seed)
+    return power, copies_bound(int((set_p <= cut * (1 + _ROUNDING)).sum()), len(set_p), power.recall)
+
+
+def _least_alike(tests: Sequence[NeighbourTest | None]) -> NeighbourTest | None:
+    found = [test for test in tests if test is not None]
+    if not found:
+        return None
+    least = min(found, key=lambda test: test.p_value)
+    return replace(least, p_value=min(1.0, len(found) * least.p_value))
 
 
 def _unlike(
@@ -168,7 +307,7 @@ def _unlike(
     return neighbour_test(distances.among_real, np.concatenate([patients, theirs]), part, seed=seed)
 
 
-def _pixels(copies: PixelCopies, patients: np.ndarray, held: np.ndarray) -> PixelCounts:
+def _pixels(sets: Sets, copies: PixelCopies, patients: np.ndarray, held: np.ndarray, review: Review) -> PixelCounts:
     certain = (copies.identical >= 0) & ~copies.in_both
     train_near = len(np.unique(patients[near(copies.of_train)]))
     held_near = len(np.unique(held[near(copies.of_held)]))
@@ -176,6 +315,8 @@ def _pixels(copies: PixelCopies, patients: np.ndarray, held: np.ndarray) -> Pixe
     return PixelCounts(
         certain=int(certain.sum()),
         certain_patients=len(np.unique(patients[copies.identical[certain]])),
+        confirmed=review.pairs(sets, review.confirmed),
+        dismissed=review.pairs(sets, review.dismissed),
         in_both=int(copies.in_both.sum()),
         held=int((copies.identical_held >= 0).sum()),
         near_train=train_near,

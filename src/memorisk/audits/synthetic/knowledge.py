@@ -6,16 +6,15 @@ section 5 say nothing. Its folder has hashes of the images and patients that it 
 """
 
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 from scipy import stats
 
 from memorisk.audits.synthetic.sets import Sets
 from memorisk.images.store import ImageStore
-from memorisk.models.detectors import Detector, load_detector
-from memorisk.models.features import FeatureSource
+from memorisk.models.detectors import Detector
 from memorisk.runs.errors import InputError
+from memorisk.training.pair_detectors import PairDetector
 
 ALIKE_LEVEL = 0.05
 """Shares of known patients that differ by Fisher's exact test at this level are not alike."""
@@ -75,21 +74,20 @@ def alike(train: Known, held: Known) -> bool:
     return float(np.asarray(stats.fisher_exact(counts))[1]) > ALIKE_LEVEL
 
 
-def detector_notes(source: FeatureSource, sets: Sets) -> tuple[str, ...]:
+def detector_notes(asked: PairDetector, sets: Sets) -> tuple[str, ...]:
     """What must be said of whom a detector knows; nothing where the features are no detector's.
 
     Args:
-        source: Of the features.
+        asked: What compares images.
         sets: The images.
 
     Raises:
         InputError: It knows training patients and not held-out ones, or the other way round.
     """
-    if source.kind != "detector":
+    if asked.detector is None:
         return ()
-    detector = load_detector(Path(source.name))
-    train = known_patients(detector, sets.train)
-    held = None if sets.held is None else known_patients(detector, sets.held)
+    train = known_patients(asked.detector, sets.train)
+    held = None if sets.held is None else known_patients(asked.detector, sets.held)
     if train is None or (sets.held is not None and held is None):
         return (UNSEEN,)
     told = f"The detector was trained or chosen on {train.patients:,} of {train.of:,} training patients"
@@ -98,7 +96,7 @@ def detector_notes(source: FeatureSource, sets: Sets) -> tuple[str, ...]:
     both = f"{told} and {held.patients:,} of {held.of:,} held-out ones"
     if not alike(train, held):
         raise InputError(
-            f"{source.shown}: {both[0].lower()}{both[1:]}; p-values need a detector that knows neither, or both alike. "
-            "Train one on other images, or on both parts; or leave held_out out, for distances alone"
+            f"{asked.source.shown}: {both[0].lower()}{both[1:]}; p-values need a detector that knows neither, or both "
+            "alike. Train one on other images, or on both parts; or leave held_out out, for distances alone"
         )
     return (f"{both}.",)

@@ -18,17 +18,15 @@ from memorisk.audits.synthetic.options import AUTO, SyntheticOptions
 from memorisk.audits.synthetic.sets import Sets
 from memorisk.images.store import ImageStore
 from memorisk.images.wording import listed
-from memorisk.models.detectors import read_config
 from memorisk.models.features import FeatureSource, parse_source
 from memorisk.runs.errors import InputError, several
 from memorisk.runs.progress import Progress
-from memorisk.scores.distances import FittedMeasure, find_measure, fit_measure
-from memorisk.scores.distances.fitted import BINARY, POSITIVE
+from memorisk.scores.similarity import Similarity
 from memorisk.training.feature_matrix import FeatureDescription, Features, load_features
+from memorisk.training.pair_detectors import PairDetector, open_pair_detector
 
 AUTO_SIDE = 32
 """Pixels a side of the default features."""
-_NO_NETWORK = ("pixels", "pca", "saved")
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,7 +34,7 @@ class FeatureTables:
     """Features of every image of the audit."""
 
     train: np.ndarray
-    """[N, d]."""
+    """[N, d], the atlas: kept by content, whatever is compared with it."""
     held: np.ndarray
     """[M, d]; no row without held-out images."""
     synthetic: np.ndarray
@@ -51,105 +49,131 @@ class FeatureTables:
     """What must be said of them, without ids."""
     computed: int
     """Images that went through the encoder in this call."""
+    atlas_computed: int
+    """Training images among them; 0 where the atlas was kept from before."""
 
 
-def feature_source(options: SyntheticOptions, sets: Sets) -> FeatureSource:
-    """What computes features, ``auto`` settled.
+def open_detectors(options: SyntheticOptions, sets: Sets) -> tuple[PairDetector, ...]:
+    """What compares images, ``auto`` settled.
 
     Raises:
-        InputError: No such source, or files of features for some of the sets only.
+        InputError: No such source or measure, or files of features for some of the sets only or beside another.
     """
     side = max(sets.train.images.shape[1:3])
-    text = options.features
-    if text == AUTO:
-        text = f"pixels:{AUTO_SIDE}" if side > AUTO_SIDE else "pixels"
-    source = parse_source(text)
+    default = f"pixels:{AUTO_SIDE}" if side > AUTO_SIDE else "pixels"
+    found = tuple(
+        open_pair_detector(default if text == AUTO else text, measure=options.measure, domain=options.domain)
+        for text in options.sources
+    )
+    _check_saved(found, options, sets)
+    return found
+
+
+def shown_names(detectors: Sequence[PairDetector]) -> tuple[str, ...]:
+    """What the report calls each; those whose folders have one name are numbered."""
+    names = [detector.name for detector in detectors]
+    return tuple(
+        f"{name} ({names[: i + 1].count(name)})" if names.count(name) > 1 else name for i, name in enumerate(names)
+    )
+
+
+def _check_saved(detectors: Sequence[PairDetector], options: SyntheticOptions, sets: Sets) -> None:
+    """Files of features are given for all sets, or for none.
+
+    Raises:
+        InputError: They are not.
+    """
     beside = {"synthetic_features": options.synthetic_features, "held_out_features": options.held_out_features}
-    if source.kind != "saved":
+    if not any(detector.source.kind == "saved" for detector in detectors):
         if given := [name for name, path in beside.items() if path is not None]:
             raise InputError(f"{given[0]} belongs to a file of features of TRAIN: name that with features")
-        return source
+        return
+    if len(detectors) > 1:
+        raise InputError("a file of features stands by itself, since no known copy has any: leave the others out")
     if options.synthetic_features is None:
         raise InputError("features of TRAIN are saved ones: name those of SYNTHETIC with synthetic_features")
     if sets.held is not None and options.held_out_split is None and options.held_out_features is None:
         raise InputError("features of TRAIN are saved ones: name those of the held-out images with held_out_features")
-    return source
 
 
 def can_plant(options: SyntheticOptions) -> bool:
     """Whether features of new images can be computed: saved ones are of those that are there."""
-    return options.features == AUTO or parse_source(options.features).kind != "saved"
+    return not any(_is_saved(text) for text in options.sources)
 
 
-def measure_features(sets: Sets, hidden: HiddenSet, options: SyntheticOptions, progress: Progress) -> FeatureTables:
-    """Features of the real images and of the set with its plants.
+def _is_saved(text: str) -> bool:
+    return text != AUTO and not Path(text).is_dir() and parse_source(text).kind == "saved"
 
+
+def measure_features(
+    detector: PairDetector, sets: Sets, hidden: HiddenSet, options: SyntheticOptions, progress: Progress
+) -> FeatureTables:
+    """One detector's features of the real images and of the set with its plants.
+
+    The training images' are computed and kept by themselves (paper 004's atlas), so that the next set finds them.
     Images with the pixels of a real image get that image's features, so that an exact copy is at distance 0 whatever
     batch it was in.
 
     Raises:
         InputError: Features cannot be had, or some are not finite.
     """
-    source = feature_source(options, sets)
-    real_store = sets.real
+    source = detector.source
     if source.kind == "saved":
         return _saved(sets, source, options)
-    load = partial(_load, source=source, options=options, reference=real_store, progress=progress)
-    real, ours = load(real_store), load(hidden.store)
+    load = partial(_load, detector, options=options, reference=sets.real, progress=progress)
+    train, ours = load(sets.train), load(hidden.store)
+    held = None if sets.held is None else load(sets.held)
+    real = np.concatenate([train.values, *([] if held is None else [held.values])])
     values = np.array(ours.values)
-    place = {value: row for row, value in reversed(list(enumerate(real_store.pixel_hashes)))}
+    place = {value: row for row, value in reversed(list(enumerate(sets.real.pixel_hashes)))}
     same = np.flatnonzero([value in place for value in hidden.store.pixel_hashes])
-    values[same] = real.values[[place[value] for value in hidden.store.pixel_hashes[same]]]
-    n = len(sets.train.images)
+    values[same] = real[[place[value] for value in hidden.store.pixel_hashes[same]]]
+    n = len(train.values)
     found = FeatureTables(
-        train=real.values[:n],
-        held=real.values[n:],
+        train=real[:n],
+        held=real[n:],
         synthetic=values[hidden.of_set],
         plants=values[hidden.of_plants],
-        described=real.described,
+        described=train.described,
         weak=source.kind in ("pixels", "pca"),
-        notes=(*_notes(real, source), *detector_notes(source, sets)),
-        computed=real.computed + ours.computed,
+        notes=(*_notes(train, source), *detector_notes(detector, sets)),
+        computed=train.computed + ours.computed + (0 if held is None else held.computed),
+        atlas_computed=train.computed,
     )
     _refuse_not_finite(found, sets)
     return found
 
 
-def fit_distance(found: FeatureTables, sets: Sets, options: SyntheticOptions, source: FeatureSource) -> FittedMeasure:
-    """The measure, fitted on training and held-out features together where there is something to fit.
+def fit_similarity(detector: PairDetector, found: FeatureTables, sets: Sets) -> Similarity:
+    """What compares features: a head as it was trained, a measure fitted on training and held-out features together.
 
     Args:
-        found: Features.
+        detector: Says which.
+        found: Its features.
         sets: For the ids of images that a measure does not take.
-        options: The measure by name, and how it meets negative values.
-        source: Of the features; a detector says what its loss is about.
 
     Raises:
-        InputError: No such measure, a domain is missing, or rows that it does not take.
+        InputError: A domain is missing, or rows that the measure does not take.
     """
-    name = options.measure
-    if name == AUTO:
-        name = "euclidean" if source.kind in _NO_NETWORK else "cosine"
-        name = read_config(Path(source.name)).measure if source.kind == "detector" else name
-    find_measure(name)
-    _refuse_degenerate(name, found, sets)
-    return fit_measure(
-        name,
-        np.concatenate([found.train, found.held]),
-        domain=options.domain if name in POSITIVE else None,
-        binarise="median" if name in BINARY else None,
-    )
+    if detector.measure is not None:
+        _refuse_degenerate(detector.measure, found, sets)
+    return detector.similarity(np.concatenate([found.train, found.held]))
 
 
 def _load(
-    store: ImageStore, *, source: FeatureSource, options: SyntheticOptions, reference: ImageStore, progress: Progress
+    detector: PairDetector,
+    store: ImageStore,
+    *,
+    options: SyntheticOptions,
+    reference: ImageStore,
+    progress: Progress,
 ) -> Features:
-    return load_features(
+    own = len(options.sources) > 1 and detector.source.kind == "detector"  # which has its own size
+    return detector.features(
         store,
-        source,
-        reference=reference if source.kind == "pca" and source.weights is None else None,
-        size=options.input_size,
-        normalise=options.normalise,
+        reference=reference,
+        size=None if own else options.input_size,
+        normalise=None if own else options.normalise,
         device=options.device,
         precision=options.precision,
         progress=progress,
@@ -167,7 +191,7 @@ def _saved(sets: Sets, source: FeatureSource, options: SyntheticOptions) -> Feat
     if len(widths) > 1:
         raise InputError(f"the files of features have {listed(sorted(widths))} columns: give features of one kind")
     nobody = np.empty((0, ours.values.shape[1]), np.float32)
-    found = FeatureTables(ours.values, held, theirs.values, nobody, ours.described, False, _notes(ours, source), 0)
+    found = FeatureTables(ours.values, held, theirs.values, nobody, ours.described, False, _notes(ours, source), 0, 0)
     _refuse_not_finite(found, sets)
     return found
 

@@ -5,7 +5,9 @@ The same class is the command line, the YAML file and the Python keywords.
 
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
+
+from cyclopts import Parameter
 
 from memorisk.audits.options import ReportOptions
 from memorisk.images.options import ImageOptions
@@ -42,9 +44,12 @@ class SyntheticOptions(ReportOptions, ImageOptions):
     one_image_per_patient: bool = False
     """Nobody has two images, in training and held-out images together: without patient ids a pass needs this said."""
 
+    detector: Annotated[tuple[str, ...], Parameter(negative="")] = ()
+    """What compares images, once for each of several: a folder of `train detector`, or whatever --features takes, each
+    with its own measure. Several share the level, and a patient listed by any of them is listed."""
     features: str = AUTO
-    """What compares images: a detector or encoder (docs/features.md), pixels:SIDE, pca:K, or a file of features of
-    TRAIN; auto is pixels at 32 x 32, a weak detector."""
+    """In place of --detector, one with a measure: a detector or encoder (docs/features.md), pixels:SIDE, pca:K, or a
+    file of features of TRAIN; auto is pixels at 32 x 32, a weak detector."""
     synthetic_features: Path | None = None
     """With a file of features: that of SYNTHETIC."""
     held_out_features: Path | None = None
@@ -62,6 +67,12 @@ class SyntheticOptions(ReportOptions, ImageOptions):
     """Of an encoder on a GPU."""
     device: str = "auto"
     """cpu, cuda, or auto: a GPU when there is one."""
+
+    paired: str | None = None
+    """The training image that each synthetic one was conditioned on: a column of SYNTHETIC, or a table of pairs with
+    the columns synthetic_image and training_image."""
+    review: Path | None = None
+    """A filled review.csv of an earlier run: pairs that a person confirmed or dismissed."""
 
     plants: int = 20
     """Known copies of each of seven kinds that are hidden in the set to measure what would be found; 0 for none."""
@@ -104,10 +115,25 @@ class SyntheticOptions(ReportOptions, ImageOptions):
             raise InputError(f"seed is {self.seed}; it must lie between 0 and {(1 << 32) - 1}")
         if self.held_out is not None and self.held_out_split is not None:
             raise InputError("held_out and held_out_split both say which images are held out: give one of them")
+        if self.detector and (self.features, self.measure) != (AUTO, AUTO):
+            raise InputError("detector says what compares images, each with its own measure: leave features and "
+                             "measure out")  # fmt: skip
+        if len(set(self.detector)) < len(self.detector):
+            raise InputError("a detector is named twice: name each once, since they share the level")
         if self.train_split is not None and self.held_out_split is None:
             raise InputError("train_split goes with held_out_split: which part of TRAIN is held out?")
         if self.held_out_split is not None and self.held_out_split == self.trained_on:
             raise InputError(f"held_out_split and train_split are both {self.trained_on!r}; name two parts of TRAIN")
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """What compares images, as it was named."""
+        return self.detector or (self.features,)
+
+    @property
+    def shared_level(self) -> float:
+        """The level of each detector's list: with q/D each, the union of D lists keeps q."""
+        return self.level / len(self.sources)
 
     @property
     def trained_on(self) -> str:
@@ -134,9 +160,15 @@ def synthetic_options(settings: dict[str, Any]) -> SyntheticOptions:
     for name in settings:
         if name not in names:
             raise unknown_name("setting", name, names)
-    for name in ("held_out", "features"):
+    for name in ("held_out", "features", "paired"):
         if isinstance(settings.get(name), Path):
             settings = settings | {name: str(settings[name])}
+    if "detector" in settings:
+        given = settings["detector"] or ()
+        given = given if isinstance(given, list | tuple) else (given,)
+        settings = settings | {"detector": tuple(str(one) for one in given)}
+    if isinstance(settings.get("review"), str):
+        settings = settings | {"review": Path(settings["review"])}
     options = SyntheticOptions(**settings)
     options.validate()
     return options

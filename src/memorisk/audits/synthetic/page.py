@@ -10,6 +10,13 @@ import numpy as np
 import pandas as pd
 
 from memorisk.audits.synthetic import words
+from memorisk.audits.synthetic.pair_sections import (
+    cluster_block,
+    confirmed_callout,
+    paired_section,
+    review_section,
+    unread_block,
+)
 from memorisk.audits.synthetic.pictures import Pictures, suspects
 from memorisk.audits.synthetic.sections import (
     describing_section,
@@ -59,10 +66,12 @@ def synthetic_page(result: Result, pictures: Pictures | None = None, *, redact: 
         Section(f"Which {terms.units} are exposed", _exposed(result, terms, pictures, redact), "exposed"),
         Section("How sure is that", power_section(result, terms), "power"),
         Section("Distances", distance_section(result, terms), "distances"),
+        *_paired(result, terms, redact),
         Section("Single synthetic images", describing_section(result, terms, redact), "images"),
         Section("Closest pairs", pair_section(result, terms, pictures, redact), "pairs"),
+        Section("Pairs that a person judged", review_section(result, terms, redact), "review"),
         Section("What the p-values rest on", _rests(result, terms), "limits"),
-        Section("What was not looked at", [Steps(list(words.NOT_LOOKED_AT))], "not-looked-at"),
+        Section("What was not looked at", [Steps(list(words.NOT_LOOKED_AT)), *unread_block(result)], "not-looked-at"),
         Section("How it was done", _setup(result, terms, redact), "setup"),
     ]
     return Page(
@@ -72,6 +81,13 @@ def synthetic_page(result: Result, pictures: Pictures | None = None, *, redact: 
         sections=sections,
         footer=[Paragraph(_footer(result, redact))],
     )
+
+
+def _paired(result: Result, terms: Terms, redact: bool) -> list[Section]:
+    """Of images whose origin was said."""
+    if result.summary["numbers"]["paired"] is None:
+        return []
+    return [Section("Images and what they were generated from", paired_section(result, terms, redact), "paired")]
 
 
 def _lead(result: Result, terms: Terms) -> list[Block]:
@@ -103,18 +119,30 @@ def _facts(n: dict[str, Any], terms: Terms) -> list[Fact]:
             "" if n["n_near_held"] is None else f"held out: {count(n['n_near_held'])}",
         ),
         found,
+        *_rates(n),
         Fact("Shortest possible list", count(shortest) if possible else "none", f"a pass needs {count(n['copied'])}"),
         Fact("Synthetic images", count(n["n_synthetic"])),
         Fact(f"Held-out {terms.units}", _count(n["n_held_patients"], "none given")),
     ]
 
 
+def _rates(n: dict[str, Any]) -> list[Fact]:
+    """MemRate of the first detector that has one."""
+    for said in n["paired"]["rates"] if n["paired"] else ():
+        if said["rate"] is not None:
+            held = "" if said["held"] is None else f"held out: {percent(said['held']['estimate'])}"
+            return [Fact("MemRate", percent(said["rate"]["estimate"]), held)]
+    return []
+
+
 def _exposed(result: Result, terms: Terms, pictures: Pictures | None, redact: bool) -> list[Block]:
     """The listed patients with the images that expose them, and certain copies."""
     n = result.summary["numbers"]
-    blocks = _certain(result, terms, redact) if n["n_certain_copies"] else []
+    blocks = confirmed_callout(result, terms)
+    blocks += _certain(result, terms, redact) if n["n_certain_copies"] else []
+    clusters = cluster_block(result, terms, redact)
     if n["n_listed"] is None:
-        return [*blocks, Callout("note", "Nobody can be listed", [Paragraph(terms.fill(words.NOBODY))])]
+        return [*blocks, *clusters, Callout("note", "Nobody can be listed", [Paragraph(terms.fill(words.NOBODY))])]
     blocks.append(Callout("note", "What it means to be listed", [Paragraph(terms.fill(words.LISTED))]))
     chosen = suspects(result)
     blocks.append(_patients(result, terms, redact, listed=True))
@@ -136,6 +164,7 @@ def _exposed(result: Result, terms: Terms, pictures: Pictures | None, redact: bo
         blocks.append(Paragraph(terms.fill(words.REST, n=count(n["n_exposing"]))))
     if pictures is not None and pictures.exposed:
         blocks.append(picture_gallery(pictures.exposed, "The pairs of this table", pictures.mirrored))
+    blocks += clusters
     if redact and len(chosen):
         blocks.append(Paragraph("Ids are left out of this report. They are in the run's own tables."))
     return blocks
@@ -150,10 +179,13 @@ def _patients(result: Result, terms: Terms, redact: bool, *, listed: bool) -> Ta
         Column(source="group", heading=terms.unit.capitalize(), row_heading=True),
         *([Column(source="training_image", heading="Training image")] if terms.units == "patients" else []),
         Column(source="synthetic_image", heading="Synthetic image"),
+        *([Column(source="listed_by", heading="Listed by", wide=True)] if listed and n["n_detectors"] > 1 else []),
     ]
+    heads = any(one["head"] for one in result.summary["detectors"])
     numbers = [
         *([Column(source="n_images", heading="Images", format="count")] if terms.units == "patients" else []),
         Column(source="distance", heading="Distance to the set", format="decimal"),
+        *([Column(source="probability", heading="P", format="short")] if heads else []),
         Column(source="identical", heading="Same pixels", format="yes_no"),
         Column(source="p_value", heading="p\N{NON-BREAKING HYPHEN}value", format="probability"),
         Column(source="p_adjusted", heading="Adjusted p", format="probability"),
@@ -226,7 +258,7 @@ def _setup(result: Result, terms: Terms, redact: bool) -> list[Block]:
     height, width, channels = s["shape"]
     told += [
         ("Pixels", f"{height} x {width} x {channels}, by {s['settings']['resize']} where they were resized"),
-        ("Features", Name(str(s["feature_sentence"]))),
+        *(("Features", Name(str(one["sentence"]))) for one in s["detectors"]),
         ("Measure", Name(str(n["measure"]))),
         ("Level of the list (q)", f"{n['level']:g}"),
         ("A pass needs", f"lists of {n['copied']:,}, and planted copies found: {words.share(s['settings']['recall'])}"),

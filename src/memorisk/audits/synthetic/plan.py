@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from memorisk.audits.synthetic.hidden import draw_plants
-from memorisk.audits.synthetic.measuring import can_plant, feature_source
+from memorisk.audits.synthetic.measuring import can_plant, open_detectors, shown_names
 from memorisk.audits.synthetic.options import SyntheticOptions
 from memorisk.audits.synthetic.sets import Sets
 from memorisk.statistics.multiple import smallest_list_of
@@ -61,18 +61,19 @@ def describe_sets(sets: Sets, options: SyntheticOptions) -> SyntheticPlan:
     n, s, m = len(sets.train.images), len(sets.synthetic.images), int(held.sum())
     plants = draw_plants(sets.train, sets.synthetic, options.plants if can_plant(options) else 0, options.seed)
     copied = max(1, math.ceil(options.copied * len(train) * (1 - 1e-12)))
-    shortest = possible_list(train, held, options.level) if m else None
+    detectors, level = open_detectors(options, sets), options.shared_level
+    shortest = possible_list(train, held, level) if m else None
     return SyntheticPlan(
         images={"training": n, "synthetic": s, "held out": m},
         patients={"training": len(train), "held out": len(held)},
         left_out=sets.shared_patients,
-        features=feature_source(options, sets).shown,
+        features=" and ".join(shown_names(detectors)),
         plants=plants.n,
         plant_patients=len(np.unique(sets.train.manifest.groups[plants.source].astype(str))),
         shortest_list=shortest if shortest is not None and shortest <= len(train) else None,
         copied=copied,
-        held_out_needed=held_out_needed(len(train), copied, options.level),
-        comparisons=(n + m) * s + (m + s + plants.n) * n + s * n + n * n,
+        held_out_needed=held_out_needed(len(train), copied, level),
+        comparisons=len(detectors) * ((n + m) * s + (m + s + plants.n) * n + s * n + n * n),
         bytes={
             "images": sum(
                 store.images.nbytes for store in (sets.train, sets.synthetic, sets.held) if store is not None

@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 
 from memorisk.audits.synthetic import words
+from memorisk.audits.synthetic.pair_sections import detector_block, spread_figures
 from memorisk.audits.synthetic.pictures import SIDE, Pair, Pictures
 from memorisk.audits.synthetic.words import Terms
 from memorisk.report.blocks import (
@@ -26,22 +27,25 @@ from memorisk.report.blocks import (
 )
 from memorisk.report.distance_figure import distance_plot
 from memorisk.report.formats import count, decimal, percent, probability
-from memorisk.report.frames import numbers, rows, texts, truths
+from memorisk.report.frames import numbers, rows, texts
 from memorisk.report.result import Result
 from memorisk.report.series_figure import series_plot
 from memorisk.report.thumbnails import data_uri
+from memorisk.statistics.calibration import group_values
 
 _MOST = 25
 
 
 def power_section(result: Result, terms: Terms) -> list[Block]:
     """What compared the images, what it would have found (planted copies by kind), and which lists were possible."""
-    n = result.summary["numbers"]
-    blocks: list[Block] = [Paragraph([Name(str(result.summary["feature_sentence"])), f" Distance: {n['measure']}."])]
+    n, blocks = result.summary["numbers"], list[Block]()
+    for one in result.summary["detectors"]:
+        blocks.append(Paragraph([Name(str(one["sentence"])), f" Distance: {one['measure']}."]))
+        if notes := one["features"]["notes"]:
+            blocks.append(Steps([Name(str(note)) for note in notes]))
     if n["weak_features"]:
         blocks.append(Callout("warning", "A weak detector", [Paragraph(words.WEAK)]))
-    if notes := result.summary["features"]["notes"]:
-        blocks.append(Steps([Name(str(note)) for note in notes]))
+    blocks += detector_block(result, terms)
     if n["recall"] is None:
         why = "held_out" if n["n_held_patients"] is None else "saved" if n["saved_features"] else "none"
         return [*blocks, Paragraph(words.NO_POWER[why]), *_lists(result, terms)]
@@ -72,7 +76,16 @@ def _power(result: Result, terms: Terms) -> list[Block]:
 
 
 def distance_section(result: Result, terms: Terms) -> list[Block]:
-    """The comparison that counts, figure 3, and the published statistics beside them."""
+    """The comparison that counts, figure 3, and the published statistics beside them; of each detector."""
+    parts = [_of_detector(result, one, terms) for one in result.summary["detectors"]]
+    if len(parts) == 1:
+        return parts[0]
+    names = [str(one["name"]) for one in result.summary["detectors"]]
+    first = [Paragraph(["By ", Name(names[0]), ":"]), *parts[0]]
+    return [*first, *(Details(["By ", Name(name)], part) for name, part in zip(names[1:], parts[1:], strict=True))]
+
+
+def _of_detector(result: Result, one: dict[str, Any], terms: Terms) -> list[Block]:
     columns = [
         Column(source="statistic", heading="Statistic", row_heading=True),
         Column(source="value", heading="Value"),
@@ -80,19 +93,21 @@ def distance_section(result: Result, terms: Terms) -> list[Block]:
         Column(source="cannot", heading="What it cannot tell", wide=True),
     ]
     caption = "Published statistics. None is used for the verdict: they call sets copied in which nobody is."
+    name = str(one["name"])
     return [
         Heading(f"From real {terms.units} to the synthetic set"),
-        _reversed_figure(result, terms),
+        _reversed_figure(result, name, one["head"], terms),
+        *spread_figures(result, name, terms),
         Heading("From images to the training set"),
-        _usual_figure(result),
+        _usual_figure(result, name, one["head"]),
         Heading("Statistics of the literature"),
-        Table(frame=pd.DataFrame(_published(result, terms)), columns=columns, caption=caption),
+        Table(frame=pd.DataFrame(_published(result, one["published"], terms)), columns=columns, caption=caption),
     ]
 
 
 def describing_section(result: Result, terms: Terms, redact: bool) -> list[Block]:
-    """The columns of single synthetic images, nearest first."""
-    n = result.summary["numbers"]
+    """The columns of single synthetic images, nearest first, by the first detector."""
+    n, first = result.summary["numbers"], result.summary["detectors"][0]
     table = result.per_image.sort_values(["distance", "image"], kind="stable")
     names = [
         Column(source="image", heading="Synthetic image", row_heading=True),
@@ -106,7 +121,9 @@ def describing_section(result: Result, terms: Terms, redact: bool) -> list[Block
     columns = [
         *([] if redact else names),
         Column(source="distance", heading="Distance", format="decimal"),
-        Column(source="second_ratio", heading="Second-neighbour ratio", format="short"),
+        Column(source="probability", heading="P", format="short")
+        if first["head"]
+        else Column(source="second_ratio", heading="Second-neighbour ratio", format="short"),
         *([] if n["n_held_patients"] is None else with_null),
         Column(source="similarity", heading="Similarity of details", format="short"),
     ]
@@ -117,7 +134,10 @@ def describing_section(result: Result, terms: Terms, redact: bool) -> list[Block
         "per_image.parquet.",
         visible_rows=10,
     )
-    blocks: list[Block] = [Paragraph(terms.fill(words.NEARER)), shown]
+    blocks: list[Block] = [Paragraph(terms.fill(words.NEARER))]
+    if n["n_detectors"] > 1:
+        blocks.append(Paragraph(["By ", Name(str(first["name"])), "; the others' are in tables/images_by_detector."]))
+    blocks.append(shown)
     if len(result.per_class):
         by_class = [
             Column(source="label", heading="Class", row_heading=True),
@@ -201,11 +221,14 @@ def _lists(result: Result, terms: Terms) -> list[Block]:
 
 
 def _kinds_table(result: Result, terms: Terms) -> Table:
+    above = [Column(source="above_half", heading="P > 0.5", format="percent")]
+    above = above if "above_half" in result.tables["kinds"] else []
     columns = [
         Column(source="kind", heading="Kind of copy", row_heading=True),
         Column(source="patients", heading=terms.units.capitalize(), format="count"),
         Column(source="found", heading="Found", format="count"),
         Column(source="share", heading="Share [95 % interval]", format="percent", interval=("low", "high")),
+        *above,
         Column(source="median_distance", heading="Median distance", format="decimal"),
         Column(source="what", heading="What was done", wide=True),
     ]
@@ -233,57 +256,68 @@ def _kinds_figure(result: Result) -> Figure:
     )
 
 
-def _reversed_figure(result: Result, terms: Terms) -> Figure:
-    train = result.per_group
-    pools = {f"training {terms.units}": numbers(train, "distance")}
+def _of(table: pd.DataFrame, detector: str) -> pd.DataFrame:
+    """A detector's rows."""
+    return rows(table, [name == detector for name in texts(table, "detector")])
+
+
+def _reversed_figure(result: Result, detector: str, head: bool, terms: Terms) -> Figure:
+    real = _of(result.tables["real_images"], detector)
+    training = rows(real, [part == "training" for part in texts(real, "part")])
+    pools = {f"training {terms.units}": group_values(numbers(training, "distance"), texts(training, "group"))}
     text: Text = f"Without held-out {terms.units} there is nothing to compare these distances with."
+    marked = np.empty(0)
     if "held_out" in result.tables:
-        pools[f"held-out {terms.units}"] = numbers(result.tables["held_out"], "distance")
+        pools[f"held-out {terms.units}"] = numbers(_of(result.tables["held_out"], detector), "distance")
         text = terms.fill(words.REVERSED)
-    marked = numbers(rows(train, truths(train, "listed")), "distance")
+        listed = _of(result.tables["exposures"], detector)
+        marked = group_values(numbers(listed, "distance"), texts(listed, "group")) if len(listed) else marked
     told = [f"{name}: median {decimal(np.median(values))}" for name, values in pools.items()]
+    title = f"{'Minus the logit' if head else 'Distance'} to the nearest synthetic image"
     return Figure(
-        svg=distance_plot(pools, x_title="Distance to the nearest synthetic image", marked=marked, marked_as="listed"),
+        svg=distance_plot(pools, x_title=title, marked=marked, marked_as="listed"),
         title=f"How near the set comes to each of the {terms.units}",
         caption=text,
         alternative="; ".join(told) + f"; {count(len(marked))} listed.",
     )
 
 
-def _usual_figure(result: Result) -> Figure:
-    real = result.tables["real_images"]
+def _usual_figure(result: Result, detector: str, head: bool) -> Figure:
+    real = _of(result.tables["real_images"], detector)
     held = [part == "held out" for part in texts(real, "part")]
+    by_detector = result.tables.get("images_by_detector")
+    generated = result.per_image if by_detector is None else _of(by_detector, detector)
     pools = {
-        "generated": numbers(result.per_image, "distance"),
+        "generated": numbers(generated, "distance"),
         "held-out images": numbers(rows(real, held), "distance_to_training"),
     }
     if "plants" in result.tables:
-        pools["planted copies"] = numbers(result.tables["plants"], "distance_nearest")
+        pools["planted copies"] = numbers(_of(result.tables["plants"], detector), "distance_nearest")
     known = {name: values for name, values in pools.items() if len(values)}
+    title = f"{'Minus the logit' if head else 'Distance'} to the nearest training image"
     return Figure(
-        svg=distance_plot(known, x_title="Distance to the nearest training image"),
+        svg=distance_plot(known, x_title=title),
         title="Generated, held-out and planted images",
         caption=words.USUAL,
         alternative="; ".join(f"{name}: median {decimal(np.median(v))}" for name, v in known.items()) + ".",
     )
 
 
-def _published(result: Result, terms: Terms) -> list[dict[str, str]]:
+def _published(result: Result, found: dict[str, Any], terms: Terms) -> list[dict[str, str]]:
     """A row a statistic: value, what stands beside it, what it cannot tell."""
-    s = result.summary
-    found = []
-    if gap := s["wasserstein"]:
+    known = []
+    if gap := found["wasserstein"]:
         beside = f"p {probability(gap['p_value'])}, {count(gap['n_second'])} held-out {terms.units}"
-        found.append(("wasserstein", decimal(gap["distance"]), beside))
-    if (c_t := s["c_t"]) and c_t["c_t"] is not None:
-        found.append(("c_t", decimal(c_t["c_t"]), f"p {probability(c_t['p'])}"))
-    share, new = s["authentic"]["share"], s["authentic"]["of_new"]
+        known.append(("wasserstein", decimal(gap["distance"]), beside))
+    if (c_t := found["c_t"]) and c_t["c_t"] is not None:
+        known.append(("c_t", decimal(c_t["c_t"]), f"p {probability(c_t['p'])}"))
+    share, new = found["authentic"]["share"], found["authentic"]["of_new"]
     beside = f"held-out {terms.units} {percent(new['estimate'])}" if new["trials"] else "no held-out images"
     limits = f"{percent(share['low'])} to {percent(share['high'])}"
-    found.append(("authentic", f"{percent(share['estimate'])} ({limits})", beside))
+    known.append(("authentic", f"{percent(share['estimate'])} ({limits})", beside))
     return [
         {"statistic": words.PUBLISHED[k][0], "value": v, "beside": b, "cannot": terms.fill(words.PUBLISHED[k][1])}
-        for k, v, b in found
+        for k, v, b in known
     ]
 
 

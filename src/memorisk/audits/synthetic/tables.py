@@ -1,186 +1,264 @@
 """The tables of a synthetic audit, under the ids that the run may write."""
 
+from collections.abc import Callable
+
 import numpy as np
 import pandas as pd
 
 from memorisk.audits.pseudonyms import Pseudonyms
-from memorisk.audits.synthetic.comparing import Distances, PixelCopies, near
-from memorisk.audits.synthetic.findings import Findings
+from memorisk.audits.synthetic.clusters import Clusters
+from memorisk.audits.synthetic.comparing import near
+from memorisk.audits.synthetic.evidence import SyntheticEvidence, View, probability
+from memorisk.audits.synthetic.findings import DetectorFindings, Findings
 from memorisk.audits.synthetic.hidden import Plants
-from memorisk.audits.synthetic.sets import Sets
 from memorisk.images.planting import KINDS
 from memorisk.statistics.calibration import group_values
+from memorisk.statistics.planted_copies import PlantPower
 
 
 class SyntheticTables:
-    """The tables of a result, each by the ids that the run may write."""
+    """The tables of a result, each by the ids that the run may write.
 
-    def __init__(
-        self,
-        sets: Sets,
-        plants: Plants,
-        distances: Distances,
-        copies: PixelCopies,
-        found: Findings,
-        names: Pseudonyms,
-    ) -> None:
-        self.d, self.c, self.plant, self.found, self.key = distances, copies, plants, found, names
+    Those of distances have a row for every detector and image; ``per_image`` has the first detector's.
+    """
+
+    def __init__(self, evidence: SyntheticEvidence, found: Findings, names: Pseudonyms) -> None:
+        sets = evidence.sets
+        self.views, self.c, self.plant, self.found, self.key = (
+            evidence.views,
+            evidence.copies,
+            evidence.plants,
+            found,
+            names,
+        )
         self.image = names.names(sets.synthetic.manifest.images)
         self.train_image, self.patient = names.names(sets.train.manifest.images), names.names(found.patients)
         self.held_image = names.names(()) if sets.held is None else names.names(sets.held.manifest.images)
         self.held_patient = names.names(found.held_patients)
         self.labels = sets.synthetic.manifest.labels
         self.train_labels = sets.train.manifest.labels
+        self.skipped = {
+            what: (store.skipped, store.manifest.skipped)
+            for what, store in (("training", sets.train), ("synthetic", sets.synthetic), ("held out", sets.held))
+            if store is not None
+        }
 
-    def per_image(self) -> pd.DataFrame:
-        """A row a synthetic image."""
-        d, found = self.d, self.found
-        exposed = set() if found.exposed is None else set(found.exposed.images.tolist())
-        near_new = found.near_new
-        n = len(self.image)
-        ratio = np.divide(d.synthetic, d.second, out=np.ones(n), where=d.second > 0)
+    def per_image(self, clusters: Clusters) -> pd.DataFrame:
+        """A row a synthetic image, by the first detector."""
+        first = self.images_by_detector().iloc[: len(self.image)].drop(columns=["detector", "image"])
         table = pd.DataFrame(
             {
                 "image": self.image,
                 "label": self.labels,
-                "exposes": [row in exposed for row in range(n)],
+                "exposes": self.found.exposing,
                 "identical": (self.c.identical >= 0) & ~self.c.in_both,
-                "nearest_image": self.train_image[d.nearest],
-                "nearest_group": self.patient[d.nearest],
-                "distance": d.synthetic,
-                "second_distance": d.second,
-                "second_ratio": ratio,
-                "nearer_than_new": np.full(n, np.nan) if near_new is None else near_new.share,
-                "p_listed": found.set_p,
+                **{name: first[name].to_numpy() for name in first},
                 "similar_image": self.train_image[self.c.of_set.row],
                 "similarity": self.c.of_set.similarity.astype(np.float64),
                 "mirrored": self.c.of_set.mirrored,
+                "cluster": clusters.cluster,
             }
         )
         return self._ordered(table, "image")
 
+    def images_by_detector(self) -> pd.DataFrame:
+        """A row a detector and synthetic image."""
+        return self._by_detector(self._image_rows)
+
+    def _image_rows(self, view: View, found: DetectorFindings) -> dict[str, np.ndarray]:
+        d, n, near_new = view.distances, len(self.image), found.near_new
+        ratio = np.full(n, np.nan)
+        if not view.has_head:
+            ratio = np.divide(d.synthetic, d.second, out=np.ones(n), where=d.second > 0)
+        return {
+            "image": self.image,
+            "nearest_image": self.train_image[d.nearest],
+            "nearest_group": self.patient[d.nearest],
+            "distance": d.synthetic,
+            "second_distance": d.second,
+            "second_ratio": ratio,
+            "probability": probability(view, d.synthetic),
+            "nearer_than_new": np.full(n, np.nan) if near_new is None else near_new.share,
+            "p_listed": found.set_p,
+        }
+
     def per_group(self) -> pd.DataFrame:
-        """A row a training patient."""
-        unit, index, counts = np.unique(self.found.patients, return_inverse=True, return_counts=True)
-        distance = group_values(self.d.train, self.found.patients)
-        nearest_row = np.full(len(unit), -1)
-        for row in np.argsort(-self.d.train, kind="stable"):  # the nearest image of each patient comes last
-            nearest_row[index[row]] = row
-        pixel = np.unique(self.found.patients[self.c.identical[(self.c.identical >= 0) & ~self.c.in_both]])
-        asked = self.found.asked
-        blank = np.full(len(unit), np.nan)
+        """A row a training patient, by the detector that comes nearest to listing them."""
+        found = self.found
+        unit, n_images = np.unique(found.patients, return_counts=True)
+        pixel = np.unique(found.patients[self.c.identical[(self.c.identical >= 0) & ~self.c.in_both]])
+        by = [self._patient_rows(view, one) for view, one in zip(self.views, found.by, strict=True)]
+        at = found.leader, np.arange(len(unit))
+        lists = [(view.name, one["listed"]) for view, one in zip(self.views, by, strict=True)]
         table = pd.DataFrame(
             {
                 "group": self.key.names(unit),
-                "n_images": counts,
-                "listed": np.zeros(len(unit), bool) if asked is None else asked.listed.rejected,
-                "ahead": np.zeros(len(unit), bool) if asked is None else distance < self.d.held.min(),
+                "n_images": n_images,
+                "listed": found.listed,
+                "listed_by": ["; ".join(name for name, listed in lists if listed[i]) for i in range(len(unit))],
+                "confirmed": np.isin(unit, found.patients[[real for _, real in found.pixels.confirmed]]),
+                "ahead": by[found.ahead_by]["ahead"],
                 "identical": np.isin(unit, pixel),
-                "near": np.isin(unit, self.found.patients[near(self.c.of_train)]),
-                "distance": distance,
-                "p_value": blank if asked is None else asked.p_value,
-                "p_adjusted": blank if asked is None else asked.listed.adjusted,
-                "p_smallest": blank if asked is None else asked.floor,
-                "n_compared": np.zeros(len(unit), np.int64) if asked is None else asked.n_compared,
-                "training_image": self.train_image[nearest_row],
-                "synthetic_image": self.image[self.d.train_nearest[nearest_row]],
+                "near": np.isin(unit, found.patients[near(self.c.of_train)]),
+                "detector": np.array([view.name for view in self.views], dtype=object)[found.leader],
+                **{name: np.array([one[name] for one in by])[at] for name in by[0] if name not in ("listed", "ahead")},
             }
         )
         return self._ordered(table, "group")
 
+    def _patient_rows(self, view: View, found: DetectorFindings) -> dict[str, np.ndarray]:
+        d, patients, asked = view.distances, self.found.patients, found.asked
+        distance = group_values(d.standing, patients)
+        index = np.searchsorted(self.found.unit, patients)
+        nearest_row = np.full(len(distance), -1)
+        for row in np.argsort(-d.standing, kind="stable"):  # the nearest image of each patient comes last
+            nearest_row[index[row]] = row
+        blank, nobody = np.full(len(distance), np.nan), np.zeros(len(distance), bool)
+        return {
+            "listed": nobody if asked is None else asked.listed.rejected,
+            "ahead": nobody if asked is None else distance < d.held.min(),
+            "distance": distance,
+            "probability": probability(view, distance),
+            "p_value": blank if asked is None else asked.p_value,
+            "p_adjusted": blank if asked is None else np.minimum(asked.listed.adjusted * len(self.views), 1.0),
+            "p_smallest": blank if asked is None else asked.floor,
+            "n_compared": np.zeros(len(distance), np.int64) if asked is None else asked.n_compared,
+            "training_image": self.train_image[nearest_row],
+            "synthetic_image": self.image[d.standing_nearest[nearest_row]],
+        }
+
     def per_class(self) -> pd.DataFrame:
         """Counts by label."""
         labels = sorted(set(self.labels) | set(self.train_labels))
-        exposing = np.zeros(len(self.labels), bool)
-        if self.found.exposed is not None:
-            exposing[self.found.exposed.images] = True
         return pd.DataFrame(
             {
                 "label": labels,
                 "n_training": [int((self.train_labels == label).sum()) for label in labels],
                 "n_synthetic": [int((self.labels == label).sum()) for label in labels],
-                "n_exposing": [int(exposing[self.labels == label].sum()) for label in labels],
+                "n_exposing": [int(self.found.exposing[self.labels == label].sum()) for label in labels],
             }
         )
 
     def held_out(self) -> pd.DataFrame:
-        """A row a held-out patient: what the p-values are made of."""
+        """A row a detector and held-out patient: what the p-values are made of."""
         unit, counts = np.unique(self.found.held_patients, return_counts=True)
-        distance = group_values(self.d.held, self.found.held_patients)
-        return self._ordered(
-            pd.DataFrame({"group": self.key.names(unit), "n_images": counts, "distance": distance}), "group"
-        )
+        names = self.key.names(unit)
+
+        def rows(view: View, _: DetectorFindings) -> dict[str, np.ndarray]:
+            """Of one detector."""
+            distance = group_values(view.distances.held, self.found.held_patients)
+            return {"group": names, "n_images": counts, "distance": distance}
+
+        return self._by_detector(rows, "group")
 
     def real_images(self) -> pd.DataFrame:
-        """A row a real image: its distance to the set, and of the other direction what figure 3 needs."""
+        """A row a detector and real image: its distance to the set, and of the other direction what figure 3 needs."""
         n, m = len(self.train_image), len(self.held_image)
-        table = pd.DataFrame(
-            {
+        part = np.array(["training"] * n + ["held out"] * m, dtype=object)
+
+        def rows(view: View, _: DetectorFindings) -> dict[str, np.ndarray]:
+            """Of one detector."""
+            d = view.distances
+            return {
                 "image": np.concatenate([self.train_image, self.held_image]),
                 "group": np.concatenate([self.patient, self.held_patient]),
-                "part": ["training"] * n + ["held out"] * m,
-                "distance": np.concatenate([self.d.train, self.d.held]),
-                "synthetic_image": self.image[np.concatenate([self.d.train_nearest, self.d.held_nearest])],
-                "distance_to_training": np.concatenate([self.d.among_train, self.d.held_to_train]),
+                "part": part,
+                "distance": np.concatenate([d.train, d.held]),
+                "synthetic_image": self.image[np.concatenate([d.train_nearest, d.held_nearest])],
+                "distance_to_training": np.concatenate([d.among_train, d.held_to_train]),
             }
-        )
-        return self._ordered(table, "part", "image")
+
+        return self._by_detector(rows, "part", "image")
 
     def plants(self) -> pd.DataFrame:
-        """A row a planted copy."""
-        power, planted = self.found.power, self.plant
-        blank = np.full(planted.n, np.nan)
+        """A row a detector and planted copy; ``found`` by that detector, ``found_by_any`` by all together."""
+        planted, power = self.plant, self.found.power
         pasted = planted.base >= 0
         base = np.full(planted.n, "", dtype=object)
         base[pasted] = self.image[planted.base[pasted]]
-        table = pd.DataFrame(
-            {
+        nothing = np.zeros(planted.n, bool)
+
+        def rows(view: View, found: DetectorFindings) -> dict[str, np.ndarray]:
+            """Of one detector."""
+            return {
                 "kind": planted.kind,
                 "parameter": planted.parameter,
                 "group": self.patient[planted.source],
                 "image": self.train_image[planted.source],
                 "pasted_into": base,
-                "distance": self.d.plant_source,
-                "distance_nearest": self.d.plants,
-                "p_value": blank if power is None else power.p_value,
-                "found": np.zeros(planted.n, bool) if power is None else power.found,
+                "distance": view.distances.plant_source,
+                "distance_nearest": view.distances.plants,
+                "probability": probability(view, view.distances.plant_source),
+                "p_value": found.plant_p,
+                "found": nothing if found.power is None else found.power.found,
+                "found_by_any": nothing if power is None else power.found,
             }
-        )
-        return self._ordered(table, "kind", "group")
+
+        return self._by_detector(rows, "kind", "group")
 
     def kinds(self) -> pd.DataFrame:
-        """A row a kind of copy: how many were found."""
-        rows = []
-        for kind in KINDS.values():
-            mine = self.plant.kind == kind.name
-            share = None if self.found.power is None else self.found.power.kinds.get(kind.name)
-            rows.append(
-                {
-                    "kind": kind.name,
-                    "what": kind.description,
-                    "planted": int(mine.sum()),
-                    "patients": 0 if share is None else share.trials,
-                    "found": 0 if share is None else share.successes,
-                    "share": np.nan if share is None else share.estimate,
-                    "low": np.nan if share is None else share.low,
-                    "high": np.nan if share is None else share.high,
-                    "median_distance": float(np.median(self.d.plant_source[mine])) if mine.any() else np.nan,
-                }
-            )
-        return pd.DataFrame(rows)
+        """A row a kind of copy: how many were found, by any detector."""
+        table = _kinds(self.plant, self.found.power)
+        table["median_distance"] = [
+            float(np.median(v)) if len(v := self._plant_distances(0, kind)) else np.nan for kind in table["kind"]
+        ]
+        heads = [view for view in self.views if view.has_head]
+        if heads:
+            shares = [probability(view, view.distances.plant_source) > 0.5 for view in heads]
+            above = np.any(shares, axis=0)
+            table["above_half"] = [
+                float(above[mine].mean()) if (mine := self.plant.kind == kind).any() else np.nan
+                for kind in table["kind"]
+            ]
+        return table
+
+    def kinds_by_detector(self) -> pd.DataFrame:
+        """A row a detector and kind."""
+        parts = [
+            _kinds(self.plant, one.power).assign(detector=view.name)
+            for view, one in zip(self.views, self.found.by, strict=True)
+        ]
+        return pd.concat(parts, ignore_index=True)
 
     def exposures(self) -> pd.DataFrame:
-        """A row a training image of a listed patient and the synthetic image that is nearest to it."""
-        exposed = self.found.exposed
-        assert exposed is not None
+        """A row a training image of a listed patient and the synthetic image that is nearest to it, by detector."""
+        parts = []
+        for view, one in zip(self.views, self.found.by, strict=True):
+            assert one.exposed is not None
+            parts.append(
+                pd.DataFrame(
+                    {
+                        "detector": np.array([view.name] * len(one.exposed.image), dtype=object),
+                        "group": self.key.names(one.exposed.unit.tolist()),
+                        "training_image": self.train_image[one.exposed.image],
+                        "image": self.image[one.exposed.synthetic],
+                        "distance": one.exposed.distance,
+                    }
+                )
+            )
+        return pd.concat(parts, ignore_index=True)
+
+    def clusters(self, clusters: Clusters) -> pd.DataFrame:
+        """A row a cluster: how many images, whom they expose, and the first of them."""
         return pd.DataFrame(
             {
-                "group": self.key.names(exposed.unit.tolist()),
-                "training_image": self.train_image[exposed.image],
-                "image": self.image[exposed.synthetic],
-                "distance": exposed.distance,
+                "cluster": np.arange(1, len(clusters.images) + 1),
+                "n_images": np.array([len(rows) for rows in clusters.images], dtype=np.int64),
+                "n_groups": np.array([len(groups) for groups in clusters.patients], dtype=np.int64),
+                "groups": np.array([_some(self.key.names(groups)) for groups in clusters.patients], dtype=object),
+                "images": np.array([_some(self.image[rows]) for rows in clusters.images], dtype=object),
             }
         )
+
+    def unread(self) -> pd.DataFrame:
+        """A row an image that could not be read, or has no file."""
+        rows = []
+        for part, (undecoded, missing) in self.skipped.items():
+            rows += [(part, self.key.names([i])[0], str(why)) for i, why in
+                     zip(undecoded["image"], undecoded["reason"], strict=True)]  # fmt: skip
+            rows += [(part, self.key.names([p])[0], str(why)) for p, why in
+                     zip(missing["path"], missing["reason"], strict=True)]  # fmt: skip
+        return pd.DataFrame(rows, columns=["part", "image", "reason"], dtype=object)
 
     def pairs(self) -> pd.DataFrame:
         """Synthetic images with equal or nearly equal pixels, a row a pair, training and held-out ones."""
@@ -233,8 +311,48 @@ class SyntheticTables:
             kind="stable",
         ).reset_index(drop=True)
 
+    def _by_detector(
+        self, rows: Callable[[View, DetectorFindings], dict[str, np.ndarray]], *order: str
+    ) -> pd.DataFrame:
+        """The rows of every detector, one after the other."""
+        parts = []
+        for view, one in zip(self.views, self.found.by, strict=True):
+            table = pd.DataFrame(rows(view, one))
+            table.insert(0, "detector", np.array([view.name] * len(table), dtype=object))
+            parts.append(self._ordered(table, *order) if order else table)
+        return pd.concat(parts, ignore_index=True)
+
+    def _plant_distances(self, view: int, kind: str) -> np.ndarray:
+        return self.views[view].distances.plant_source[self.plant.kind == kind]
+
     def _ordered(self, table: pd.DataFrame, *columns: str) -> pd.DataFrame:
         """Under pseudonyms sorted by them: the old order would tell the order of the ids."""
         if self.key.key is None:
             return table
         return table.sort_values(list(columns), kind="stable").reset_index(drop=True)
+
+
+def _kinds(plants: Plants, power: PlantPower | None) -> pd.DataFrame:
+    """A row a kind: planted, patients, found, with an interval."""
+    rows = []
+    for kind in KINDS.values():
+        share = None if power is None else power.kinds.get(kind.name)
+        rows.append(
+            {
+                "kind": kind.name,
+                "what": kind.description,
+                "planted": int((plants.kind == kind.name).sum()),
+                "patients": 0 if share is None else share.trials,
+                "found": 0 if share is None else share.successes,
+                "share": np.nan if share is None else share.estimate,
+                "low": np.nan if share is None else share.low,
+                "high": np.nan if share is None else share.high,
+            }
+        )
+    return pd.DataFrame(rows)
+
+
+def _some(names: np.ndarray, most: int = 20) -> str:
+    """Names in a row, the first of many."""
+    more = f", ... ({len(names):,} in all)" if len(names) > most else ""
+    return ", ".join(str(name) for name in names[:most]) + more

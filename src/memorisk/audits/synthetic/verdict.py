@@ -2,7 +2,8 @@
 
 * ``fail``: a training patient is listed; or more of them lie nearer to the set than every held-out patient than a
   random split explains (``p_ahead`` at most 5 %); or more of them have a nearly identical synthetic image than held-out
-  patients do (p at most 1 %); or a synthetic image has the very pixels of a training image that no held-out one shares.
+  patients do (p at most 1 %); or a synthetic image has the very pixels of a training image that no held-out one shares;
+  or a person confirmed a pair as a copy. Pairs that a person dismissed count nowhere, and are told in every verdict.
 * ``pass``: none of these; a list of as many copied patients as ``--copied`` was possible at all; planted copies are
   found at that list's cut with probability at least ``--recall``, by the lower end of the interval; and there is no
   doubt of what the comparison rests on: pairs, patients, the detector, the held-out images, the set itself.
@@ -18,6 +19,7 @@ from typing import Any
 
 from memorisk.audits.synthetic.options import SyntheticOptions
 from memorisk.audits.synthetic.words import Terms, p_words, share
+from memorisk.runs.errors import several
 
 AHEAD_LEVEL = 0.05
 """At or below this p the training patients nearer than every held-out one are too many for chance."""
@@ -43,7 +45,7 @@ def synthetic_verdict(numbers: dict[str, Any], options: SyntheticOptions) -> dic
     terms = Terms(numbers["units"])
     status, why, deciding = "fail", _found(numbers, terms), []
     unlike = _unlike(numbers)
-    if why and unlike is not None and not numbers["n_certain_copies"]:
+    if why and unlike is not None and not numbers["n_certain_copies"] + numbers["n_confirmed"]:
         status, why, deciding = "undecided", [unlike[0], *why], [unlike[1]]
     elif not why and numbers["n_held_patients"] is None:
         status, why, deciding = "undecided", [NO_HELD_OUT], [_give_held_out(numbers, terms)]
@@ -58,7 +60,7 @@ def synthetic_verdict(numbers: dict[str, Any], options: SyntheticOptions) -> dic
         "audit": "synthetic",
         "status": status,
         "gate": "never" if options.fail_on == "never" else "copied",
-        "why": why,
+        "why": [*why, *_judged(numbers)],
         "what_would_decide": deciding,
         **{name: value for name, value in numbers.items() if name not in _OF_THE_PAGE},
     }
@@ -67,6 +69,8 @@ def synthetic_verdict(numbers: dict[str, Any], options: SyntheticOptions) -> dic
 def _found(numbers: dict[str, Any], terms: Terms) -> list[str]:
     """Reasons to fail."""
     said = []
+    if n := numbers["n_confirmed"]:
+        said.append(f"a person confirmed {several(n, 'pair', 'pairs')} as a copy of a training image")
     if n := numbers["n_certain_copies"]:
         are = "image has" if n == 1 else "images have"
         shared = "" if numbers["n_held_patients"] is None else " that no held-out image shares"
@@ -84,6 +88,23 @@ def _found(numbers: dict[str, Any], terms: Terms) -> list[str]:
         )
     if numbers["near_p"] is not None and numbers["near_p"] <= NEAR_LEVEL:
         said.append(_near_words(numbers, terms))
+    return said
+
+
+def _judged(numbers: dict[str, Any]) -> list[str]:
+    """What a person decided, whatever the verdict."""
+    said = []
+    if n := numbers["n_dismissed"]:
+        patients = f", without which {m:,} more would be listed" if (m := numbers["n_dismissed_patients"]) else ""
+        said.append(
+            f"{several(n, 'pair was', 'pairs were')} dismissed by a person and counted as no copies{patients}; who and "
+            "why stands under “Pairs that a person judged”"
+        )
+    if n := numbers["n_review_changed"]:
+        said.append(
+            f"{several(n, 'pair that was judged is', 'pairs that were judged are')} of images that were changed since: "
+            "what was said of them does not count, and they are asked about again"
+        )
     return said
 
 
@@ -113,6 +134,7 @@ def _doubts(numbers: dict[str, Any], options: SyntheticOptions, terms: Terms) ->
         _short_list(numbers, options, terms),
         _little_power(numbers, options, terms),
         _near_pairs(numbers, terms),
+        _memorized_pairs(numbers),
         _seen_held_out(numbers),
         _unlike(numbers),
         _nobody_known(numbers),
@@ -144,7 +166,7 @@ def _little_power(numbers: dict[str, Any], options: SyntheticOptions, terms: Ter
         why = "features were computed elsewhere" if numbers["saved_features"] else why
         return (
             f"no copies were planted ({why}), so that nothing is known of what would have been found",
-            "--features that can be computed of new images, and --plants 20",
+            "--detector with features that can be computed of new images, and --plants 20",
         )
     if recall["low"] >= options.recall:
         return None
@@ -153,7 +175,7 @@ def _little_power(numbers: dict[str, Any], options: SyntheticOptions, terms: Ter
     return (
         f"of planted copies {recall['successes']:,} of {recall['trials']:,} were found, which shows that "
         f"{share(recall['low'])} or more of such copies would be; a pass needs {share(options.recall)}",
-        f"{better} (--features), more held-out {terms.units}{many}, or more --plants",
+        f"{better} (--detector), more held-out {terms.units}{many}, or more --plants",
     )
 
 
@@ -161,7 +183,20 @@ def _near_pairs(numbers: dict[str, Any], terms: Terms) -> tuple[str, str] | None
     some, p = numbers["n_near_train"] > 0, numbers["near_p"]
     if not some or (numbers["n_near_held"] and (p is None or p > DOUBT_LEVEL)):
         return None
-    return _near_words(numbers, terms), "these pairs, looked at (--gallery), and left out where they are copies"
+    return _near_words(numbers, terms), "these pairs, looked at (--gallery), and judged in review.csv (--review)"
+
+
+def _memorized_pairs(numbers: dict[str, Any]) -> tuple[str, str] | None:
+    """More pairs of an image and what it was generated from are alike than chance makes of held-out images."""
+    for said in numbers["paired"]["rates"] if numbers["paired"] else ():
+        rate, held = said["rate"], said["held"]
+        if rate and held and rate["low"] > held["high"]:
+            return (
+                f"MemRate is {share(rate['estimate'])} where held-out images give {share(held['estimate'])}: more "
+                "images than that are taken for the image that they were generated from",
+                "these pairs, looked at (--gallery), and judged in review.csv (--review)",
+            )
+    return None
 
 
 def _unlike(numbers: dict[str, Any]) -> tuple[str, str] | None:

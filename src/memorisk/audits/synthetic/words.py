@@ -106,7 +106,7 @@ NO_POWER = {
 }
 WEAK = (
     "Pixels compare images point by point: a copy that is turned, cropped or mirrored lies far from its source. What "
-    "is not found by them may still be there. Name a detector trained to find copies, or an encoder, with --features."
+    "is not found by them may still be there. Name a detector trained to find copies, or an encoder, with --detector."
 )
 SHORT_LISTS = (
     "A p-value is no smaller than 1 / ({n_held} + 1), however near a copy is. Few copied {units} can be listed only "
@@ -121,6 +121,41 @@ REST = (
     "{n} synthetic images expose them. To release the set without these is not enough: a second copy, a little farther "
     "from its source, may remain. Audit the rest again."
 )
+SHARED = (
+    "{n} detectors share the level: each lists at {level}, and whoever is listed by any of them is listed. Of all "
+    "listed together, no more are expected to be there by chance than with one detector. A planted copy is found "
+    "if any of them finds it at its own cut."
+)
+ABOVE_HALF = (
+    "P > 0.5 is what the detector itself calls the same {unit}. Held-out {units} with such an image are its false "
+    "alarms, since the generator never saw them; the list above rests on the comparison of the two, not on this "
+    "threshold."
+)
+SPREAD = (
+    "Every pair once (paper 004, figure 6): pairs of real images of one {unit}, of two {units}, and of a "
+    "synthetic and a training image. The second is the null of the third; what lies far beyond the ends is drawn "
+    "in the last bins."
+)
+PAIRED = (
+    "MemRate is the share that the detector takes for the same {unit}. A held-out image, beside a random training "
+    "image of its class, shows how often it does so without any copy: MemRate holds as many false alarms."
+)
+NO_THRESHOLD = "none: no probability, and no planted copies to read one from"
+CLUSTERS = (
+    "Synthetic images that are flagged with the same training {unit}, or whose details are nearly the same as each "
+    "other's. Images in a cluster without a training {unit} repeat one another, and copy nobody for that reason alone."
+)
+REVIEW = (
+    "{n} of the pairs above {are} listed in review.csv in the run folder. Whoever looks at them writes confirm or "
+    "dismiss in the column verdict, and who and why beside it; the same command with --review and that file "
+    "counts dismissed pairs as no copies and confirmed ones as copies. A pair of which an image was changed is "
+    "asked about again."
+)
+DISMISSED = (
+    "These pairs count as no copies anywhere above. Instead of each the next image was looked at, so that a "
+    "second copy of the same patient is not hidden by it."
+)
+CONFIRMED = "These pairs are copies for certain, whatever the statistics say."
 PUBLISHED = {
     "wasserstein": (
         "Wasserstein-1, generated and held-out",

@@ -1,0 +1,115 @@
+"""Every pair that a person should look at, and why: rows of ``review.csv`` and edges of the clusters."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from memorisk.audits.pseudonyms import Pseudonyms
+from memorisk.audits.synthetic.comparing import near
+from memorisk.audits.synthetic.evidence import SyntheticEvidence
+from memorisk.audits.synthetic.findings import Findings
+from memorisk.audits.synthetic.pairing import PairedFindings
+from memorisk.audits.synthetic.reviewing import ANSWERS, COLUMNS, DISMISS, pair_keys
+from memorisk.audits.synthetic.verdict import AHEAD_LEVEL
+from memorisk.statistics.calibration import group_values
+
+SAME, NEARLY, AHEAD = "same pixels", "nearly the same pixels", "nearer than every held-out one"
+
+
+@dataclass(frozen=True)
+class Flag:
+    """A reason to look at a pair."""
+
+    synthetic: int
+    """Row."""
+    train: int
+    """Row."""
+    reason: str
+    """Who found it, and how."""
+    score: float
+    """By whom found it, larger = more alike."""
+
+
+def flag_pairs(evidence: SyntheticEvidence, found: Findings, paired: tuple[PairedFindings, ...]) -> list[Flag]:
+    """All flags, those of the lists first; dismissed pairs are not among them.
+
+    Args:
+        evidence: Of the images.
+        found: What the distances say.
+        paired: Of each detector; none where nobody was paired.
+    """
+    return [*_listed(evidence, found), *_ahead(evidence, found), *_pixels(evidence), *_paired(evidence, paired)]
+
+
+def _listed(evidence: SyntheticEvidence, found: Findings) -> Iterator[Flag]:
+    for view, one in zip(evidence.views, found.by, strict=True):
+        if one.exposed is not None:
+            for real, made, distance in zip(
+                one.exposed.image, one.exposed.synthetic, one.exposed.distance, strict=True
+            ):
+                yield Flag(int(made), int(real), f"listed by {view.name}", -float(distance))
+
+
+def _ahead(evidence: SyntheticEvidence, found: Findings) -> Iterator[Flag]:
+    if not found.p_ahead <= AHEAD_LEVEL:
+        return
+    d = evidence.views[found.ahead_by].distances
+    least = group_values(d.standing, found.patients)[np.searchsorted(found.unit, found.patients)]
+    for row in np.flatnonzero((d.standing <= least) & (least < d.held.min())):
+        yield Flag(int(d.standing_nearest[row]), int(row), AHEAD, -float(d.standing[row]))
+
+
+def _pixels(evidence: SyntheticEvidence) -> Iterator[Flag]:
+    copies = evidence.copies
+    for made in np.flatnonzero((copies.identical >= 0) & ~copies.in_both):
+        yield Flag(int(made), int(copies.identical[made]), SAME, 1.0)
+    best = copies.of_train
+    for row in np.flatnonzero(near(best)):
+        yield Flag(int(best.row[row]), int(row), NEARLY, float(best.similarity[row]))
+
+
+def _paired(evidence: SyntheticEvidence, paired: tuple[PairedFindings, ...]) -> Iterator[Flag]:
+    pairing = evidence.pairing
+    for view, said in zip(evidence.views, paired, strict=False):
+        assert pairing is not None
+        for at in np.flatnonzero(said.memorized):
+            reason = f"paired, above the threshold of {view.name}"
+            yield Flag(int(pairing.synthetic[at]), int(pairing.train[at]), reason, float(said.score[at]))
+
+
+def review_table(flags: list[Flag], evidence: SyntheticEvidence, found: Findings, names: Pseudonyms) -> pd.DataFrame:
+    """A row a pair: who found it, and what a person said of it; judged pairs are there whether found or not.
+
+    Args:
+        flags: Of `flag_pairs`.
+        evidence: For the images and the review.
+        found: For the patients and the judged pairs.
+        names: Replaces ids, or leaves them.
+    """
+    sets, review = evidence.sets, evidence.review
+    pairs: dict[tuple[int, int], list[Flag]] = {}
+    for flag in flags:
+        pairs.setdefault((flag.synthetic, flag.train), []).append(flag)
+    for pair in (*found.pixels.confirmed, *found.pixels.dismissed):
+        pairs.setdefault(pair, [])
+    made, real = (np.array([pair[side] for pair in pairs], dtype=np.int64) for side in (0, 1))
+    contents = list(zip(sets.synthetic.pixel_hashes[made], sets.train.pixel_hashes[real], strict=True))
+    said = [review.judged.get(content) for content in contents]
+    table = pd.DataFrame(
+        {
+            "synthetic_image": names.names(sets.synthetic.manifest.images[made]),
+            "training_image": names.names(sets.train.manifest.images[real]),
+            "patient": names.names(found.patients[real]),
+            "found_by": ["; ".join(dict.fromkeys(flag.reason for flag in why)) for why in pairs.values()],
+            "score": np.array([why[0].score if why else np.nan for why in pairs.values()], dtype=np.float64),
+            "pair": pair_keys(contents, names),
+            **{name: ["" if one is None else getattr(one, name) for one in said] for name in ANSWERS},
+        },
+        columns=list(COLUMNS),
+    )
+    if names.key is not None:
+        table = table.sort_values(["synthetic_image", "training_image"], kind="stable")
+    last = np.argsort(np.array(table["verdict"].tolist()) == DISMISS, kind="stable")
+    return table.take(last.tolist()).reset_index(drop=True)

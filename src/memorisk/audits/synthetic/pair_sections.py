@@ -1,0 +1,191 @@
+"""Sections of the synthetic report about pairs: conditioned ones, clusters of copies, what a person said, logits."""
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from memorisk.audits.synthetic import words
+from memorisk.audits.synthetic.reviewing import CONFIRM, DISMISS
+from memorisk.audits.synthetic.words import Terms
+from memorisk.report.blocks import Block, Callout, Column, Details, Figure, Heading, Paragraph, Table
+from memorisk.report.formats import count, percent
+from memorisk.report.frames import numbers, rows, texts, truths
+from memorisk.report.logit_figure import logit_plot
+from memorisk.report.result import Result
+
+_MOST = 25
+
+
+def detector_block(result: Result, terms: Terms) -> list[Block]:
+    """What each of several detectors says; of one with a head, whom it calls copied by its own threshold."""
+    table = result.tables["detectors"]
+    several, heads = len(table) > 1, bool(np.isfinite(numbers(table, "above_half")).any())
+    if not several and not heads:
+        return []
+    held = result.summary["numbers"]["n_held_patients"] is not None
+    above = [Column(source="above_half", heading=f"Training {terms.units} with P > 0.5", format="percent")]
+    above += [Column(source="above_half_held", heading="Held out, likewise", format="percent")] if held else []
+    each = [
+        Column(source="listed", heading="Listed", format="count"),
+        Column(source="ahead", heading="Nearer than all held out", format="count"),
+        Column(source="p_ahead", heading="p", format="probability"),
+        Column(source="found", heading="Planted copies found", format="percent", interval=("low", "high")),
+    ]
+    columns = [Column(source="detector", heading="Detector", row_heading=True), *(each if held else [])]
+    text = words.SHARED.format(n=len(table), level=words.share(result.summary["numbers"]["level"] / len(table)))
+    caption = "What each detector says by itself." if several else "What the detector says."
+    shown = Table(frame=table, columns=[*columns, *(above if heads else [])], caption=caption)
+    blocks: list[Block] = [Paragraph(text)] if several else []
+    blocks.append(shown)
+    return [*blocks, Paragraph(terms.fill(words.ABOVE_HALF))] if heads else blocks
+
+
+def spread_figures(result: Result, detector: str, terms: Terms) -> list[Block]:
+    """Pairs by the logit of a head, paper 004's figure 6; nothing without one."""
+    if "spread" not in result.tables:
+        return []
+    table = result.tables["spread"]
+    mine = rows(table, [name == detector for name in texts(table, "detector")])
+    if not len(mine):
+        return []
+    counts = {
+        kind: numbers(rows(mine, [k == kind for k in texts(mine, "kind")]), "pairs")
+        for kind in dict.fromkeys(texts(mine, "kind"))
+    }
+    first = rows(mine, [k == next(iter(counts)) for k in texts(mine, "kind")])
+    edges = np.r_[numbers(first, "low"), numbers(first, "high")[-1]]
+    above = {kind: float(n[edges[:-1] >= -1e-9].sum() / max(n.sum(), 1)) for kind, n in counts.items()}
+    told = "; ".join(f"{kind}: {percent(share)} of {count(counts[kind].sum())} with P > 0.5"
+                     for kind, share in above.items())  # fmt: skip
+    figure = Figure(
+        svg=logit_plot(edges, counts),
+        title="All pairs by the detector's logit",
+        caption=terms.fill(words.SPREAD),
+        alternative=f"{told}.",
+    )
+    return [Heading("Pairs of images"), figure, Paragraph(f"{told}.")]
+
+
+def paired_section(result: Result, terms: Terms, redact: bool) -> list[Block]:
+    """MemRate beside its value on held-out images, and the pairs that make it."""
+    found: dict[str, Any] = result.summary["numbers"]["paired"]
+    table = pd.DataFrame(
+        [
+            {
+                "detector": said["detector"],
+                "n": said["n_memorized"],
+                **{f"rate_{k}": said["rate"][k] if said["rate"] else np.nan for k in ("estimate", "low", "high")},
+                **{f"held_{k}": said["held"][k] if said["held"] else np.nan for k in ("estimate", "low", "high")},
+                "trials": np.nan if said["rate"] is None else float(said["rate"]["trials"]),
+                "threshold": "P > 0.5" if said["probability"] else said["promise"] or words.NO_THRESHOLD,
+            }
+            for said in found["rates"]
+        ]
+    )
+    columns = [
+        Column(source="detector", heading="Detector", row_heading=True),
+        Column(source="n", heading="Pairs memorized", format="count"),
+        Column(source="rate_estimate", heading="MemRate [95 % interval]", format="percent",
+               interval=("rate_low", "rate_high")),
+        Column(source="held_estimate", heading="On held-out images", format="percent",
+               interval=("held_low", "held_high"), missing="no held-out images"),
+        Column(source="trials", heading=terms.units.capitalize(), format="count"),
+        Column(source="threshold", heading="Threshold", wide=True),
+    ]  # fmt: skip
+    said = f"{count(found['n_pairs'])} synthetic images were compared with the training image they were generated from."
+    if found["n_unpaired"]:
+        said += f" Of {count(found['n_unpaired'])} that image was not said; they are compared with all, as every image."
+    caption = f"One random pair of each training {terms.unit}; of held-out ones likewise."
+    blocks: list[Block] = [Paragraph(f"{said} {terms.fill(words.PAIRED)}")]
+    blocks.append(Table(frame=table, columns=columns, caption=caption))
+    pairs = result.tables["paired"]
+    chosen = rows(pairs, truths(pairs, "memorized")).sort_values("score", ascending=False, kind="stable")
+    if redact or not len(chosen):
+        return blocks
+    shown = [
+        Column(source="image", heading="Synthetic image", row_heading=True),
+        Column(source="training_image", heading="Training image"),
+        *([Column(source="group", heading="Patient")] if terms.units == "patients" else []),
+        *([Column(source="detector", heading="Detector")] if len(table) > 1 else []),
+        Column(source="score", heading="Score", format="decimal"),
+        Column(source="probability", heading="P", format="short"),
+    ]
+    listing = Table(frame=chosen, columns=shown, caption="Memorized pairs, most alike first.",
+                    elsewhere="tables/paired.parquet", visible_rows=10)  # fmt: skip
+    return [*blocks, listing]
+
+
+def cluster_block(result: Result, terms: Terms, redact: bool) -> list[Block]:
+    """Synthetic images that expose one patient together, or are nearly the same."""
+    table = result.tables["clusters"]
+    if not len(table):
+        return []
+    columns = [
+        Column(source="cluster", heading="Cluster", format="count", row_heading=True),
+        Column(source="n_images", heading="Synthetic images", format="count"),
+        Column(source="n_groups", heading=f"Training {terms.units}", format="count"),
+        *([] if redact else [Column(source="groups", heading="Whom they are flagged with", wide=True)]),
+        *([] if redact else [Column(source="images", heading="Which", wide=True)]),
+    ]
+    shown = Table(frame=table, columns=columns, caption="Those with training images first, then the largest.",
+                  elsewhere="tables/clusters.parquet", visible_rows=10)  # fmt: skip
+    return [Heading("Clusters of copies"), Paragraph(terms.fill(words.CLUSTERS)), shown]
+
+
+def review_section(result: Result, terms: Terms, redact: bool) -> list[Block]:
+    """What a person is asked to look at, and what persons said."""
+    table = result.tables["review"]
+    verdicts = texts(table, "verdict")
+    open_pairs = sum(not verdict for verdict in verdicts)
+    blocks: list[Block] = []
+    if open_pairs:
+        blocks.append(Paragraph(words.REVIEW.format(n=count(open_pairs), are="is" if open_pairs == 1 else "are")))
+    for verdict, title in ((DISMISS, "Dismissed"), (CONFIRM, "Confirmed")):
+        said = rows(table, [v == verdict for v in verdicts])
+        if len(said):
+            blocks += _judged(said, title, terms, redact)
+    return blocks or [Paragraph("No pair asks to be looked at.")]
+
+
+def _judged(table: pd.DataFrame, title: str, terms: Terms, redact: bool) -> list[Block]:
+    """Pairs that a person dismissed or confirmed."""
+    n = len(table)
+    text = words.DISMISSED if title == "Dismissed" else words.CONFIRMED
+    names = [
+        Column(source="synthetic_image", heading="Synthetic image", row_heading=True),
+        Column(source="training_image", heading="Training image"),
+        *([Column(source="patient", heading="Patient")] if terms.units == "patients" else []),
+    ]
+    who = [Column(source="by", heading="By"), Column(source="reason", heading="Reason", wide=True)]
+    columns = [*names, *who, Column(source="found_by", heading="Found by", wide=True)]
+    blocks: list[Block] = [Heading(f"{title} by a person: {count(n)}"), Paragraph(text)]
+    if redact:
+        return blocks
+    return [*blocks, Table(frame=table, columns=columns, caption=f"{title} pairs.", elsewhere="tables/review.parquet",
+                           visible_rows=10)]  # fmt: skip
+
+
+def confirmed_callout(result: Result, terms: Terms) -> list[Block]:
+    """That persons saw copies."""
+    n = result.summary["numbers"]["n_confirmed"]
+    if not n:
+        return []
+    patients = int(truths(result.per_group, "confirmed").sum())
+    text = f"A person confirmed {count(n)} pairs of a synthetic and a training image as copies. They show "
+    return [Callout("fail", "Confirmed copies", [Paragraph(f"{text}{terms.counted(patients)}.")])]
+
+
+def unread_block(result: Result) -> list[Block]:
+    """Images that were not looked at."""
+    if "unread" not in result.tables:
+        return []
+    table = result.tables["unread"]
+    columns = [
+        Column(source="part", heading="Part", row_heading=True),
+        Column(source="image", heading="Image or file"),
+        Column(source="reason", heading="Why", wide=True),
+    ]
+    shown = Table(frame=table, columns=columns, caption="Not read.", elsewhere="tables/unread.parquet")
+    text = "Nothing is said of these. A synthetic one counts as not looked at, so that the set cannot pass."
+    return [Heading("Images that could not be read"), Paragraph(text), Details("Which", [shown])]

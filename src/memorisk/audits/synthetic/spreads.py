@@ -1,0 +1,66 @@
+"""How the logits of a head are spread: paper 004's figure 6, of all pairs, and of the set beside them.
+
+Pairs of images of one patient, of two patients, and of a synthetic and a training image, counted exactly
+(`memorisk.scores.pairs`). The pairs of two patients are the null of the last.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from memorisk.audits.synthetic.measuring import FeatureTables
+from memorisk.audits.synthetic.sets import Sets
+from memorisk.scores import pairs
+from memorisk.scores.pairs import Head
+
+SAME, OTHER, SET = "same patient", "two patients", "synthetic and training"
+BINS = 48
+_SAMPLE = 4096  # pairs that the ends of the bins are read from
+
+
+@dataclass(frozen=True, eq=False)
+class Spread:
+    """Pairs by their logit."""
+
+    edges: np.ndarray
+    """[b + 1]; what lies beyond is counted in the outermost bins."""
+    counts: dict[str, np.ndarray]
+    """[b] by kind of pair; nothing of pairs of one patient where nobody has two images."""
+
+
+def logit_spread(head: Head, found: FeatureTables, sets: Sets) -> Spread:
+    """Count the pairs of real images, training and held out alike, and those of the set with the training images.
+
+    Args:
+        head: Of the detector.
+        found: Its features.
+        sets: For the patients.
+    """
+    real = np.concatenate([found.train, found.held])
+    names = [sets.train.manifest.groups.astype(str)]
+    if sets.held is not None:
+        names.append(np.char.add("held out: ", sets.held.manifest.groups.astype(str)))
+    groups = np.concatenate(names)
+    edges = _edges(head, real, found.synthetic)
+    wide = np.array([-np.inf, *edges[1:-1], np.inf])
+    weight, bias = head.weight, head.bias
+    apart = pairs.histogram(real, None, weight, bias, wide, exclude_same=groups)
+    counts = {OTHER: apart, SET: pairs.histogram(found.synthetic, found.train, weight, bias, wide)}
+    if len(np.unique(groups)) < len(groups):
+        counts[SAME] = pairs.histogram(real, None, weight, bias, wide) - apart
+    return Spread(edges, counts)
+
+
+def _edges(head: Head, real: np.ndarray, synthetic: np.ndarray) -> np.ndarray:
+    """Bins between a low and a high logit of random pairs, with the logit 0 on an edge."""
+    rng = np.random.default_rng(0)
+    one, other = rng.integers(len(real), size=(2, _SAMPLE))
+    made, beside = rng.integers(len(synthetic), size=_SAMPLE), rng.integers(len(real), size=_SAMPLE)
+    seen = [
+        pairs.rowwise(real[one], real[other], head.weight, head.bias),
+        pairs.rowwise(synthetic[made], real[beside], head.weight, head.bias),
+    ]
+    low = min(float(np.quantile(np.concatenate(seen), 0.001)), -1.0)
+    high = max(head.bias, float(np.max(np.concatenate(seen))), 1.0)
+    step = (high - low) / BINS
+    return step * np.arange(np.floor(low / step), np.ceil(high / step) + 1)
