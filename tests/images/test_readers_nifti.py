@@ -8,6 +8,7 @@ import pytest
 
 from memorisk.images.readers import count_frames, read_image
 from memorisk.images.readers_nifti import count_frames as count_slices
+from memorisk.images.readers_nifti import declared_plane
 from memorisk.runs.errors import InputError
 
 nib = pytest.importorskip("nibabel")
@@ -137,3 +138,16 @@ def test_what_is_no_volume_is_refused(tmp_path: Path) -> None:
         read_image(tmp_path / "cut.nii.gz")
     with pytest.raises(InputError, match="no greys"):
         read_image(_save(tmp_path / "c.nii", VALUES.astype(np.complex64)))
+
+
+def test_a_row_may_declare_its_greys(tmp_path: Path) -> None:
+    path = _save(tmp_path / "a.nii", VALUES, cal_min=500.0, cal_max=1500.0)
+    axial = _seen(VALUES, "axial", 3)
+    member = declared_plane("axial", -100.0, 2500.5)
+    assert member == "axial@-100:2500.5"
+    np.testing.assert_array_equal(read_image(path, member=member, frame=3)[..., 0], _window(axial, -100, 2500.5))
+    full = read_image(path, member=member, frame=3, window="full")
+    np.testing.assert_array_equal(full, read_image(path, member="axial", frame=3, window="full"))
+    for wrong in ("axial@5:5", "axial@a:b", "axial@1"):
+        with pytest.raises(InputError, match="is not PLANE@LOW:HIGH"):
+            read_image(path, member=wrong)

@@ -12,7 +12,11 @@ from memorisk.images.source_official import OFFICIAL, load_official
 from memorisk.images.sources import load_manifest
 from memorisk.runs.errors import InputError
 from tests.commands import answer, refusal
-from tests.images.official_trees import LAYOUTS, SIDES, ham, notes_of, pictures
+from tests.images.official_trees import LAYOUTS as FIRST_LAYOUTS
+from tests.images.official_trees import SIDES, ham, notes_of, pictures
+from tests.images.official_trees_pairs import PAIR_LAYOUTS, SCAN
+
+LAYOUTS = FIRST_LAYOUTS | PAIR_LAYOUTS
 
 
 @pytest.mark.parametrize("name", LAYOUTS)
@@ -23,7 +27,7 @@ def test_every_layout(name: str, tmp_path: Path) -> None:
     manifest = load_manifest(f"{name}:{tmp_path / 'set'}")
     assert (manifest.n, manifest.name) == (n, name)
     assert set(manifest.table["dataset"]) == {name}
-    side = SIDES.get(name, 4)
+    side = (SIDES | {"ct-rate": SCAN[0]}).get(name, 4)
     for source in manifest_sources(manifest):
         assert read_image(source.file, member=source.member, frame=source.frame).shape[:2] == (side, side)
     assert leaking_groups(manifest) == {}
@@ -55,6 +59,12 @@ def test_one_or_two_levels_too_high_is_found(name: str, tmp_path: Path) -> None:
         ("kvasir-capsule", "labelled_images/Polyp"),
         ("odir5k", "preprocessed_images"),
         ("retinal-oct", "train/CNV"),
+        ("celeba", "img_align_celeba"),
+        ("imagenet-lt", "train"),
+        ("mimic-cxr", "files/p10"),
+        ("nih-cxr-lt", "images"),
+        ("isic2020", "train"),
+        ("ct-rate", "CT-RATE"),
     ],
 )
 def test_too_low_is_refused_with_the_way_out(name: str, below: str, tmp_path: Path) -> None:

@@ -4,7 +4,9 @@ A column that the options name is taken as named; otherwise the first of the usu
 compared in lower case without blanks and punctuation. What was guessed is said in the manifest's notes.
 """
 
+import gzip
 import re
+import zlib
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Literal
@@ -97,26 +99,34 @@ def texts(values: Iterable[Any]) -> list[str]:
 
 
 def read_described(path: Path) -> pd.DataFrame:
-    """A CSV, TSV or Parquet file; CSV values are text as they stand (``007`` stays ``007``, ``NA`` stays ``NA``).
+    """A CSV or TSV (also gzipped) or Parquet file; CSV values are text as they stand (``007`` and ``NA`` stay that).
 
     Raises:
         InputError: The file is no such table.
     """
     try:
         with path.open("rb") as file:
-            if file.read(4) == b"PAR1":
-                return _read_parquet(path)
-        with path.open(encoding="utf-8-sig", newline="") as file:
+            head = file.read(4)
+        if head == b"PAR1":
+            return _read_parquet(path)
+        packed = head[:2] == b"\x1f\x8b"
+        with gzip.open(path, "rt", encoding="utf-8-sig") if packed else path.open(encoding="utf-8-sig") as file:
             header = file.readline()
         delimiter = max(",;\t", key=header.count)
         return pd.read_csv(
-            path, sep=delimiter, dtype=str, keep_default_na=False, encoding="utf-8-sig", skipinitialspace=False
+            path,
+            sep=delimiter,
+            dtype=str,
+            keep_default_na=False,
+            encoding="utf-8-sig",
+            skipinitialspace=False,
+            compression="gzip" if packed else None,
         )
     except pd.errors.EmptyDataError:
         raise InputError(f"{one_line(path)}: the table is empty") from None
     except UnicodeDecodeError:
         raise InputError(f"{one_line(path)}: the table is not UTF-8 text; save it as UTF-8 or Parquet") from None
-    except (OSError, ValueError, pd.errors.ParserError) as error:
+    except (OSError, EOFError, ValueError, zlib.error, pd.errors.ParserError) as error:
         reason = "there is no such file" if isinstance(error, FileNotFoundError) else one_line(error, 160)
         raise InputError(f"{one_line(path)}: cannot be read as a table ({reason})") from None
 

@@ -14,6 +14,7 @@ from pathlib import Path
 import pandas as pd
 
 from memorisk.images.columns import read_described, shown_names, texts, with_numbers
+from memorisk.images.formats import Kind
 from memorisk.images.options import ImageOptions
 from memorisk.images.paths import composed, plain_stem, refuse_escape, within
 from memorisk.images.source_draft import Draft, keep_user_columns
@@ -118,16 +119,23 @@ class OfficialFiles:
     _by_name: dict[str, list[str]] = field(default_factory=dict)
 
     @classmethod
-    def below(cls, root: Path, options: ImageOptions, name: str) -> "OfficialFiles":
-        """Walk a folder.
+    def below(
+        cls, root: Path, options: ImageOptions, name: str, kinds: Sequence[Kind] = ("raster",)
+    ) -> "OfficialFiles":
+        """Walk a folder, for files of these kinds by their suffix.
 
         Raises:
             InputError: Links lead out of it and ``follow_links`` is not set, or a folder cannot be opened.
         """
         walk = walk_files(root, follow_links=options.follow_links)
         refuse_escape(walk.escaping, name, "follow_links accepts them")
-        found = cls(root, [file for file in walk.files if KIND_BY_SUFFIX.get(suffix(file)) == "raster"])
-        for file in found.files:
+        return cls.of(root, [file for file in walk.files if KIND_BY_SUFFIX.get(suffix(file)) in kinds])
+
+    @classmethod
+    def of(cls, root: Path, files: list[str]) -> "OfficialFiles":
+        """These files, relative to a folder."""
+        found = cls(root, files)
+        for file in files:
             for key in _names(file):
                 found._by_name.setdefault(key, []).append(file)
         return found

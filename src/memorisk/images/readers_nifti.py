@@ -2,15 +2,18 @@
 
 Rules: the volume is turned to the nearest standard orientation (right, anterior, superior) by exchanging and
 flipping axes, never by resampling; the plane is ``member`` (axial, coronal, sagittal; axial if not given), the
-slice is ``frame`` (the middle one, n // 2, if not given). Slices are shown as radiologists see them: the patient's
+slice is ``frame`` (the middle one, n // 2, if not given). A manifest may declare the greys of its rows as part of
+``member`` (``axial@-1000:1000``, :func:`declared_plane`). Slices are shown as radiologists see them: the patient's
 right at the left of axial and coronal slices, anterior (axial) or superior at the top. Of a series of volumes the
-first is taken. Greys, over the whole volume so that its slices compare: the header's cal_min..cal_max if it
-declares them, else percentiles; minimum to maximum with ``window`` full.
+first is taken. Greys, over the whole volume so that its slices compare: the row's range or the header's
+cal_min..cal_max if they declare one, else percentiles; minimum to maximum with ``window`` full.
 """
 
 import gzip
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import IO, Any, cast
 
@@ -32,7 +35,7 @@ def read(path: Path, how: Reading) -> np.ndarray:
         InputError: No such plane or slice, too large, or no volume.
         MissingExtraError: nibabel is not installed.
     """
-    plane = how.member or "axial"
+    plane, declared = _plane(path, how.member or "axial")
     if plane not in PLANES:
         raise unknown_name("plane", plane, PLANES)
     volume = _volume(path, how.max_pixels)
@@ -46,14 +49,48 @@ def read(path: Path, how: Reading) -> np.ndarray:
     if shown.ndim == 3:
         return to_depth(np.ascontiguousarray(shown), how.depth)
     check_size(path, shown.shape[1], shown.shape[0], how.max_pixels)
-    low, high = volume.limits(how.window)
+    low, high = volume.limits(how.window, declared)
     return stretch(np.nan_to_num(shown, nan=low, posinf=high, neginf=low), low, high, how.depth)[..., None]
 
 
 def count_frames(path: Path, plane: str = "axial") -> int:
     """Number of slices of a plane."""
+    with open_volume(path) as image:
+        return _canonical_shape(image)[PLANES[plane]]
+
+
+def declared_plane(plane: str, low: float, high: float) -> str:
+    """What a manifest's ``member`` says for slices of a plane whose greys go from ``low`` to ``high``."""
+    return f"{plane}@{low:g}:{high:g}"
+
+
+def _plane(path: Path, member: str) -> tuple[str, tuple[float, float] | None]:
+    """Plane and declared greys of a member.
+
+    Raises:
+        InputError: The greys are no two numbers, the first below the second.
+    """
+    plane, at, greys = member.partition("@")
+    if not at:
+        return plane, None
+    try:
+        low, high = (float(value) for value in greys.split(":"))
+    except ValueError:
+        low = high = 0.0
+    if not low < high:
+        raise InputError(f"{one_line(path)}: {one_line(member, 60)!r} is not PLANE@LOW:HIGH, as axial@-1000:1000")
+    return plane, (low, high)
+
+
+@contextmanager
+def open_volume(path: Path) -> Iterator[Any]:
+    """A volume's header and a lazy view of its values (a nibabel image), while it is open.
+
+    Raises:
+        MissingExtraError: nibabel is not installed.
+    """
     with _quiet(), _stream(path) as stream:
-        return _canonical_shape(_image(stream))[PLANES[plane]]
+        yield _image(stream)
 
 
 @dataclass(frozen=True)
@@ -62,11 +99,17 @@ class _Volume:
 
     values: np.ndarray
     declared: tuple[float, float] | None
-    percentiles: tuple[float, float]
 
-    def limits(self, window: str) -> tuple[float, float]:
-        if window == "declared" and self.declared is not None:
-            return self.declared
+    @cached_property
+    def percentiles(self) -> tuple[float, float]:
+        """Over all values; a second or more for a scan of the chest, so only where they are asked for."""
+        return percentile_range(self.values)
+
+    def limits(self, window: str, declared: tuple[float, float] | None) -> tuple[float, float]:
+        """The greys shown: ``declared`` by a row goes before the header's own."""
+        declared = declared or self.declared
+        if window == "declared" and declared is not None:
+            return declared
         if window == "full":
             finite = self.values[np.isfinite(self.values)]
             return (float(finite.min()), float(finite.max())) if finite.size else (0.0, 0.0)
@@ -81,8 +124,7 @@ def _volume(path: Path, max_pixels: int) -> _Volume:
 
 @lru_cache(maxsize=1)
 def _loaded(path: Path, size: int, modified: int, max_pixels: int) -> _Volume:
-    with _quiet(), _stream(path) as stream:
-        image = _image(stream)
+    with open_volume(path) as image:
         shape = tuple(int(n) for n in image.shape)
         if len(shape) < 2 or min(shape) < 1:
             raise InputError(f"{one_line(path)}: a NIfTI file of shape {shape} holds no volume")
@@ -102,7 +144,7 @@ def _loaded(path: Path, size: int, modified: int, max_pixels: int) -> _Volume:
     values = _nibabel().apply_orientation(values, orientation)
     low, high = float(header["cal_min"]), float(header["cal_max"])
     declared = (low, high) if np.isfinite([low, high]).all() and high > low else None
-    return _Volume(values, declared, percentile_range(values) if values.ndim == 3 else (0.0, 255.0))
+    return _Volume(values, declared)
 
 
 def _nibabel() -> Any:

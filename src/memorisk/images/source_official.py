@@ -1,7 +1,8 @@
 """Published data sets by name: ``ham10000:FOLDER``, ..., ``medmnist:NAME``. One registry, a module each.
 
-The five of paper 000 (A.6, table 9) and those of paper 002 (MNIST, Fashion-MNIST, CIFAR-10) in their official layouts,
-and MedMNIST. Adding one: a function that takes what stands after the colon, and a line in ``OFFICIAL``.
+The five of paper 000 (A.6, table 9), those of paper 002 (MNIST, Fashion-MNIST, CIFAR-10) and the six of paper 004
+(table 1) in their official layouts, and MedMNIST. Adding one: a function that takes what stands after the colon, and a
+line in ``OFFICIAL``.
 """
 
 import re
@@ -10,13 +11,19 @@ from functools import partial
 from pathlib import Path
 
 from memorisk.images.manifest import Manifest
+from memorisk.images.official_celeba import load_celeba
 from memorisk.images.official_chestxray14 import load_chestxray14
 from memorisk.images.official_cifar10 import load_cifar10
+from memorisk.images.official_ct_rate import load_ct_rate
 from memorisk.images.official_ham10000 import load_ham10000
+from memorisk.images.official_imagenet_lt import load_imagenet_lt
+from memorisk.images.official_isic2020 import load_isic2020
 from memorisk.images.official_kvasir_capsule import load_kvasir_capsule
 from memorisk.images.official_layout import refuse_choices
 from memorisk.images.official_medmnist import load_medmnist
+from memorisk.images.official_mimic_cxr import load_mimic_cxr
 from memorisk.images.official_mnist import load_fashion_mnist, load_mnist
+from memorisk.images.official_nih_cxr_lt import load_nih_cxr_lt
 from memorisk.images.official_odir5k import load_odir5k
 from memorisk.images.official_retinal_oct import load_retinal_oct
 from memorisk.images.options import ImageOptions
@@ -66,5 +73,11 @@ OFFICIAL: dict[str, Load] = {
     "mnist": partial(_in_folder, "mnist", load_mnist),
     "fashion-mnist": partial(_in_folder, "fashion-mnist", load_fashion_mnist),
     "cifar10": partial(_in_folder, "cifar10", load_cifar10),
+    "celeba": partial(_in_folder, "celeba", load_celeba),
+    "imagenet-lt": partial(_in_folder, "imagenet-lt", load_imagenet_lt),
+    "mimic-cxr": partial(_in_folder, "mimic-cxr", load_mimic_cxr),
+    "nih-cxr-lt": partial(_in_folder, "nih-cxr-lt", load_nih_cxr_lt),
+    "isic2020": partial(_in_folder, "isic2020", load_isic2020),
+    "ct-rate": partial(_in_folder, "ct-rate", load_ct_rate),
     "medmnist": load_medmnist,
 }
