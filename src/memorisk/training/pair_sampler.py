@@ -1,6 +1,6 @@
 """Which pairs a Siamese detector is trained on (METHODS section 4, "Pairs for training").
 
-A batch is half positive pairs, half negative ones; an epoch has as many pairs as are asked for. Two protocols:
+A batch is half positive pairs, half negative ones. Two protocols:
 
 =====================  =============================================  =========================================
                        corrected                                      paper
@@ -23,8 +23,8 @@ so that one a hundredth the size gives a tenth of the pairs: small data sets are
 same shares, so that the data set says nothing about the answer.
 
 **Batch.** Batches are as large as asked for, but at most twice the identities with a positive: more would hold every
-identity several times. What is left over at the end of an epoch joins the batches evenly; a batch has two pairs or
-more. Every draw derives from (seed, epoch).
+identity several times. An epoch has whole batches only, as many as come nearest to the pairs asked for; none has less
+than two pairs. Every draw derives from (seed, epoch), a batch is a part of it.
 """
 
 from collections.abc import Iterator
@@ -139,32 +139,39 @@ class PairSampler:
         return sum(len(one.able) for one in self._sets)
 
     @property
-    def copies_alone(self) -> bool:
-        """Whether every positive pair is two augmentations of one file."""
-        return all(one.count[one.able].max(initial=0) < 2 for one in self._sets)
+    def copies_needed(self) -> bool:
+        """Whether some positive pairs are two augmentations of one file."""
+        return any(one.count[one.able].min(initial=2) < 2 for one in self._sets)
 
     def batch_size(self, asked: int) -> int:
         """Pairs a batch: as asked for, even, at most twice the identities with a positive, at least 2."""
         return max(2, min(asked, 2 * self.n_able) // 2 * 2)
 
-    def batches(self, epoch: int, pairs: int, batch: int) -> list[PairBatch]:
+    def plan(self, pairs: int, batch: int) -> tuple[int, int]:
+        """Batches of an epoch, and pairs of each: as many as come nearest to what is asked for.
+
+        Args:
+            pairs: In an epoch.
+            batch: Pairs a batch.
+        """
+        size = self.batch_size(batch)
+        return max(1, round(pairs / size)), size
+
+    def batches(self, epoch: int, n: int, size: int) -> list[PairBatch]:
         """The batches of an epoch.
 
         Args:
             epoch: From 0.
-            pairs: In the epoch; rounded to an even number, at least two.
-            batch: Pairs a batch, as asked for.
+            n: Batches.
+            size: Pairs of each, even.
 
         Returns:
-            Each half positive, half negative, of two pairs or more; rows are those of ``rows``.
+            Each half positive, half negative; rows are those of ``rows``.
         """
-        half = max(1, pairs // 2)
+        half = max(1, n * size // 2)
         rng = np.random.default_rng([_STREAM, self.seed, epoch])
         quota = self._quota(half)
-        positives = self._positives(rng, quota)
-        negatives = self._negatives(rng, quota)
-        n = max(1, round(half / (self.batch_size(batch) / 2)))
-        return list(self._batches(positives, negatives, n))
+        return list(self._batches(self._positives(rng, quota), self._negatives(rng, quota), n))
 
     def _batches(
         self, positives: tuple[np.ndarray, np.ndarray], negatives: tuple[np.ndarray, np.ndarray], n: int
