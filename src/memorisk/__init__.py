@@ -19,6 +19,7 @@ _PUBLIC = {
     "check_images": "memorisk.images.checks",
     "create_model": "memorisk.models.zoo",
     "explain": "memorisk.audits.explain",
+    "filter_synthetic": "memorisk.audits.filter.filtering",
     "load_detector": "memorisk.models.detectors",
     "load_features": "memorisk.training.feature_matrix",
     "load_manifest": "memorisk.images.sources",

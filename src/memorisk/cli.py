@@ -19,11 +19,13 @@ from cyclopts.config import Dict
 from memorisk import __version__
 from memorisk.audits.detectors.options import BenchDetectorsOptions
 from memorisk.audits.feature_options import FeatureOptions
+from memorisk.audits.filter.options import FilterOptions
 from memorisk.audits.options import WORKER_MODULES, ClassifierOptions, LossesOptions
 from memorisk.audits.synthetic.options import SyntheticOptions
 from memorisk.cli_bench import bench_app
 from memorisk.cli_explain import explain
 from memorisk.cli_feature import feature, mark
+from memorisk.cli_filter import filter_set
 from memorisk.cli_settings import AS_JSON, FLAT, print_settings, read_yaml
 from memorisk.cli_synthetic import synthetic
 from memorisk.cli_training import study_app, train_app
@@ -50,6 +52,7 @@ app.command(study_app)
 app.command(bench_app)
 app.command(images_app)
 app.command(explain)
+app.command(filter_set, name="filter")
 audit_app.command(feature)
 audit_app.command(synthetic)
 images_app.command(mark)
@@ -332,7 +335,7 @@ def _usage(error: CycloptsError) -> str:
 def _as_flags(message: str) -> str:
     """Settings by the names that they have here: ``group_column`` of a message for Python is ``--group-column``."""
     kinds = (ClassifierOptions, TrainClassifierOptions, FeatureOptions, SyntheticOptions, BenchDetectorsOptions)
-    every = {f.name for kind in kinds for f in fields(kind)}
+    every = {f.name for kind in (*kinds, FilterOptions) for f in fields(kind)}
     names = "|".join(sorted(name for name in every if "_" in name))
     return re.sub(rf"(?<![\w./-])({names})(?![\w./-])", lambda m: "--" + m[1].replace("_", "-"), message)
 

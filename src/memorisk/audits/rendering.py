@@ -8,6 +8,7 @@ import numpy as np
 
 from memorisk.audits.classifier_page import classifier_page
 from memorisk.audits.feature_page import feature_page
+from memorisk.audits.filter.page import filter_page
 from memorisk.audits.synthetic.page import synthetic_page
 from memorisk.report.blocks import Page
 from memorisk.report.page import render_page
@@ -31,6 +32,8 @@ def _page(result: Result, *, redact: bool) -> Page:
     """The page of the audit that made a result, without pictures."""
     if result.verdict.get("audit") == "synthetic":
         return synthetic_page(result, redact=redact)
+    if result.verdict.get("audit") == "filter":
+        return filter_page(result, redact=redact)
     if result.verdict.get("audit") == "feature":
         return feature_page(result, None, redact=redact)
     return classifier_page(result, redact=redact)

@@ -1,0 +1,181 @@
+"""From what was measured to a `Result`: tables, numbers, verdict.
+
+Tables: ``per_image`` a synthetic image (the manifest), ``per_group`` an exposed training patient, ``per_class`` counts
+before and after; ``tables/`` holds ``scores`` (a synthetic image and a detector), ``real_images`` (a calibration image
+and a detector), ``calibration`` (the pairs behind the thresholds), ``guarantees``, ``detectors``, ``diversity``.
+"""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from memorisk.audits.filter.calibrating import Calibrated
+from memorisk.audits.filter.cost import Diversity
+from memorisk.audits.filter.deciding import REASONS, Decision
+from memorisk.audits.filter.families import Family
+from memorisk.audits.filter.measuring import Opened
+from memorisk.audits.filter.options import FilterOptions
+from memorisk.audits.filter.screening import Screened
+from memorisk.audits.filter.sets import FilterSets
+from memorisk.audits.filter.tables import FilterTables
+from memorisk.audits.filter.verdict import filter_verdict
+from memorisk.audits.pseudonyms import Pseudonyms
+from memorisk.report.result import Result
+from memorisk.runs.environment import versions
+from memorisk.statistics.guarantee import MissGuarantee
+from memorisk.statistics.proportions import Proportion
+from memorisk.training.pair_detectors import PairDetector
+
+
+@dataclass(frozen=True, eq=False)
+class FilterEvidence:
+    """What was measured of the images; where there is no threshold nothing was."""
+
+    sets: FilterSets
+    detectors: Sequence[PairDetector]
+    families: Sequence[Family]
+    counted: Sequence[MissGuarantee]
+    """Of each family: how many identities there are and are needed."""
+    decision: Decision
+    opened: Sequence[Opened] = ()
+    calibrated: Sequence[Calibrated] = ()
+    screened: Screened | None = None
+    real: Proportion | None = None
+    """Share of new patients whose real image would be rejected."""
+    real_rejected: np.ndarray | None = None
+    """[M] of the calibration images."""
+    diversity: Sequence[Diversity] = ()
+
+    @property
+    def missing(self) -> int:
+        """Identities that are missing for the guarantee, in the family that lacks most."""
+        return max((guarantee.missing for guarantee in self.counted), default=0)
+
+
+def analyse_filter(evidence: FilterEvidence, options: FilterOptions, names: Pseudonyms) -> Result:
+    """Numbers, verdict and tables.
+
+    Args:
+        evidence: Of the images.
+        options: What was asked for.
+        names: Replaces ids, or leaves them.
+    """
+    tables = FilterTables(evidence, names)
+    numbers = numbers_of(evidence, options)
+    further = {"guarantees": tables.guarantees(), "calibration": tables.calibration()}
+    if evidence.screened is not None:
+        further |= {"scores": tables.scores(), "real_images": tables.real_images()}
+        further |= {"detectors": tables.detectors(), "diversity": tables.diversity()}
+    return Result(
+        per_image=tables.per_image(),
+        per_group=tables.per_group(),
+        per_class=tables.per_class(),
+        summary=_summary(evidence, numbers, options),
+        verdict=filter_verdict(numbers, options),
+        tables=further,
+    )
+
+
+def numbers_of(evidence: FilterEvidence, options: FilterOptions) -> dict[str, Any]:
+    """The numbers behind the verdict, in JSON's own types but for NaN."""
+    sets, decision, screened = evidence.sets, evidence.decision, evidence.screened
+    groups = sets.train.manifest.groups.astype(str)
+    calibration = sets.calibration
+    extra = len(sets.unread) - int((decision.place < 0).sum())  # files that have no row
+    by_reason = {reason: int((decision.reason == reason).sum()) for reason in REASONS}
+    by_reason["unreadable"] += extra
+    exposed = np.empty(0, dtype=str)
+    singled = np.empty(0, dtype=str)
+    if screened is not None:
+        told = np.isin(screened.reason, ("score", "same pixels"))
+        exposed, singled = groups[screened.nearest[told]], groups[screened.nearest[screened.singled_out]]
+    return {
+        "units": "patients" if sets.groups_given else "images",
+        "n_train_images": len(groups),
+        "n_train_patients": len(np.unique(groups)),
+        "n_train_unread": sets.unread_training,
+        "n_synthetic": len(decision.reason) + extra,
+        "n_kept": int(decision.kept.sum()),
+        "n_rejected": len(decision.reason) + extra - int(decision.kept.sum()),
+        "rejected": by_reason,
+        "filtered": screened is not None,
+        "n_calibration_images": 0 if calibration is None else len(calibration.images),
+        "n_calibration": 0 if calibration is None else len(np.unique(calibration.manifest.groups.astype(str))),
+        "left_out": asdict(sets.left_out),
+        "calibration_given": options.calibration is not None or options.calibration_split is not None,
+        "miss_rate": options.miss_rate,
+        "confidence": options.confidence,
+        "shared_by": len(evidence.detectors) * len(evidence.families),
+        "families": [family.words for family in evidence.families],
+        "missing": evidence.missing,
+        "lacking": [
+            {"family": family.name, "identities": found.n_identities, "needed": found.needed, "missing": found.missing}
+            for family, found in zip(evidence.families, evidence.counted, strict=True)
+        ],
+        "threshold_by": "user" if options.threshold else "guarantee" if screened is not None else None,
+        "detectors": [detector.name for detector in evidence.detectors],
+        "thresholds": [] if screened is None else list(screened.thresholds),
+        "guarantee": promise(evidence, options),
+        "unseen": list(sets.unseen),
+        "patients_known": sets.groups_given or options.one_image_per_patient,
+        "n_exposed": len(np.unique(exposed)),
+        "n_singled_out": len(np.unique(singled)),
+        "real_rejected": None if evidence.real is None else asdict(evidence.real),
+        "notes": list(sets.notes),
+        "data_hash": {
+            "training": sets.train.data_hash,
+            "synthetic": sets.synthetic.data_hash,
+            "calibration": None if calibration is None else calibration.data_hash,
+        },
+    }
+
+
+def promise(evidence: FilterEvidence, options: FilterOptions) -> str | None:
+    """The guarantee in METHODS' words, of all families together; None where none is given."""
+    if options.threshold or evidence.missing or evidence.screened is None:
+        return None
+    names = [family.words for family in evidence.families]
+    joined = names[0] if len(names) == 1 else f"{', '.join(names[:-1])} or {names[-1]}"
+    return min(evidence.counted, key=lambda found: found.n_identities).words(joined)
+
+
+def _summary(evidence: FilterEvidence, numbers: dict[str, Any], options: FilterOptions) -> dict[str, Any]:
+    sets = evidence.sets
+    names = {"training": sets.train.manifest.name, "synthetic": sets.asked.name}
+    names["calibration"] = "" if sets.calibration is None else sets.calibration.manifest.name
+    return {
+        "audit": "filter",
+        "names": names,
+        "shape": list(sets.train.images.shape[1:]),
+        "numbers": numbers,
+        "features": [
+            {
+                "detector": opened.name,
+                "sentence": opened.train.described.sentence,
+                "compares": opened.similarity.words,
+                "at_half": opened.similarity.at_half,
+                "top": _top(opened),
+                "notes": _notes(opened),
+            }
+            for opened in evidence.opened
+        ],
+        "settings": {
+            name: getattr(options, name) for name in ("families", "keep", "seed", "fail_on", "resize", "threshold")
+        },
+        "pseudonymised": options.pseudonymise,
+        "versions": versions(),
+    }
+
+
+def _top(opened: Opened) -> float:
+    """Score of an image and itself: the bias of a head, 0 for minus a distance."""
+    return 0.0 if opened.detector.head is None else float(opened.detector.head.bias)
+
+
+def _notes(opened: Opened) -> list[str]:
+    """What the encoder says of itself; what its checks say names images, and is refused or rejected."""
+    found = opened.train
+    of_images = set(found.checks.sentences(found.ids, found.values.shape[1]))
+    return [note for note in found.described.notes if note not in of_images]

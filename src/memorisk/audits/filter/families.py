@@ -1,0 +1,152 @@
+"""What the guarantee is about: kinds of copies, and one random positive pair of each calibration identity for each.
+
+METHODS section 4, "Guarantee". ``re-identification`` pairs two different images of one identity; every family of
+`memorisk.training.pair_augmentations` pairs an image with a copy of it, its strength drawn evenly from the family's.
+"""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pandas as pd
+
+from memorisk.images.decoding import hash_pixels
+from memorisk.images.manifest import Manifest
+from memorisk.images.store import ImageStore
+from memorisk.runs.errors import InputError, unknown_name
+from memorisk.statistics.calibration import one_per_group
+from memorisk.statistics.identity_pairs import one_positive_each
+from memorisk.training.pair_augmentations import FAMILIES, augmented
+
+REIDENTIFICATION, COPIES = "re-identification", "copies"
+_STREAM = 61  # keeps these draws apart from others of the same seed
+
+
+@dataclass(frozen=True)
+class Family:
+    """A kind of positive pair."""
+
+    name: str
+    """"re-identification", or a family of augmentations."""
+    strengths: tuple[float, ...] = ()
+    """Drawn from, evenly; none for re-identification."""
+
+    @property
+    def words(self) -> str:
+        """As a guarantee names it."""
+        if not self.strengths:
+            return "another image of the person"
+        return f"{self.name} ({', '.join(f'{strength:g}' for strength in self.strengths)})"
+
+
+@dataclass(frozen=True, eq=False)
+class PositivePairs:
+    """One random positive pair of each identity that has one."""
+
+    family: Family
+    first: np.ndarray
+    """[n] rows of the calibration images."""
+    second: np.ndarray
+    """[n] rows of them, or of the copies where there are copies."""
+    copies: ImageStore | None
+    """[n] copies; None for re-identification."""
+    strength: np.ndarray
+    """[n]; NaN for re-identification."""
+
+    def __len__(self) -> int:
+        return len(self.first)
+
+
+def parse_families(texts: tuple[str, ...]) -> tuple[Family, ...]:
+    """Families by what a user names.
+
+    Args:
+        texts: ``re-identification``, ``copies`` (all families of augmentations), ``NAME``, or ``NAME:STRENGTH`` for its
+            strengths up to that one.
+
+    Raises:
+        InputError: There is no such family or strength, or one stands twice.
+    """
+    found: list[Family] = []
+    for text in texts:
+        name, colon, most = text.partition(":")
+        if name == COPIES and not colon:
+            found += [Family(each, strengths) for each, strengths in FAMILIES.items()]
+        elif name == REIDENTIFICATION and not colon:
+            found.append(Family(name))
+        elif name in FAMILIES:
+            found.append(Family(name, _up_to(name, most) if colon else FAMILIES[name]))
+        else:
+            raise unknown_name("family of copies", text, (REIDENTIFICATION, COPIES, *FAMILIES))
+    names = [family.name for family in found]
+    if len(set(names)) != len(names):
+        raise InputError(f"families name {next(n for n in names if names.count(n) > 1)} twice")
+    return tuple(found)
+
+
+def identities(family: Family, store: ImageStore | None) -> int:
+    """How many identities give a pair of a family.
+
+    Args:
+        family: The kind.
+        store: Of the calibration; None for none.
+    """
+    if store is None:
+        return 0
+    counts = np.unique(store.manifest.groups.astype(str), return_counts=True)[1]
+    return len(counts) if family.strengths else int((counts > 1).sum())
+
+
+def draw_pairs(family: Family, store: ImageStore, seed: int) -> PositivePairs:
+    """One random positive pair of each identity, drawn by the seed and the family alone.
+
+    Args:
+        family: The kind.
+        store: Of the calibration.
+        seed: Of pairs, sources, strengths and copies.
+
+    Raises:
+        InputError: Images that cannot be augmented.
+    """
+    place = [REIDENTIFICATION, *FAMILIES].index(family.name)
+    rng = np.random.default_rng([_STREAM, seed, place])
+    groups = store.manifest.groups.astype(str)
+    first_seed, second_seed = (int(value) for value in rng.integers(1 << 32, size=2))
+    if not family.strengths:
+        pairs = one_positive_each(groups, seed=first_seed)
+        return PositivePairs(family, pairs.first, pairs.second, None, np.full(len(pairs), np.nan))
+    rows = one_per_group(groups, seed=first_seed)
+    strength = np.array(family.strengths)[rng.integers(len(family.strengths), size=len(rows))]
+    made = np.empty((len(rows), *store.images.shape[1:]), store.images.dtype)
+    for value in family.strengths:
+        here = strength == value
+        if here.any():
+            made[here] = augmented(store.images, rows[here], family.name, value, seed=second_seed)
+    return PositivePairs(family, rows, np.arange(len(rows)), store_of_copies(store, made), strength)
+
+
+def store_of_copies(store: ImageStore, pixels: np.ndarray) -> ImageStore:
+    """Pixels as a store beside another, under numbers for names.
+
+    Args:
+        store: The originals'.
+        pixels: [n, H, W, C].
+    """
+    names = [str(i) for i in range(len(pixels))]
+    table = pd.DataFrame({"image": names, "path": "", "label": "", "group": names}, dtype=object)
+    hashes = np.array([hash_pixels(image) for image in pixels], dtype=object)
+    return replace(store, images=pixels, manifest=Manifest(table, None, "calibration copies"), pixel_hashes=hashes)
+
+
+def _up_to(name: str, most: str) -> tuple[float, ...]:
+    """Strengths of a family from the weakest to one that is named.
+
+    Raises:
+        InputError: It has no such strength.
+    """
+    strengths = FAMILIES[name]
+    known = [f"{strength:g}" for strength in strengths]
+    try:
+        place = strengths.index(float(most))
+    except ValueError:
+        raise unknown_name(f"strength of {name}", most, known) from None
+    return strengths[: place + 1]

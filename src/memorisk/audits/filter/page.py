@@ -1,0 +1,147 @@
+"""The report of a filter, in the order in which a data-protection officer asks.
+
+May the kept set be shared, and what is promised? What did it cost? Whom did the rejected images expose, and which pairs
+are closest? What do the scores look like, what could not be read, what is not said?
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from memorisk.audits.filter import words
+from memorisk.audits.filter.sections import (
+    cost_section,
+    exposed_section,
+    guarantee_section,
+    score_section,
+    unread_section,
+)
+from memorisk.audits.synthetic.pictures import Pair
+from memorisk.audits.synthetic.words import Terms
+from memorisk.report.blocks import (
+    Block,
+    Callout,
+    Definitions,
+    Details,
+    Fact,
+    Facts,
+    Heading,
+    Inline,
+    Name,
+    Page,
+    Paragraph,
+    Section,
+    Steps,
+    Text,
+)
+from memorisk.report.formats import count, percent
+from memorisk.report.result import Result
+
+
+def filter_page(result: Result, pictures: Mapping[Pair, np.ndarray] | None = None, *, redact: bool = False) -> Page:
+    """Lay out the report.
+
+    Args:
+        result: Of `audits.filter.analysis.analyse_filter`.
+        pictures: Pairs side by side; None for none.
+        redact: Leave out every id and every picture.
+    """
+    n = result.summary["numbers"]
+    terms = Terms(str(n["units"]))
+    title: list[Inline] = ["Which synthetic images may stay?"]
+    if not redact:
+        title += [" ", Name(str(result.summary["names"]["synthetic"]))]
+    sections = [Section("What is promised", guarantee_section(result, terms), "guarantee")]
+    if n["filtered"]:
+        shown = None if redact else pictures
+        sections += [
+            Section("What it cost", cost_section(result, terms), "cost"),
+            Section(f"Exposed {terms.units}, closest pairs", exposed_section(result, terms, shown, redact), "exposed"),
+            Section("Scores", score_section(result), "scores"),
+        ]
+    sections += [
+        Section("Not read", unread_section(result, redact), "unread"),
+        Section("What this does not say", [Steps(words.not_said(terms, n))], "limits"),
+        Section("How it was done", _setup(result, terms, redact), "setup"),
+    ]
+    return Page(
+        title=title,
+        subtitle="A set of generated images without what a detector takes for copies of training images",
+        lead=_lead(result, terms),
+        sections=sections,
+        footer=[Paragraph(_footer(result, redact))],
+    )
+
+
+def _lead(result: Result, terms: Terms) -> list[Block]:
+    """The verdict in words, why, what would decide it, and the numbers to carry away."""
+    v, n = result.verdict, result.summary["numbers"]
+    kind, headline = words.HEADLINES[result.status]
+    sentence = words.SENTENCES[result.status]
+    if result.status == "undecided" and n["filtered"]:
+        headline, sentence = words.UNGUARANTEED, words.KEPT_SO
+    blocks: list[Block] = [Paragraph(sentence), Heading("Why"), Steps([_sentence(why) for why in v["why"]])]
+    if v["what_would_decide"]:
+        blocks += [Heading("What would decide it"), Steps([_sentence(way) for way in v["what_would_decide"]])]
+    return [Callout(kind, headline, blocks), Facts(_facts(n, terms))]
+
+
+def _facts(n: dict[str, Any], terms: Terms) -> list[Fact]:
+    real = n["real_rejected"]
+    held = Fact("Real images that would be rejected", "not known")
+    if real is not None:
+        limits = f"{percent(real['low'])} to {percent(real['high'])}"
+        held = Fact("Real images that would be rejected", percent(real["estimate"]), limits)
+    return [
+        Fact("Kept", count(n["n_kept"]), f"of {count(n['n_synthetic'])}"),
+        Fact("Rejected", count(n["n_rejected"]), f"{count(n['rejected']['same pixels'])} with the same pixels"),
+        Fact("Not read", count(n["rejected"]["unreadable"]), "rejected"),
+        Fact("Copies missed, at most", percent(n["miss_rate"]) if n["guarantee"] else "no promise"),
+        Fact(f"Calibration {terms.units}", count(n["n_calibration"]), f"missing: {count(n['missing'])}"),
+        held,
+        Fact(f"Exposed {terms.units}", count(n["n_exposed"]), f"{count(n['n_singled_out'])} singled out"),
+    ]
+
+
+def _setup(result: Result, terms: Terms, redact: bool) -> list[Block]:
+    """Everything to repeat it."""
+    n, s = result.summary["numbers"], result.summary
+    told: list[tuple[Text, Text]] = []
+    for title, key, images, units in (
+        ("Training", "training", n["n_train_images"], n["n_train_patients"]),
+        ("Synthetic", "synthetic", n["n_synthetic"], None),
+        ("Calibration", "calibration", n["n_calibration_images"], n["n_calibration"]),
+    ):
+        counted = f"{count(images)} images"
+        counted += f" of {terms.counted(units)}" if units is not None and terms.units == "patients" else ""
+        name = str(s["names"][key])
+        told.append((title, counted if redact or not name else [Name(name), f", {counted}"]))
+    height, width, channels = s["shape"]
+    told.append(("Pixels", f"{height} x {width} x {channels}, by {s['settings']['resize']} where they were resized"))
+    for found in s["features"]:
+        told.append(("Detector", Name(f"{found['detector']}: {found['sentence']} Compared by {found['compares']}.")))
+    told += [
+        ("Miss rate, confidence", f"{n['miss_rate']:g}, {n['confidence']:g}"),
+        ("Kept images written as", "copies" if s["settings"]["keep"] == "copy" else "links"),
+        ("Seed", f"{s['settings']['seed']}"),
+        ("Ids replaced by keyed hashes", "yes" if s["pseudonymised"] else "no"),
+    ]
+    told += [(f"Fingerprint, {what}", Name(str(value))) for what, value in n["data_hash"].items() if value]
+    blocks: list[Block] = [Definitions(told, compact=True)]
+    notes = [*n["notes"], *(note for found in s["features"] for note in found["notes"])]
+    if notes and not redact:  # they may name files
+        blocks += [Heading("Notes of the run"), Steps([Name(str(note)) for note in notes])]
+    versions: list[tuple[Text, Text]] = [(k, Name(str(v))) for k, v in s["versions"].items()]
+    return [*blocks, Details("Versions", [Definitions(versions, compact=True)])]
+
+
+def _footer(result: Result, redact: bool) -> str:
+    version = result.summary["versions"].get("memorisk")
+    shown = "Ids and images are left out." if redact else "This file names training images: handle it as personal data."
+    return f"Made by memorisk {version}. {shown} It needs no network and asks for none."
+
+
+def _sentence(text: str) -> Text:
+    """A reason, its first letter large; a detector's name may stand in it."""
+    return Name(f"{text[:1].upper()}{text[1:]}")

@@ -1,0 +1,99 @@
+"""What may be said of the kept set: it comes with a guarantee, or it does not, and what would change that.
+
+* ``pass``: images are kept, and a guarantee stands behind the threshold.
+* ``undecided``: no threshold, hence nothing is kept, since calibration identities are missing; or images are kept, but
+  the guarantee is none: the user gave the threshold, or what the guarantee rests on is not known.
+* ``fail``: there is a threshold, and every image is rejected by it.
+"""
+
+from typing import Any
+
+from memorisk.audits.filter.options import FilterOptions
+from memorisk.audits.synthetic.words import Terms
+from memorisk.runs.errors import several
+
+GATE = "no-guarantee"
+_OF_THE_PAGE = ("notes",)
+
+
+def filter_verdict(numbers: dict[str, Any], options: FilterOptions) -> dict[str, Any]:
+    """Status, reasons, what would decide it, and the numbers that a pipeline may act on.
+
+    Args:
+        numbers: Of `analysis.numbers_of`.
+        options: What was asked for.
+    """
+    terms = Terms(numbers["units"])
+    why, deciding = _doubts(numbers, terms)
+    status = "undecided" if why else "pass"
+    if numbers["filtered"] and not numbers["n_kept"]:
+        status, why = "fail", [f"every one of the {numbers['n_synthetic']:,} synthetic images is rejected", *why]
+        deciding = ["a detector that tells copies from other images better, or fewer and weaker families", *deciding]
+    return {
+        "schema": 1,
+        "audit": "filter",
+        "status": status,
+        "gate": "never" if options.fail_on == "never" else GATE,
+        "why": why or [numbers["guarantee"]],
+        "what_would_decide": deciding,
+        **{name: value for name, value in numbers.items() if name not in _OF_THE_PAGE},
+    }
+
+
+def _doubts(numbers: dict[str, Any], terms: Terms) -> tuple[list[str], list[str]]:
+    """Why there is no guarantee, and what would give one."""
+    if not numbers["filtered"]:
+        return _missing(numbers, terms)
+    found = []
+    if numbers["threshold_by"] == "user":
+        found.append(
+            (
+                "the threshold was given, not calibrated: no guarantee stands behind it",
+                "leave --threshold out, and give --calibration images of people whom nobody has seen",
+            )
+        )
+    elif not numbers["patients_known"]:
+        found.append(
+            (
+                "it is not known whose each image is: the guarantee counts every calibration image as an identity",
+                "name patients with --group-from or --group-column; or say --one-image-per-patient, if nobody has two",
+            )
+        )
+    for name in numbers["unseen"] if numbers["threshold_by"] == "guarantee" else ():
+        found.append(
+            (
+                f"whether {name} knows calibration {terms.units} cannot be seen",
+                "give images as the detector's were stored, or patient ids; or say --calibration-unseen",
+            )
+        )
+    if n := numbers["n_train_unread"]:
+        found.append(
+            (
+                f"{several(n, 'training image', 'training images')} could not be read: copies of these are not found",
+                "mend the training images that cannot be read",
+            )
+        )
+    return [why for why, _ in found], [way for _, way in found]
+
+
+def _missing(numbers: dict[str, Any], terms: Terms) -> tuple[list[str], list[str]]:
+    """How many identities are missing, family by family."""
+    target = f"a miss rate of {numbers['miss_rate']:.4g} with {100 * numbers['confidence']:.4g} % confidence"
+    shared = f", shared by {numbers['shared_by']} detectors and families" if numbers["shared_by"] > 1 else ""
+    why = []
+    for lack in numbers["lacking"]:
+        if lack["missing"]:
+            have = several(lack["identities"], "identity is", "identities are")
+            why.append(
+                f"{target}{shared} needs {lack['needed']:,} new identities with a pair of {lack['family']}; {have} "
+                f"there, so {lack['missing']:,} are missing: no threshold is given, and nothing is kept"
+            )
+    n = numbers["missing"]
+    ways = [f"{n:,} more calibration {terms.units} {terms.whom} neither the generator nor a detector has seen"]
+    if not numbers["calibration_given"]:
+        ways = [
+            f"--calibration with {max(lack['needed'] for lack in numbers['lacking']):,} {terms.units} or more "
+            f"{terms.whom} neither the generator nor a detector has seen"
+        ]
+    ways += ["fewer --families, or a larger --miss-rate", "--threshold, an explicit choice without a guarantee"]
+    return why, ways

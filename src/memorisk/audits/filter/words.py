@@ -1,0 +1,93 @@
+"""The fixed wording of the filter's report, apart from the layout, so that a checker of its claims reads one file."""
+
+from typing import Any
+
+from memorisk.audits.synthetic.words import Terms
+from memorisk.report.blocks import Kind, Text
+
+HEADLINES: dict[str, tuple[Kind, str]] = {
+    "pass": ("pass", "Filtered, with a guarantee"),
+    "fail": ("fail", "Nothing is left"),
+    "undecided": ("undecided", "Nothing is kept: there is no threshold"),
+}
+UNGUARANTEED = "Filtered, without a guarantee"
+SENTENCES = {
+    "pass": "The folder “kept” holds the synthetic images that no detector takes for a copy. What that promises, and "
+    "what it does not, stands below.",
+    "fail": "The threshold that the guarantee asks for rejects every synthetic image. The detector does not tell "
+    "copies from images that are merely alike.",
+    "undecided": "A threshold with the guarantee that was asked for needs more people whom nobody has seen. Rather "
+    "than one without a guarantee, none is used.",
+}
+KEPT_SO = (
+    "The folder “kept” holds the synthetic images below the threshold, but nothing is promised of how many copies are "
+    "among them."
+)
+GUARANTEE = (
+    "One random positive pair of each calibration {unit} was drawn for each family, and its score taken by each "
+    "detector. A detector's threshold is the smallest that its families ask for; an image is rejected when its best "
+    "score over all training images reaches the threshold of any detector. Rejecting more than the pair itself would "
+    "only lowers the miss rate."
+)
+SHARED = (
+    "{detectors} and {families} are calibrated on the same people, so that each threshold is made with a share of "
+    "1 - {confidence:g}: of {shared}, each gets {each:.3g}. The promise then holds for all of them at once."
+)
+USER = (
+    "The threshold was given. How many calibration pairs lie below it is shown; the intervals are for one family and "
+    "detector, and hold if the threshold was chosen without looking at these pairs."
+)
+COST = (
+    "Every synthetic image is compared with the whole training set, so that its chance to be rejected grows with that "
+    "set. Real images of new {units}, who are copied nowhere, are rejected for likeness alone."
+)
+REAL = (
+    "Of new {units}, one random real image each, {share} would be rejected [{low}, {high}], {n} {units}. So large a "
+    "share of rejected synthetic images need not be copies. The same {units} set the threshold, by other pairs of "
+    "images."
+)
+DIVERSITY = (
+    "IRS: how many training images are the nearest one of some synthetic image, as an estimate of the share of the "
+    "training set that the images reach. Real images of new {units}, one each, are the reference. The score grows "
+    "with the number of images: compare the last column, where each set has as many, drawn at random."
+)
+EXPOSED = (
+    "A rejected image points at the {unit} of its nearest training image. Singled out means that no image of another "
+    "{unit} reaches the threshold: the detector takes the image for this {unit} and nobody else. Where others reach it "
+    "as well, the image may be common rather than copied."
+)
+SCORES = (
+    "How far the best match of each image lies below an image and itself (0 is the same vector). The triangle is the "
+    "threshold: what lies left of it is rejected. Pairs of the calibration that lie right of it are misses."
+)
+UNREAD = (
+    "Nothing is known of these: they are rejected, not kept. A file that has changed since, or that another program "
+    "can read, was still not looked at."
+)
+
+
+def not_said(terms: Terms, numbers: dict[str, Any]) -> list[Text]:
+    """What the filter does not say.
+
+    Args:
+        terms: What a group is called.
+        numbers: Of the verdict.
+    """
+    said: list[Text] = [
+        "A generator's copies are another distribution than those of the families: of a face of one patient on the "
+        "body of another, of a style, of a copy stronger or otherwise changed than the families, nothing is promised.",
+        "The guarantee is of one copy of a new person. Of many copies, some are kept: with a miss rate of "
+        f"{100 * numbers['miss_rate']:.4g} % up to that share of them.",
+        "That an image was rejected does not show that it is a copy; that it was kept does not show that it is none.",
+        "Metadata in the files, their names and text burnt into the pixels were not looked at, and go along as they "
+        "are.",
+        "What the generator itself gives away, if it is released, is another question; further images of it have to be "
+        "filtered as well.",
+        "The rest of this folder names training images and people. Only the folder “kept” is meant to be shared.",
+    ]
+    if not numbers["patients_known"]:
+        said.append(
+            "No patients are known: every image counts as an identity. If people have several images, the "
+            "guarantee fails more often than stated."
+        )
+    return [terms.fill(text) if isinstance(text, str) and "{" in text else text for text in said]

@@ -1,0 +1,86 @@
+"""What the terminal shows of a filtered set."""
+
+import json
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.text import Text
+
+from memorisk.report.result import Result
+from memorisk.runs.files import plain
+
+if TYPE_CHECKING:  # it loads images and networks
+    from memorisk.audits.filter.plan import FilterPlan
+
+STATUS = {"pass": "FILTERED, WITH A GUARANTEE", "fail": "NOTHING IS LEFT"}
+
+
+def show_filter(result: Result, out: Path, *, as_json: bool) -> None:
+    """The verdict in a sentence, its numbers, and where set and report lie."""
+    v = result.verdict
+    if as_json:
+        _json(v)
+        return
+    console = Console()
+    for name, value in _lines(v):
+        console.print(Text(f"{name}: {value}"), soft_wrap=True)
+    console.print()
+    otherwise = "FILTERED, WITHOUT A GUARANTEE" if v["filtered"] else "NOTHING IS KEPT: THERE IS NO THRESHOLD"
+    console.print(Text(STATUS.get(result.status, otherwise), style="bold"))
+    for reason in v["why"]:
+        console.print(Text(f"  {reason}"), soft_wrap=True)
+    if v["what_would_decide"]:
+        console.print(Text("What would decide it"))
+        for way in v["what_would_decide"]:
+            console.print(Text(f"  {way}"), soft_wrap=True)
+    if v["n_kept"]:
+        console.print(Text(f"Kept set: {out / 'kept'}"), soft_wrap=True)
+    console.print(Text(f"Report: {out / 'report.html'}"), soft_wrap=True)
+
+
+def show_filter_plan(plan: "FilterPlan", *, as_json: bool) -> None:
+    """What would be compared and could be promised."""
+    if as_json:
+        _json(asdict(plan))
+        return
+    console = Console()
+    lines = [
+        ("images", ", ".join(f"{what} {n:,}" for what, n in plan.images.items())),
+        ("unreadable synthetic images, rejected", f"{plan.unreadable:,}"),
+        ("patients", ", ".join(f"{what} {n:,}" for what, n in plan.patients.items())),
+        ("calibration patients left out", f"{plan.left_out:,}"),
+        *(("detector", name) for name in plan.detectors),
+        *(
+            ("copies", f"{f['family']}: {f['identities']:,} identities of {f['needed']:,} needed")
+            for f in plan.families
+        ),
+        ("identities missing for the guarantee", f"{plan.missing:,}"),
+        ("pairs compared", f"{plan.comparisons:,}"),
+        ("bytes", f"{plan.bytes['images']:,} of images, {plan.bytes['features_per_number']:,} a number of a feature"),
+        *(("note", note) for note in plan.notes),
+    ]
+    for name, value in lines:
+        console.print(Text(f"{name}: {value}"), soft_wrap=True)
+
+
+def _lines(v: dict[str, Any]) -> list[tuple[str, str]]:
+    rejected = ", ".join(f"{n:,} {reason}" for reason, n in v["rejected"].items() if n)
+    lines = [
+        ("synthetic images", f"{v['n_synthetic']:,}, kept {v['n_kept']:,}"),
+        ("rejected", f"{v['n_rejected']:,}" + (f" ({rejected})" if rejected else "")),
+        (f"calibration {v['units']}", f"{v['n_calibration']:,}; missing for the guarantee {v['missing']:,}"),
+        ("compared by", "; ".join(v["detectors"])),
+    ]
+    if v["filtered"]:
+        lines.append((f"exposed training {v['units']}", f"{v['n_exposed']:,}, singled out {v['n_singled_out']:,}"))
+    if (real := v["real_rejected"]) is not None:
+        limits = f"{100 * real['low']:.1f} to {100 * real['high']:.1f} %"
+        lines.append(("real images of new people that would be rejected", f"{100 * real['estimate']:.1f} % ({limits})"))
+    return lines
+
+
+def _json(value: Any) -> None:
+    sys.stdout.write(json.dumps(plain(value), indent=2, ensure_ascii=False) + "\n")

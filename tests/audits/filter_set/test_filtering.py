@@ -1,0 +1,324 @@
+"""The filter from folders to the kept set: copies go, the rest stays as it was, and no number without identities."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from PIL import Image
+
+from memorisk.audits.filter import kept as kept_module
+from memorisk.audits.filter.filtering import filter_synthetic
+from memorisk.audits.filter.plan import FilterPlan
+from memorisk.report.result import Result
+from memorisk.runs.errors import InputError, MemoriskError
+from memorisk.statistics.guarantee import miss_guarantee
+from tests.audits.filter_set.conftest import run
+from tests.audits.filter_set.making import (
+    BROKEN,
+    COPIED,
+    IDENTICAL,
+    N_NEW,
+    N_SET,
+    N_TRAIN,
+    OF,
+    contents,
+    digit_sets,
+)
+from tests.commands import answer, environment, refusal
+
+KEPT = "kept"
+VOLATILE = ("log.jsonl", ".lock")
+
+
+def distances(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """[n, m] Euclidean distances of pixels in [0, 1], by definition."""
+    flat = [x.reshape(len(x), -1) / 255 for x in (a, b)]
+    return np.sqrt(((flat[0][:, None] - flat[1][None]) ** 2).sum(axis=2))
+
+
+def test_copies_are_rejected_and_the_rest_is_kept_byte_for_byte(place: Path, filtered: Result) -> None:
+    table = filtered.per_image.set_index("image")
+    assert filtered.status == "pass"
+    assert len(table) == N_SET + 1
+    assert set(table.index[table["reason"] == "score"]) >= {f"c{row % 2}/s{row:03d}_0.png" for row in range(COPIED)}
+    assert table.loc[IDENTICAL, "reason"] == "same pixels"
+    assert table.loc[BROKEN, "reason"] == "unreadable"
+    assert "broken" not in table.loc[BROKEN, "nearest_image"]
+    assert table.loc[BROKEN, "detail"] != ""
+    assert (table["kept"] == (table["reason"] == "")).all()
+    ours = contents(place / "set")
+    assert contents(place / "out" / KEPT) == {name: ours[name] for name in table.index[table["kept"]]}
+    assert 30 < len(contents(place / "out" / KEPT)) < N_SET - COPIED
+
+
+def test_the_manifest_is_there_twice_and_the_last_file_tells_that_all_is_done(place: Path, filtered: Result) -> None:
+    out = place / "out"
+    saved = pd.read_parquet(out / "manifest.parquet")
+    assert saved["image"].tolist() == pd.read_csv(out / "manifest.csv")["image"].tolist()
+    told = json.loads((out / "filter.json").read_text())
+    assert told["n_kept"] == int(saved["kept"].sum())
+    assert told["kept"] == {"folder": "kept", "files": told["n_kept"], "links": 0, "symbolic": 0}
+    assert told["n_kept"] + told["n_rejected"] == told["n_synthetic"] == N_SET + 1
+    assert sum(told["rejected"].values()) == told["n_rejected"]
+    assert (out.stat().st_mode & 0o777) == 0o700
+    assert "names training images" in (out / "report.html").read_text()
+
+
+def test_scores_are_the_best_of_all_training_images_and_the_threshold_an_order_statistic(
+    filtered: Result,
+) -> None:
+    sets = digit_sets()
+    every = distances(sets["set"], sets["train"])
+    scores = filtered.tables["scores"].set_index("image")
+    rows = [int(name.split("/s")[1][:3]) for name in scores.index if name != BROKEN]
+    np.testing.assert_allclose(scores["score"], -every.min(axis=1)[rows], atol=1e-6)
+    pairs = filtered.tables["calibration"]
+    assert len(pairs) == N_NEW == pairs["group"].nunique()
+    made = miss_guarantee(pairs["score"].to_numpy(), miss_rate=0.05, confidence=0.95, detectors=1)
+    threshold = filtered.verdict["thresholds"][0]
+    assert threshold == made.threshold == np.sort(pairs["score"])[made.misses_allowed]
+    reached = (scores["score"] >= threshold) | (scores.index == IDENTICAL)
+    kept = filtered.per_image.set_index("image")["kept"]
+    assert (kept[scores.index] == ~reached).all()
+    assert filtered.verdict["guarantee"] == made.words("noise (0.01, 0.1)")
+
+
+def test_cost_and_exposed_patients(filtered: Result) -> None:
+    v = filtered.verdict
+    real = filtered.tables["real_images"]
+    new, train = digit_sets()["new"], digit_sets()["train"]
+    reached = -distances(new, train).min(axis=1) >= v["thresholds"][0]
+    assert v["real_rejected"]["successes"] == int(reached.sum()) == int(real["reaches"].sum())
+    assert v["real_rejected"]["trials"] == N_NEW
+    assert v["real_rejected"]["low"] <= reached.mean() <= v["real_rejected"]["high"]
+    classes = filtered.per_class
+    assert classes["n_before"].sum() == N_SET + 1
+    assert (classes["n_before"] - classes["n_rejected"] == classes["n_kept"]).all()
+    assert classes["share_kept"].sum() == pytest.approx(1)
+    exposed = filtered.per_group
+    assert {f"t{row:03d}" for row in (*range(COPIED), 20)} <= set(exposed["group"])
+    assert exposed["identical"].iloc[0]
+    assert exposed["group"].iloc[0] == "t020"
+    assert len(exposed) == v["n_exposed"]
+    assert exposed["n_rejected"].sum() == v["rejected"]["score"] + v["rejected"]["same pixels"]
+    irs = filtered.tables["diversity"].set_index("images")
+    assert irs.loc["kept", "n"] == v["n_kept"]
+    assert irs.loc["before", "n"] == N_SET
+    assert (irs["low"] <= irs["irs"]).all()
+    assert (irs["irs"] <= irs["high"]).all()
+
+
+def test_too_few_identities_give_no_number_and_nothing_is_kept(place: Path, capsys) -> None:
+    command = ["filter", place / "train", place / "set", place / "few", "--detector", "pixels", "--families", "blur"]
+    command += ["--calibration", place / "new", "--group-from", OF["group_from"], "--miss-rate", "0.01"]
+    code, out, _ = answer(capsys, *command)
+    assert code == 1
+    assert f"{N_NEW} identities are there, so {299 - N_NEW} are missing" in out
+    assert "NOTHING IS KEPT" in out
+    assert not (place / "few" / KEPT).exists()
+    found = json.loads((place / "few" / "filter.json").read_text())
+    assert (found["missing"], found["kept"], found["n_kept"], found["thresholds"]) == (299 - N_NEW, None, 0, [])
+    assert set(pd.read_parquet(place / "few" / "manifest.parquet")["reason"]) == {"not filtered", "unreadable"}
+    assert answer(capsys, *command, "--fail-on", "never")[0] == 0
+
+
+def test_a_threshold_of_ones_own_keeps_without_a_guarantee(place: Path) -> None:
+    found = run(place, "own", None, threshold=-0.5)
+    assert (found.status, found.verdict["guarantee"], found.verdict["threshold_by"]) == ("undecided", None, "user")
+    assert contents(place / "own" / KEPT)
+    assert "no guarantee stands behind it" in found.verdict["why"][0]
+    assert found.verdict["real_rejected"] is None
+    with pytest.raises(InputError, match="gives no probability"):
+        run(place, "half", None, threshold="half")
+    with pytest.raises(InputError, match="give one for each"):
+        run(place, "two", None, threshold=(-0.5, -0.5))
+    everything = run(place, "all", None, threshold=-1e6)
+    assert (everything.status, everything.verdict["n_kept"]) == ("fail", 0)
+
+
+def test_detectors_and_families_share_the_confidence(place: Path) -> None:
+    found = run(place, "shared", detector=["pixels", "pixels:4"], families=("noise:0.1", "jpeg:70"), gallery=False)
+    table = found.tables["guarantees"]
+    assert len(table) == 4
+    assert found.verdict["shared_by"] == 4
+    assert (table["needed"] == miss_guarantee([], detectors=4).needed).all()
+    assert "shared by 4 detectors or families" in found.verdict["guarantee"]
+    lowest = table.groupby("detector", sort=False)["threshold"].min()
+    assert lowest.tolist() == found.verdict["thresholds"]
+    scores = found.tables["scores"]
+    reached = scores["score"] >= scores["detector"].map(lowest)
+    rejected = set(scores["image"][reached])
+    table = found.per_image.set_index("image")
+    assert set(table.index[~table["kept"]]) == rejected | {BROKEN, IDENTICAL}
+    strict = run(place, "shared-one", families=("noise:0.1", "jpeg:70"))
+    assert strict.verdict["thresholds"][0] >= found.verdict["thresholds"][0]
+
+
+def test_links_are_hard_or_symbolic_and_inputs_stay_as_they_were(place: Path, monkeypatch) -> None:
+    before = contents(place / "set")
+    run(place, "linked", families="noise:0.1", keep="link")
+    name = next(iter(contents(place / "linked" / KEPT)))
+    assert (place / "linked" / KEPT / name).stat().st_ino == (place / "set" / name).stat().st_ino
+
+    def refused(*_: object) -> None:
+        """No hard links here."""
+        raise OSError(18, "other file system")
+
+    monkeypatch.setattr(kept_module.os, "link", refused)
+    run(place, "linked", families="noise:0.1", keep="link")
+    assert (place / "linked" / KEPT / name).is_symlink()
+    assert contents(place / "linked" / KEPT) == contents(place / "out" / KEPT)
+    assert json.loads((place / "linked" / "filter.json").read_text())["kept"]["symbolic"] > 0
+    assert contents(place / "set") == before
+
+
+def test_what_changed_meanwhile_is_never_kept(place: Path, monkeypatch) -> None:
+    copied = kept_module.shutil.copyfile
+
+    def changed(source: Path, target: Path) -> None:
+        """Copy something else."""
+        copied(source, target)
+        target.write_bytes(target.read_bytes() + b"more")
+
+    monkeypatch.setattr(kept_module.shutil, "copyfile", changed)
+    with pytest.raises(MemoriskError, match="changed while they were filtered"):
+        run(place, "changed", families="noise:0.1")
+    assert not (place / "changed" / KEPT).exists()
+    assert not (place / "changed" / "filter.json").exists()
+
+
+def test_folders_that_would_mix_with_the_inputs_are_refused(place: Path) -> None:
+    for out, words in (("set/out", "lies inside SYNTHETIC"), ("train", "lies inside TRAIN"), (".", "holds TRAIN")):
+        with pytest.raises(InputError, match=words):
+            run(place, out)
+    (place / "taken").mkdir()
+    (place / "taken" / "mine.txt").write_text("mine")
+    with pytest.raises(InputError, match="holds files that are no run"):
+        run(place, "taken", families="noise:0.1")
+    with pytest.raises(InputError, match="miss_rate"):
+        run(place, "out", families="noise:0.1", miss_rate=0.1)
+
+
+KILL = """
+import os, signal, sys
+from memorisk.audits.filter import filtering, kept
+count = 0
+def stop(*_, **__):
+    global count
+    count += 1
+    if count == {after}:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return real(*_, **__)
+real = getattr({module}, "{name}")
+setattr({module}, "{name}", stop)
+filtering.filter_synthetic({train!r}, {made!r}, {out!r}, calibration={new!r}, detector="pixels",
+                           families="noise:0.1", gallery=True, group_from={group!r})
+"""
+
+
+def test_a_killed_filter_goes_on_to_the_same_bytes(place: Path, filtered: Result) -> None:
+    stages = {"copies": ("kept.shutil", "copyfile", 20), "end": ("filtering", "write_json", 1)}
+    running = {}
+    for out, (module, name, after) in stages.items():
+        paths = {"train": str(place / "train"), "made": str(place / "set"), "new": str(place / "new")}
+        code = KILL.format(module=module, name=name, after=after, group=OF["group_from"], out=str(place / out), **paths)
+        command, where = [sys.executable, "-c", code], environment(place / "cache")
+        running[out] = subprocess.Popen(command, env=where, stderr=subprocess.PIPE)
+    for out, process in running.items():
+        _, said = process.communicate()
+        assert process.returncode == -signal.SIGKILL, said.decode()
+        folder = place / out
+        assert (folder / ".kept.building").is_dir() == (out == "copies")
+        assert (folder / KEPT).is_dir() == (out == "end")
+        assert not (folder / "filter.json").exists()
+        run(place, out, families="noise:0.1", gallery=True)
+        leave = (*VOLATILE, "config.yaml")
+        assert contents(folder, leave) == contents(place / "out", leave)
+        assert not (folder / ".kept.building").exists()
+
+
+def test_arrays_keep_their_rows_with_what_stands_beside_them(place: Path) -> None:
+    images = digit_sets()["set"]
+    np.savez(place / "set.npz", images=images, labels=np.arange(N_SET) % 3, note=np.array("made"))
+    found = run(place, "array", made="set.npz", families="noise:0.1")
+    kept = found.per_image["kept"].to_numpy(dtype=bool)
+    with np.load(place / "array" / KEPT / "set.npz") as written:
+        np.testing.assert_array_equal(written["images"], images[kept])
+        np.testing.assert_array_equal(written["labels"], (np.arange(N_SET) % 3)[kept])
+        assert str(written["note"]) == "made"
+    assert not kept[: COPIED + 1].any()
+    np.save(place / "set.npy", images)
+    run(place, "plain", made="set.npy", families="noise:0.1")
+    np.testing.assert_array_equal(np.load(place / "plain" / KEPT / "set.npy"), images[kept])
+
+
+def test_a_file_of_several_images_is_kept_whole_or_not_at_all(place: Path) -> None:
+    sets = digit_sets()
+    pages = [Image.fromarray(image[..., 0]) for image in (*sets["set"][30:40], sets["train"][3])]
+    (place / "stacks").mkdir()
+    pages[0].save(place / "stacks" / "a.tif", save_all=True, append_images=pages[1:4])
+    pages[4].save(place / "stacks" / "b.tif", save_all=True, append_images=pages[5:8])
+    pages[8].save(place / "stacks" / "c.tif", save_all=True, append_images=[pages[-1], pages[9]])
+    found = run(place, "stacked", None, made="stacks", threshold=-0.05)
+    assert sorted(contents(place / "stacked" / KEPT)) == ["a.tif", "b.tif"]
+    table = found.per_image.set_index("image")
+    assert table.loc[["c.tif#0", "c.tif#1", "c.tif#2"], "reason"].tolist() == ["file", "same pixels", "file"]
+
+
+def test_ids_are_hidden_where_that_was_asked(place: Path, filtered: Result) -> None:
+    key = place / "key"
+    key.write_bytes(b"0123456789abcdef")
+    run(place, "hidden", families="noise:0.1", pseudonymise=True, pseudonym_key=key, redact=True)
+    for name, data in contents(place / "hidden", ("config.yaml",)).items():
+        if not name.startswith(KEPT):
+            assert b"t020" not in data, name
+            assert b"s010" not in data, name
+    run(place, "redacted", families="noise:0.1", redact=True, gallery=True)
+    page = (place / "redacted" / "report.html").read_text()
+    assert "t020" not in page
+    assert "data:image/png" not in page
+    assert "data:image/png" in (place / "out" / "report.html").read_text()
+
+
+def test_the_command_line(place: Path, capsys, monkeypatch) -> None:
+    monkeypatch.chdir(place)
+    base = ["filter", "train", "set", "cli", "--group-from", OF["group_from"], "--calibration", "new"]
+    code, out, _ = answer(capsys, *base, "--detector", "pixels", "--detector", "pixels:4", "--print-config")
+    assert code == 0
+    assert "detector:\n- pixels\n- pixels:4\n" in out
+    (place / "cli.yaml").write_text(out)
+    code, out, _ = answer(capsys, *base, "--config", "cli.yaml", "--dry-run", "--json", "--families", "noise:0.1")
+    plan = json.loads(out)
+    assert code == 0
+    assert plan["images"] == {"training": N_TRAIN, "synthetic": N_SET, "calibration": N_NEW}
+    assert (plan["unreadable"], plan["missing"], plan["detectors"]) == (
+        1,
+        0,
+        ["pixels, euclidean", "pixels:4, euclidean"],
+    )
+    assert not (place / "cli").exists()
+    code, out, _ = answer(capsys, *base, "--detector", "pixels", "--families", "noise:0.1", "--json")
+    assert (code, json.loads(out)["status"]) == (0, "pass")
+    assert "no detector is given" in refusal(capsys, *base)
+    assert "Did you mean 'noise'" in refusal(capsys, *base, "--detector", "pixels", "--families", "nose")
+    assert "Known: 0.01, 0.1, 0.2, 0.3" in refusal(capsys, *base, "--detector", "pixels", "--families", "noise:9")
+    code, out, _ = answer(capsys, "report", "cli", "--redact")
+    assert code == 0
+    assert "t020" not in (place / "cli" / "report-redacted.html").read_text()
+
+
+def test_a_dry_run_says_how_many_identities_are_missing(place: Path) -> None:
+    plan = filter_synthetic(
+        place / "train", place / "set", place / "dry", calibration=place / "new", dry_run=True, **OF
+    )
+    assert isinstance(plan, FilterPlan)
+    assert plan.missing == 0
+    assert len(plan.families) == 7
+    assert {f["needed"] for f in plan.families} == {miss_guarantee([], detectors=7).needed}
+    assert not os.path.exists(place / "dry")  # noqa: PTH110

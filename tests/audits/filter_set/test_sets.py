@@ -1,0 +1,113 @@
+"""Who may calibrate: people whom neither the generator nor a detector has seen."""
+
+from dataclasses import replace
+from types import SimpleNamespace
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from memorisk.audits.filter.families import REIDENTIFICATION, Family, draw_pairs, identities, parse_families
+from memorisk.audits.filter.options import filter_options
+from memorisk.audits.filter.sets import FilterSets, decode, read_manifests
+from memorisk.runs.errors import InputError
+from memorisk.runs.progress import quiet
+from memorisk.training.pair_augmentations import FAMILIES
+from memorisk.training.pair_detectors import PairDetector, open_pair_detector
+from tests.audits.synthetic_set.making import digits, store_of
+
+
+def sets_of(tmp_path, train, synthetic, calibration, detectors=(), **settings) -> FilterSets:
+    options = filter_options({"detector": "pixels"} | settings)
+    return decode(read_manifests(train, synthetic, calibration, options, quiet), detectors, options, quiet)
+
+
+def knowing(hashes: list[str], groups: list[str], *, alike: bool = True, given: bool = True) -> PairDetector:
+    """A detector that was trained on some images and patients."""
+
+    def seen_parts(store) -> SimpleNamespace:
+        """By patient, and by pixels where they compare."""
+        known = np.isin(store.manifest.groups.astype(str), groups)
+        known |= np.isin(store.pixel_hashes.astype(str), hashes) if alike else False
+        return SimpleNamespace(part=np.where(known, "training", ""), pixels_compared=alike)
+
+    stub = SimpleNamespace(
+        seen_parts=seen_parts,
+        config=SimpleNamespace(groups_given=given),
+        seen=pd.DataFrame({"part": "training", "pixel_hash": hashes or ["none"], "group_hash": "x"}),
+    )
+    return replace(open_pair_detector("pixels"), detector=stub)
+
+
+def test_people_who_are_not_new_are_left_out_and_counted(tmp_path) -> None:
+    images = digits()[:60].copy()
+    images[30] = images[3]  # patient c15 has a training image
+    train = store_of(images[:20], tmp_path, "train", [f"t{i // 2}" for i in range(20)])
+    groups = [f"c{i // 2}" for i in range(28, 58)] + ["t1", "t1"]
+    new = store_of(images[28:60], tmp_path, "new", groups)
+    made = store_of(images[20:28], tmp_path, "made")
+    detector = knowing([str(new.pixel_hashes[8])], ["c20"])
+    found = sets_of(tmp_path, train, made, new, [detector])
+    assert (found.left_out.in_training, found.left_out.same_pixels, found.left_out.known) == (1, 1, 2)
+    assert found.calibration is not None
+    left = set(found.calibration.manifest.groups)
+    assert left == set(groups) - {"t1", "c15", "c20", groups[8]}
+    assert found.unseen == ()
+
+
+def test_a_detector_that_cannot_be_asked_is_told(tmp_path) -> None:
+    train, new, made = (store_of(digits()[i : i + 20], tmp_path, name) for i, name in ((0, "t"), (20, "n"), (40, "m")))
+    blind = knowing([], [], alike=False, given=False)
+    assert sets_of(tmp_path, train, made, new, [blind]).unseen == (blind.name,)
+    assert sets_of(tmp_path, train, made, new, [blind], calibration_unseen=True).unseen == ()
+    assert sets_of(tmp_path, train, made, new, [knowing([], [], given=False)]).unseen == ()
+    assert sets_of(tmp_path, train, made, train).calibration is None
+
+
+def test_pairs_are_one_of_each_identity_and_drawn_by_the_seed(tmp_path) -> None:
+    groups = [f"p{i // 3}" for i in range(30)] + [f"single{i}" for i in range(7)]
+    store = store_of(np.repeat(digits()[:37], 2, axis=1).repeat(2, axis=2), tmp_path, "new", groups)
+    same = Family(REIDENTIFICATION)
+    assert (identities(same, store), identities(Family("blur", (1.0,)), store), identities(same, None)) == (10, 17, 0)
+    pairs = draw_pairs(same, store, 0)
+    names = np.array(groups)
+    assert (names[pairs.first] == names[pairs.second]).all()
+    assert (pairs.first != pairs.second).all()
+    assert len(set(names[pairs.first])) == len(pairs) == 10
+    for name, strengths in FAMILIES.items():
+        found, again, other = (draw_pairs(Family(name, strengths), store, seed) for seed in (1, 1, 2))
+        assert sorted(names[found.first]) == sorted(set(groups))
+        assert set(found.strength) <= set(strengths)
+        assert len(set(found.strength)) > 1
+        assert found.copies is not None
+        assert again.copies is not None
+        np.testing.assert_array_equal(found.copies.images, again.copies.images)
+        assert not np.array_equal(found.first, other.first)
+
+
+def test_families_by_name() -> None:
+    assert [f.name for f in parse_families(("re-identification", "copies"))] == [REIDENTIFICATION, *FAMILIES]
+    assert parse_families(("jpeg:40",))[0].strengths == (95.0, 70.0, 40.0)
+    assert parse_families(("noise:0.1",))[0].words == "noise (0.01, 0.1)"
+    assert parse_families(("re-identification",))[0].words == "another image of the person"
+    with pytest.raises(InputError, match="twice"):
+        parse_families(("copies", "blur"))
+    with pytest.raises(InputError, match="unknown family"):
+        parse_families(("copies:3",))
+
+
+def test_settings_that_contradict_each_other_are_refused() -> None:
+    for settings, words in (
+        ({"calibration": "a", "calibration_split": "test"}, "both say which images calibrate"),
+        ({"train_split": "train"}, "goes with calibration_split"),
+        ({"calibration_split": "train"}, "name two parts"),
+        ({"threshold": "much"}, "give a score"),
+        ({"threshold": "nan"}, "give a score"),
+        ({"sample": 10}, "sample draws"),
+        ({"miss_rate": 1.0}, "between 0 and 1"),
+        ({"keep": "move"}, "unknown keep"),
+        ({"missrate": 0.1}, "Did you mean 'miss_rate'"),
+        ({"detector": ("pixels", "pixels")}, "twice"),
+    ):
+        with pytest.raises(InputError, match=words):
+            filter_options({"detector": "pixels"} | settings)
