@@ -136,13 +136,13 @@ def test_ct_rate_that_cannot_be_trusted(tmp_path: Path) -> None:
     table.write_text(whole)
     with pytest.raises(InputError, match="the masks choose axial slices"):
         load_manifest(f"ct-rate:{root}", ImageOptions(slice_plane="coronal"))
-    odd = root / "ReXGroundingCT/segmentations/valid_7_a_2.nii.gz"
+    odd = root / "ReXGroundingCT/segmentations/train_1_b_1.nii.gz"
     for marks, said in (
         (mask()[:, :4], r"a mask of shape 2 x 4 x 5 x 9 does not fit the volume's 5 x 5 x 9"),
         (mask() * 0.5, "holds other values than the whole numbers of instances"),
     ):
         nib.save(nib.Nifti1Image(marks.astype(np.float32), np.eye(4)), odd)
-        with pytest.raises(InputError, match=f"1 of 3 .* cannot be read, the first valid_7_a_2.nii.gz: {said}"):
+        with pytest.raises(InputError, match=f"1 of 3 .* cannot be read, the first train_1_b_1.nii.gz: {said}"):
             load_manifest(f"ct-rate:{root}")
         assert load_manifest(f"ct-rate:{root}", ImageOptions(skip_unreadable=True)).n == 12
     odd.write_bytes(b"\x1f\x8b broken")

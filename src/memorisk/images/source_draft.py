@@ -69,6 +69,7 @@ def finish(draft: Draft, options: ImageOptions) -> Manifest:
     if "member" not in draft.table or "frame" not in draft.table:
         _expand_frames(draft, options)
     _fill_groups(draft)
+    _note_shared_groups(draft)
     _name_splits(draft)
     manifest = Manifest(
         table=_ordered(draft.table),
@@ -208,6 +209,19 @@ def _fill_groups(draft: Draft) -> None:
         groups = [group or alone for group, alone in zip(groups, own, strict=True)]
         draft.notes.append(f"{missing:,} images have no group; each is its own.")
     draft.table["group"] = groups
+
+
+def _note_shared_groups(draft: Draft) -> None:
+    """Say that a group of several data sets is taken as one person: the table may mean it so, or have numbered anew."""
+    if "dataset" not in draft.table:
+        return
+    pairs = set(zip(texts(draft.table["group"]), texts(draft.table["dataset"]), strict=True))
+    shared = sorted(group for group, n in Counter(group for group, _ in pairs).items() if n > 1)
+    if shared:
+        draft.notes.append(
+            f"{len(shared):,} groups occur in several data sets and are taken as one person each ({listed(shared, 3)}); "
+            "give them different ids if they are not."
+        )
 
 
 def _name_splits(draft: Draft) -> None:

@@ -1,4 +1,4 @@
-"""From what a user names to a manifest: the built-in digits, a folder, a table, a file of arrays, a published data set.
+"""From what a user names to a manifest: built-in digits, a folder, a table, arrays, a published data set, or several.
 
 Each kind of source has its module; they meet in ``source_draft``, where labels, groups, frames and checks are the
 same.
@@ -15,6 +15,7 @@ from memorisk.images.source_arrays import load_arrays
 from memorisk.images.source_draft import refuse_unused
 from memorisk.images.source_folders import load_folder
 from memorisk.images.source_official import load_official
+from memorisk.images.source_several import join_manifests, several_sources
 from memorisk.images.source_tables import load_table
 from memorisk.runs.errors import InputError, one_line
 
@@ -27,7 +28,8 @@ def load_manifest(source: str | Path, options: ImageOptions | None = None) -> Ma
     Args:
         source: ``"digits"`` (built in; a folder of that name is ``"./digits"``), a folder (class folders, DICOM tree,
             NIfTI volumes), a CSV, TSV or Parquet table, arrays (npz in MedMNIST's layout or plain, npy, HDF5, idx), or
-            a published data set as ``NAME:FOLDER`` (``source_official``; a path that exists is a path, colon or not).
+            a published data set as ``NAME:FOLDER`` (``source_official``); or several of these by commas
+            (``source_several``). A path that exists is a path, colon and comma or not.
         options: How images are found, labelled and grouped, and how many of them are drawn.
 
     Returns:
@@ -62,6 +64,8 @@ def _load(source: str | Path, options: ImageOptions) -> Manifest:
     if is_folder:
         return load_folder(path, options)
     if not is_file:
+        if len(parts := several_sources(str(source))) > 1:
+            return join_manifests([_load(part, options) for part in parts])
         if (official := load_official(str(source), options)) is not None:
             return official
         raise InputError(f"{one_line(source)}: there is no such file or folder (the built-in images are called digits)")
