@@ -100,10 +100,9 @@ def _layers(marks: Any, shape: tuple[int, ...], mask: Path) -> Iterator[np.ndarr
     """
     for z in range(shape[-1]):
         layer = np.asarray(marks.dataobj[..., z]).reshape(-1, *shape[-3:-1])
-        whole = layer.astype(np.int64)
-        if (whole != layer).any() or (len(whole) and whole.min() < 0):
+        if layer.dtype.kind != "u" and not ((layer >= 0) & (layer == np.floor(layer))).all():
             raise InputError(f"{one_line(mask)}: holds other values than the whole numbers of instances")
-        yield whole
+        yield layer
 
 
 def _areas(layers: Iterator[np.ndarray], place: AxialPlace) -> tuple[np.ndarray, np.ndarray]:
@@ -113,7 +112,7 @@ def _areas(layers: Iterator[np.ndarray], place: AxialPlace) -> tuple[np.ndarray,
     for z, layer in enumerate(layers):
         findings, x, y = np.nonzero(layer)
         at = (x, y, np.full_like(x, z))[place.axis]
-        values = layer[findings, x, y]
+        values = layer[findings, x, y].astype(np.int64)
         codes, which = np.unique(findings << 32 | values, return_inverse=True)
         for k, code in enumerate(codes.tolist()):
             area = found.setdefault((code >> 32, code & 0xFFFFFFFF), np.zeros(n, np.int64))

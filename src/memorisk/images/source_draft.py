@@ -219,8 +219,8 @@ def _note_shared_groups(draft: Draft) -> None:
     shared = sorted(group for group, n in Counter(group for group, _ in pairs).items() if n > 1)
     if shared:
         draft.notes.append(
-            f"{len(shared):,} groups occur in several data sets and are taken as one person each ({listed(shared, 3)}); "
-            "give them different ids if they are not."
+            f"{len(shared):,} groups occur in several data sets and are taken as one person each "
+            f"({listed(shared, 3)}); give them different ids if they are not."
         )
 
 
