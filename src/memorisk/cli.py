@@ -21,6 +21,7 @@ from memorisk.audits.detectors.options import BenchDetectorsOptions
 from memorisk.audits.feature_options import FeatureOptions
 from memorisk.audits.filter.options import FilterOptions
 from memorisk.audits.options import WORKER_MODULES, ClassifierOptions, LossesOptions
+from memorisk.audits.reid.options import BenchCopiesOptions, BenchReidOptions
 from memorisk.audits.synthetic.options import SyntheticOptions
 from memorisk.cli_bench import bench_app
 from memorisk.cli_explain import explain
@@ -335,7 +336,7 @@ def _usage(error: CycloptsError) -> str:
 def _as_flags(message: str) -> str:
     """Settings by the names that they have here: ``group_column`` of a message for Python is ``--group-column``."""
     kinds = (ClassifierOptions, TrainClassifierOptions, FeatureOptions, SyntheticOptions, BenchDetectorsOptions)
-    every = {f.name for kind in (*kinds, FilterOptions) for f in fields(kind)}
+    every = {f.name for kind in (*kinds, FilterOptions, BenchReidOptions, BenchCopiesOptions) for f in fields(kind)}
     names = "|".join(sorted(name for name in every if "_" in name))
     return re.sub(rf"(?<![\w./-])({names})(?![\w./-])", lambda m: "--" + m[1].replace("_", "-"), message)
 

@@ -1,19 +1,25 @@
 """``memorisk bench``: arguments, handed on. Loads nothing heavy until a command runs."""
 
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import App, Parameter
 
 from memorisk.audits.detectors.options import BenchDetectorsOptions
+from memorisk.audits.reid.options import BenchCopiesOptions, BenchReidOptions
 from memorisk.cli_settings import AS_JSON, FLAT, print_settings
 from memorisk.runs.errors import MemoriskError
 from memorisk.runs.settings import setting_names
 
+if TYPE_CHECKING:  # PyTorch comes with them
+    from memorisk.audits.reid.preparing import PairBenchPlan
+    from memorisk.audits.reid.results import PairBenchmark
+
 bench_app = App(name="bench", help="Compare detectors or defences on your images, on published protocols.")
 SWITCH = Annotated[bool, Parameter(negative="")]
-_DETECTORS = BenchDetectorsOptions()
+_DETECTORS, _REID, _COPIES = BenchDetectorsOptions(), BenchReidOptions(), BenchCopiesOptions()
 
 
 @bench_app.command(name="detectors")
@@ -61,4 +67,108 @@ def detectors(
     with progress_bar() as progress:
         found = benchmark_detectors(images, out=out, progress=progress, tables_only=tables_only, **settings)
     show_benchmark(found, out, as_json=json)
+    return 0 if found.complete else MemoriskError.exit_code
+
+
+@bench_app.command(name="reid")
+def reid(
+    images: str,
+    *,
+    out: Path,
+    dry_run: SWITCH = False,
+    tables_only: SWITCH = False,
+    print_config: SWITCH = False,
+    json: AS_JSON = False,
+    options: Annotated[BenchReidOptions, FLAT] = _REID,
+) -> int:
+    """Which detector tells that two images are of one patient? Paper 004's tables, the corrected ones beside.
+
+    The exit code is 3 if a detector failed; the others are in the tables.
+
+    Parameters
+    ----------
+    images
+        As for `audit classifier`; labels are not needed, patients are.
+    out
+        Run folder: new, empty, or this benchmark to go on with.
+    dry_run
+        Print detectors, patients and pairs, and baselines that are not at hand; compute nothing.
+    tables_only
+        Lay out what is finished, compute nothing.
+    print_config
+        Print the settings as YAML for --config, run nothing.
+    json
+        Print the leaderboard as JSON.
+    """
+    if print_config:
+        return print_settings({"images": images, "out": str(out), **asdict(options)})
+    from memorisk.audits.reid.reid import benchmark_reid, plan_reid
+
+    return _pair_bench(
+        benchmark_reid, plan_reid, images, out, options, dry_run=dry_run, tables_only=tables_only, as_json=json
+    )
+
+
+@bench_app.command(name="copies")
+def copies(
+    images: str,
+    *,
+    out: Path,
+    dry_run: SWITCH = False,
+    tables_only: SWITCH = False,
+    print_config: SWITCH = False,
+    json: AS_JSON = False,
+    options: Annotated[BenchCopiesOptions, FLAT] = _COPIES,
+) -> int:
+    """Which detector still recognises an image that was blurred, turned, darkened or compressed? Paper 004's figures.
+
+    The exit code is 3 if a detector failed; the others are in the tables.
+
+    Parameters
+    ----------
+    images
+        As for `audit classifier`; labels are not needed.
+    out
+        Run folder: new, empty, or this benchmark to go on with.
+    dry_run
+        Print detectors, patients and copies, and baselines that are not at hand; compute nothing.
+    tables_only
+        Lay out what is finished, compute nothing.
+    print_config
+        Print the settings as YAML for --config, run nothing.
+    json
+        Print the leaderboard as JSON.
+    """
+    if print_config:
+        return print_settings({"images": images, "out": str(out), **asdict(options)})
+    from memorisk.audits.reid.copies import benchmark_copies, plan_copies
+
+    return _pair_bench(
+        benchmark_copies, plan_copies, images, out, options, dry_run=dry_run, tables_only=tables_only, as_json=json
+    )
+
+
+def _pair_bench(
+    run: Callable[..., "PairBenchmark"],
+    plan: Callable[..., "PairBenchPlan"],
+    images: str,
+    out: Path,
+    options: BenchReidOptions | BenchCopiesOptions,
+    *,
+    dry_run: bool,
+    tables_only: bool,
+    as_json: bool,
+) -> int:
+    """Run or plan one of the two benchmarks of pairs, and show it."""
+    from memorisk.console import progress_bar
+    from memorisk.console_bench import show_pair_benchmark, show_pair_plan
+
+    settings = {name: getattr(options, name) for name in setting_names(options)}
+    if dry_run:
+        with progress_bar() as progress:
+            show_pair_plan(plan(images, out=out, progress=progress, **settings), as_json=as_json)
+        return 0
+    with progress_bar() as progress:
+        found = run(images, out=out, progress=progress, tables_only=tables_only, **settings)
+    show_pair_benchmark(found, out, as_json=as_json)
     return 0 if found.complete else MemoriskError.exit_code

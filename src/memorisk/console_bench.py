@@ -14,6 +14,8 @@ from memorisk.runs.files import plain
 if TYPE_CHECKING:  # PyTorch comes with them
     from memorisk.audits.detectors.benchmark import BenchmarkPlan
     from memorisk.audits.detectors.results import Benchmark
+    from memorisk.audits.reid.preparing import PairBenchPlan
+    from memorisk.audits.reid.results import PairBenchmark
 
 
 def show_plan(plan: "BenchmarkPlan", *, as_json: bool) -> None:
@@ -55,6 +57,43 @@ def show_benchmark(found: "Benchmark", out: Path, *, as_json: bool) -> None:
     for row in folders.to_dict("records"):
         place = str(row["features"]).removeprefix("detector:")
         console.print(Text(f"{row['detector']}: --features detector:{out / place}"), soft_wrap=True)
+    console.print(Text(f"report: {out / 'report.html'}"), soft_wrap=True)
+    console.print(Text(f"all tables: {out / 'tables' / 'tables.md'}"), soft_wrap=True)
+
+
+def show_pair_plan(plan: "PairBenchPlan", *, as_json: bool) -> None:
+    """Print what a benchmark of pairs would compute."""
+    if as_json:
+        _json(asdict(plan))
+        return
+    console = Console()
+    for name, done in plan.cells.items():
+        console.print(Text(f"{'done   ' if done else 'to run '} {name}"), soft_wrap=True)
+    for name, give in plan.missing.items():
+        console.print(Text(f"not at hand: {name}: give {give}"), soft_wrap=True)
+    for name, images in plan.images.items():
+        parts = ", ".join(f"{part} {plan.patients[name][part]:,} patients ({n:,} images)" for part, n in images.items())
+        console.print(Text(f"{name}: {parts}"), soft_wrap=True)
+    for note in plan.notes:
+        console.print(Text(note), soft_wrap=True)
+    embedded = f"; {plan.embeddings:,} images and copies to embed" if plan.embeddings else ""
+    console.print(Text(f"{plan.pairs:,} pairs for each detector to score{embedded}"), soft_wrap=True)
+
+
+def show_pair_benchmark(found: "PairBenchmark", out: Path, *, as_json: bool) -> None:
+    """Print the sentences and the leaderboard, what failed, and where the rest lies."""
+    if as_json:
+        rows = found.board.to_dict("records")
+        _json({"reference": found.reference, "leaderboard": rows, "failed": found.failed, "missing": found.missing})
+        return
+    from memorisk.audits.reid.writing import board_text
+
+    sys.stdout.write(board_text(found) + "\n\n")
+    console = Console()
+    for name, why in found.failed.items():
+        console.print(Text(f"failed: {name}: {why}"), soft_wrap=True)
+    for name, give in found.missing.items():
+        console.print(Text(f"not at hand: {name}: give {give}"), soft_wrap=True)
     console.print(Text(f"report: {out / 'report.html'}"), soft_wrap=True)
     console.print(Text(f"all tables: {out / 'tables' / 'tables.md'}"), soft_wrap=True)
 

@@ -1,0 +1,159 @@
+"""One detector of a benchmark: what it found, in ``cells/KEY``; ``cell.json`` is written last and marks it as done.
+
+Why a detector failed stands in ``failed.json`` until it runs through; the others are finished all the same.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from memorisk.audits.reid.contenders import Contender
+from memorisk.audits.reid.division import TRAINING, VALIDATION, Division
+from memorisk.audits.reid.judges import Judge, open_judge
+from memorisk.audits.reid.options import Options
+from memorisk.audits.unique.results import Arrays, read_result, write_result
+from memorisk.images.store import ImageStore
+from memorisk.runs.errors import MemoriskError, one_line
+from memorisk.runs.executors import Outcome, run_jobs
+from memorisk.runs.files import read_json, write_json
+from memorisk.runs.folder import RunFolder
+from memorisk.runs.progress import Progress, quiet
+
+CELLS, DONE, FAILED = "cells", "cell.json", "failed.json"
+
+
+@dataclass(frozen=True, eq=False)
+class Cell:
+    """A detector with all that its measurement needs."""
+
+    contender: Contender
+    """Which."""
+    out: Path
+    """The run folder."""
+    key: str
+    """Of what decides its scores, but for the division and the seed, which the run folder fixes."""
+    store: ImageStore
+    """The images."""
+    division: Division
+    """Who is asked about whom."""
+    options: Options
+    """Of the benchmark."""
+    device: str
+    """Where networks are computed."""
+    parts: tuple[str, ...]
+    """Names of the results that it leaves."""
+
+    @property
+    def name(self) -> str:
+        """Of the detector."""
+        return self.contender.name
+
+    @property
+    def folder(self) -> Path:
+        """Where its results are."""
+        return self.out / CELLS / self.key
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """Results that are not there yet."""
+        return tuple(name for name in self.parts if not self._file(name).is_file())
+
+    @property
+    def done(self) -> bool:
+        """Whether all is there."""
+        return (self.folder / DONE).is_file() and not self.missing
+
+    @property
+    def failure(self) -> str:
+        """Why it failed when it was last tried; empty where it did not, or was not tried."""
+        file = self.folder / FAILED
+        return "" if self.done or not file.is_file() else str(read_json(file)["why"])
+
+    @property
+    def described(self) -> dict[str, Any]:
+        """What is said of it."""
+        return read_json(self.folder / DONE)
+
+    def write(self, name: str, arrays: Arrays) -> None:
+        """Leave a result."""
+        write_result(self._file(name), arrays)
+
+    def read(self, name: str) -> Arrays:
+        """A result."""
+        return read_result(self._file(name))
+
+    def judge(self, progress: Progress = quiet) -> Judge:
+        """What compares images as this detector does."""
+        o, reference = self.options, self.division.rows(TRAINING)
+        if len(reference) < 2:
+            reference = self.division.rows(VALIDATION)
+        return open_judge(
+            self.contender, self.store, reference, size=o.network_size, precision=o.precision, device=self.device,
+            progress=progress,
+        )  # fmt: skip
+
+    def _file(self, name: str) -> Path:
+        return self.folder / f"{name}.npz"
+
+
+Work = Callable[[Cell, Judge], None]
+"""Leaves all results of a cell that are missing."""
+
+
+def waiting(cells: Sequence[Cell]) -> list[Cell]:
+    """Those that are not done; the same detector under two names is one."""
+    return list({cell.key: cell for cell in cells if not cell.done}.values())
+
+
+def run_cells(run: RunFolder, cells: Sequence[Cell], work: Work, progress: Progress) -> None:
+    """Run the cells that are not done, one after the other; what fails is noted for the tables.
+
+    Args:
+        run: The run folder.
+        cells: All of them.
+        work: Of one.
+        progress: Called with (stage, done, total).
+
+    Raises:
+        MemoriskError: The run broke, and by no detector's fault.
+    """
+    todo = waiting(cells)
+    if not todo:
+        return
+    run.subfolder(CELLS)
+    done = 0
+    progress("measuring detectors", done, len(todo))
+
+    def measure(cell: Cell) -> None:
+        """One detector, from what is there already."""
+        cell.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        before = torch.get_num_threads()
+        torch.set_num_threads(cell.options.threads)
+        try:
+            judge = cell.judge()
+            work(cell, judge)
+            write_json(cell.folder / DONE, {"detector": cell.name, **judge.described, "at_half": judge.at_half})
+        finally:
+            torch.set_num_threads(before)
+        (cell.folder / FAILED).unlink(missing_ok=True)
+
+    def finished(of: Outcome) -> None:
+        """Count it, and note why it failed."""
+        nonlocal done
+        done += 1
+        cell = todo[of.index]
+        if of.error is not None:
+            why = one_line(of.error, 300)
+            write_json(cell.folder / FAILED, {"detector": cell.name, "why": why})
+            run.log("failed", detector=cell.name, why=why)
+        progress("measuring detectors", done, len(todo))
+
+    try:
+        run_jobs(measure, todo, on_done=finished)
+    except MemoriskError as error:
+        if not any(cell.failure for cell in todo):
+            raise
+        run.log("incomplete", why=str(error))
