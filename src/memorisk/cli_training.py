@@ -9,6 +9,7 @@ from cyclopts import App, Parameter
 
 from memorisk.cli_settings import AS_JSON, FLAT, print_settings, read_yaml
 from memorisk.runs.errors import MemoriskError
+from memorisk.training.autoencoder_options import TrainAutoencoderOptions
 from memorisk.training.command_options import TrainClassifierOptions
 from memorisk.training.detector_options import TrainDetectorOptions
 
@@ -17,6 +18,7 @@ study_app = App(name="study", help="Repeat a paper's study: all its tables and f
 STUDY_FILE = Annotated[Path, Parameter(name="--config")]
 SWITCH = Annotated[bool, Parameter(negative="")]
 Found = TypeVar("Found")
+_TRAIN_AUTOENCODER = TrainAutoencoderOptions()
 _TRAIN_CLASSIFIER = TrainClassifierOptions()
 _TRAIN_DETECTOR = TrainDetectorOptions()
 
@@ -96,6 +98,48 @@ def train_detector(
     with progress_bar() as progress:
         trained = run(images, out=out, progress=progress, **given)
     show_detector(trained, as_json=json)
+    return 0
+
+
+@train_app.command(name="autoencoder")
+def train_autoencoder(
+    images: str,
+    *,
+    out: Path,
+    dry_run: SWITCH = False,
+    print_config: SWITCH = False,
+    json: AS_JSON = False,
+    options: Annotated[TrainAutoencoderOptions, FLAT] = _TRAIN_AUTOENCODER,
+) -> int:
+    """Train a small autoencoder on images, for latents, and measure it on patients who had no part in it.
+
+    What it is for, and what was measured, is in docs/latents.md.
+
+    Parameters
+    ----------
+    images
+        As for `audit classifier`; labels are not needed, whose each image is counts.
+    out
+        Run folder: new, empty, or a run of the same command to go on with. The autoencoder is in its folder
+        `autoencoder`, as diffusers reads it.
+    dry_run
+        Say how many images, steps and minutes it would take; train nothing.
+    print_config
+        Print the settings as YAML for --config, run nothing.
+    json
+        Print training.json.
+    """
+    if print_config:
+        return print_settings({"images": images, "out": str(out), **asdict(options)})
+    from memorisk.console_latents import show_autoencoder, show_autoencoder_plan
+    from memorisk.training.autoencoder import plan_autoencoder
+    from memorisk.training.autoencoder import train_autoencoder as run
+
+    given = {f.name: getattr(options, f.name) for f in fields(options)}
+    if dry_run:
+        show_autoencoder_plan(_watched(plan_autoencoder, images, out=out, **given), as_json=json)
+        return 0
+    show_autoencoder(_watched(run, images, out=out, **given), as_json=json)
     return 0
 
 

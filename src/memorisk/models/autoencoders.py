@@ -23,6 +23,7 @@ from memorisk.models.downloads import quiet_hub
 from memorisk.models.features import DEFAULT
 from memorisk.models.features_encoders import Stored, check_channels, size_notes
 from memorisk.models.latents import LatentEncoder
+from memorisk.models.latents_seen import TrainedOn, read_trained_on
 from memorisk.models.zoo import seeded
 from memorisk.runs.errors import InputError, MissingExtraError, one_line
 from memorisk.runs.files import atomic_path
@@ -83,7 +84,8 @@ def open_autoencoder(text: str, stored: Stored, *, size: int | None, books: Path
     content = _content(folder, said, books)
     shape = " x ".join(str(n) for n in latent_shape(config, given))
     notes = size_notes(stored, given, side, trained=True)
-    return _encoder(f"{said} ({shape})", config, given, content, lambda: load_autoencoder(folder, said), notes)
+    seen = read_trained_on(folder)
+    return _encoder(f"{said} ({shape})", config, given, content, lambda: load_autoencoder(folder, said), notes, seen)
 
 
 def load_autoencoder(folder: Path, said: str) -> Any:
@@ -190,7 +192,7 @@ def load_half(folder: Path, found: Mapping[str, Any]) -> LatentEncoder:
         half.load_state_dict(given)
         return made
 
-    return _encoder(str(found["name"]), config, (height, width), content, network, [])
+    return _encoder(str(found["name"]), config, (height, width), content, network, [], read_trained_on(folder))
 
 
 def latent_shape(config: Mapping[str, Any], size: tuple[int, int]) -> tuple[int, int, int]:
@@ -250,6 +252,7 @@ def _encoder(
     content: str,
     network: Any,
     notes: list[str],
+    seen: TrainedOn | None,
 ) -> LatentEncoder:
     """The encoder of a network that is built when it is asked for."""
     factor = downsampling(config)
@@ -280,6 +283,7 @@ def _encoder(
         },
         load=load,
         notes=tuple(notes),
+        seen=seen,
     )
 
 

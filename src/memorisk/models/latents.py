@@ -18,6 +18,7 @@ import torch
 from torch import nn
 
 from memorisk.models.features_encoders import Stored, size_notes
+from memorisk.models.latents_seen import TrainedOn
 from memorisk.models.preprocessing import Preprocessing
 from memorisk.runs.errors import InputError, one_line, unknown_name
 from memorisk.runs.files import read_json, write_json
@@ -42,6 +43,7 @@ class LatentEncoder:
         load: Gives the module, built once: [b, C, H, W] float32 in [0, 1], of this size and these channels, to the
             latents [b, c, h, w]; frozen, in evaluation mode, deterministic.
         notes: What a report must say, a sentence each.
+        seen: The images that it was trained on, where that is known: one of ``memorisk train autoencoder`` knows them.
     """
 
     name: str
@@ -52,6 +54,7 @@ class LatentEncoder:
     identity: Mapping[str, Any]
     load: Callable[[], nn.Module]
     notes: tuple[str, ...] = ()
+    seen: TrainedOn | None = None
 
     @property
     def preprocessing(self) -> Preprocessing:
@@ -142,6 +145,8 @@ def save_encoder(encoder: LatentEncoder, folder: str | Path) -> None:
         from memorisk.models.autoencoders import save_half
 
         found |= save_half(encoder, target)
+    if encoder.seen is not None:
+        encoder.seen.save(target)
     write_json(target / DESCRIPTION, found)
 
 

@@ -6,6 +6,7 @@ on, and the same pixels have the same latent to the last bit.
 """
 
 import zipfile
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
@@ -170,7 +171,7 @@ def read_latents(path: str | Path, *, table: pd.DataFrame | None = None) -> Late
 
 
 def channel_statistics(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and population deviation of each channel in float64, a few megabytes at a time (Chan et al. 1979).
+    """Mean and population deviation of each channel in float64, a few megabytes at a time.
 
     Args:
         values: [N, c, ...], perhaps on the disk.
@@ -178,19 +179,29 @@ def channel_statistics(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     Returns:
         [c] float64 each.
     """
-    n, c = values.shape[:2]
-    each = int(np.prod(values.shape[2:], dtype=np.int64))
-    seen, mean, squares = 0, np.zeros(c), np.zeros(c)
-    step = max(1, _AT_ONCE // max(1, c * each))
+    step = max(1, _AT_ONCE // max(1, int(np.prod(values.shape[1:], dtype=np.int64))))
+    return running_statistics(values[start : start + step] for start in range(0, len(values), step))
+
+
+def running_statistics(blocks: Iterable[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+    """The same of values that come in blocks: sums of squares about each block's own mean, joined (Chan et al. 1979).
+
+    Args:
+        blocks: [n, c, ...] each, one at least.
+
+    Returns:
+        [c] float64 each.
+    """
+    seen, mean, squares = 0, np.zeros(1), np.zeros(1)
     with np.errstate(invalid="ignore", over="ignore"):
-        for start in range(0, n, step):
-            block = np.asarray(values[start : start + step], dtype=np.float64).reshape(-1, c, each)
-            count = len(block) * each
+        for values in blocks:
+            block = np.asarray(values, dtype=np.float64).reshape(*values.shape[:2], -1)
+            count = block.shape[0] * block.shape[2]
             own = block.mean(axis=(0, 2))
-            squares += np.square(block - own[:, None]).sum(axis=(0, 2)) + np.square(own - mean) * (
-                seen * count / (seen + count)
-            )
-            mean += (own - mean) * (count / (seen + count))
+            apart = own - mean
+            squares = squares + np.square(block - own[:, None]).sum(axis=(0, 2))
+            squares = squares + np.square(apart) * (seen * count / (seen + count))
+            mean = mean + apart * (count / (seen + count))
             seen += count
     return mean, np.sqrt(squares / max(1, seen))
 
