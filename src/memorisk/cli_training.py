@@ -11,7 +11,7 @@ from memorisk.cli_settings import AS_JSON, FLAT, print_settings, read_yaml
 from memorisk.runs.errors import MemoriskError
 from memorisk.training.autoencoder_options import TrainAutoencoderOptions
 from memorisk.training.command_options import TrainClassifierOptions
-from memorisk.training.detector_options import TrainDetectorOptions
+from memorisk.training.train_detector_options import TrainDetectorOptions
 
 train_app = App(name="train", help="Train what is to be released or used, with what it promises.")
 study_app = App(name="study", help="Repeat a paper's study: all its tables and figures, the corrected ones beside.")
@@ -67,12 +67,14 @@ def train_detector(
     json: AS_JSON = False,
     options: Annotated[TrainDetectorOptions, FLAT] = _TRAIN_DETECTOR,
 ) -> int:
-    """Train a copy detector on images, and measure it on patients who had no part in it (docs/detectors-training.md).
+    """Train a detector on images, and measure it on patients who had no part in it.
+
+    Of copies (docs/detectors-training.md), or with --kind lcmem of patients and copies (docs/lcmem.md).
 
     Parameters
     ----------
     images
-        As for `audit classifier`; labels are not needed, whose each image is counts.
+        As for `audit classifier`; labels are not needed, whose each image is counts. Latents with latents:FILE.
     out
         Run folder: new, empty, or a run of the same command to go on with. The detector is in its folder `detector`.
     dry_run
@@ -83,9 +85,11 @@ def train_detector(
         Print training.json.
     """
     if print_config:
-        return print_settings({"images": images, "out": str(out), **asdict(options)})
+        options.validate()
+        return print_settings({"images": images, "out": str(out), **options.complete()})
     from memorisk.console import progress_bar
-    from memorisk.console_training import show_detector, show_detector_plan
+    from memorisk.console_lcmem import show_trained_detector
+    from memorisk.console_training import show_detector_plan
     from memorisk.training.detector import plan_detector
     from memorisk.training.detector import train_detector as run
 
@@ -97,7 +101,7 @@ def train_detector(
         return 0
     with progress_bar() as progress:
         trained = run(images, out=out, progress=progress, **given)
-    show_detector(trained, as_json=json)
+    show_trained_detector(trained, as_json=json)
     return 0
 
 

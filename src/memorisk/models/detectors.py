@@ -22,6 +22,7 @@ from safetensors.torch import save_file
 from torch import nn
 
 from memorisk.images.store import ImageStore
+from memorisk.models.detector_kinds import COPY, KINDS
 from memorisk.models.features import RANDOM, parse_source
 from memorisk.models.features_encoders import Encoder, Stored, Trunk, check_channels, open_encoder
 from memorisk.models.parts import head_names
@@ -38,9 +39,6 @@ if TYPE_CHECKING:
     from memorisk.models.lcmem import LatentDetector
 
 DIMENSION = 128
-COPY = "copy"
-LATENT_KINDS = ("lcmem", "siamese", "siamese-ntxent")
-KINDS = (COPY, *LATENT_KINDS)
 CONFIG, WEIGHTS, SEEN = "detector.json", "weights.safetensors", "seen.parquet"
 _PIXELS_PER_BATCH = 1 << 22
 _LARGEST_BATCH = 256

@@ -1,4 +1,4 @@
-"""Train a copy detector on a set of images (``memorisk train detector``).
+"""Train a detector on a set of images (``memorisk train detector``): a copy detector here, others in `lcmem_command`.
 
 The run folder holds ``detector/`` (what `memorisk.load_detector` reads), ``training.json`` (settings, history, and what
 the training was good for on images that chose nothing) and ``manifest.parquet`` (which image was in which part).
@@ -6,40 +6,32 @@ the training was good for on images that chose nothing) and ``manifest.parquet``
 
 import time
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
-from memorisk.images.duplicates import linked_groups
-from memorisk.images.manifest import Manifest, refuse_leaking_splits
 from memorisk.images.sources import load_manifest
-from memorisk.images.splits import NOT_AUDITABLE, merge_linked, split_by_group
 from memorisk.images.store import ImageStore, build_store
+from memorisk.models.detector_kinds import COPY
 from memorisk.runs.environment import machine, versions
-from memorisk.runs.errors import InputError, one_line
 from memorisk.runs.files import plain, read_json, write_json, write_table
 from memorisk.runs.folder import check_out, open_run
 from memorisk.runs.progress import Progress, quiet
 from memorisk.runs.settings import settings_of
 from memorisk.training.detector_fit import FittedDetector, Training, run_detector_training
-from memorisk.training.detector_options import DetectorOptions, TrainDetectorOptions
+from memorisk.training.detector_options import DetectorOptions
+from memorisk.training.detector_parts import Division, divide, given_parts
 from memorisk.training.detector_report import measure_training
 from memorisk.training.devices import limited_threads
 from memorisk.training.memory import keep_freed_memory
 from memorisk.training.optimizers import build_optimizer
 from memorisk.training.order import batch_bounds
+from memorisk.training.train_detector_options import TrainDetectorOptions
 
 DETECTOR, SUMMARY, MANIFEST = "detector", "training.json", "manifest.parquet"
-_GIVEN = {
-    "train": "training", "training": "training",
-    "val": "validation", "valid": "validation", "validation": "validation",
-    "test": "test", "testing": "test",
-}  # fmt: skip
-_DRAWN = {"train": "training", "canary": "validation", "test": "test", NOT_AUDITABLE: "training"}
-PARTS = ("training", "validation", "test")
 
 
 @dataclass(frozen=True)
@@ -69,22 +61,23 @@ class DetectorPlan:
 @dataclass(frozen=True)
 class _Data:
     store: ImageStore
-    rows: dict[str, np.ndarray]
-    groups: np.ndarray
+    parts: Division
 
     @property
-    def counts(self) -> dict[str, dict[str, int]]:
-        """Images and patients of each part."""
-        return {
-            name: {"images": len(rows), "patients": len(set(self.groups[rows].tolist()))}
-            for name, rows in self.rows.items()
-        }
+    def rows(self) -> dict[str, np.ndarray]:
+        """Of each part."""
+        return self.parts.rows
+
+    @property
+    def groups(self) -> np.ndarray:
+        """[N] whose each image is."""
+        return self.parts.groups
 
 
 def train_detector(
     images: str | Path, *, out: str | Path, progress: Progress = quiet, **settings: Any
 ) -> TrainedDetector:
-    """Train a copy detector, and measure it on patients who had no part in it.
+    """Train a detector, and measure it on patients who had no part in it.
 
     Args:
         images: As for `memorisk.audit_classifier`; labels are not needed.
@@ -103,19 +96,23 @@ def train_detector(
     options = settings_of(TrainDetectorOptions, settings)
     folder = Path(out)
     check_out(folder, {}, identity=[])
+    if options.kind != COPY:
+        from memorisk.training.lcmem_command import train_latent_detector
+
+        return TrainedDetector(folder, train_latent_detector(images, folder, options, progress))
     data = _data(images, options, progress)
-    recipe = _recipe(options)
+    recipe = options.copy
     keep_freed_memory()
     with limited_threads(options.threads):
         training = Training.build(data.store, data.rows["training"], data.rows["validation"], data.groups, recipe)
         key, config = training.key, {"images": str(images), "out": str(folder), **asdict(options)}
-        config["run"] = {"data_hash": data.store.data_hash, **_identity(options), **_weights(training)}
+        config["run"] = {"data_hash": data.store.data_hash, **split_settings(options), **_weights(training)}
         with open_run(folder, config, identity=["run"]) as run:
             written = run.path / SUMMARY
             if written.is_file() and read_json(written).get("key") == key:
                 return TrainedDetector(folder, read_json(written))
             run.log("started", versions=versions(), machine=machine())
-            write_table(run.path / MANIFEST, data.store.manifest.table.assign(split=_part_names(data)))
+            write_table(run.path / MANIFEST, data.store.manifest.table.assign(split=data.parts.names))
             fitted = run_detector_training(training, run.subfolder(DETECTOR), progress)
             summary = {"key": key, **_summary(data, fitted, recipe, progress)}
             write_json(written, summary)
@@ -137,15 +134,17 @@ def plan_detector(images: str | Path, *, out: str | Path, progress: Progress = q
     """
     options = settings_of(TrainDetectorOptions, settings)
     check_out(Path(out), {}, identity=[])
+    if options.kind != COPY:
+        from memorisk.training.lcmem_command import plan_latent_detector
+
+        return plan_latent_detector(images, options, progress)
     data = _data(images, options, progress)
     with limited_threads(options.threads):
-        training = Training.build(
-            data.store, data.rows["training"], data.rows["validation"], data.groups, _recipe(options)
-        )
+        training = Training.build(data.store, data.rows["training"], data.rows["validation"], data.groups, options.copy)
         bounds = batch_bounds(len(training.rows), training.options.images_a_step)
         each = _seconds_a_step(training, bounds[:1])
-    steps = len(bounds) * options.epochs
-    return DetectorPlan(data.counts, steps, steps * each, training.notes)
+    steps = len(bounds) * options.copy.epochs
+    return DetectorPlan(data.parts.counts, steps, steps * each, training.notes)
 
 
 def _seconds_a_step(training: Training, bounds: list[tuple[int, int]]) -> float:
@@ -167,8 +166,8 @@ def _losses(training: Training, bounds: list[tuple[int, int]]) -> Iterator[torch
     return training.losses(lambda seed: None, training.options.frozen_epochs, bounds)
 
 
-def _identity(options: TrainDetectorOptions) -> dict[str, Any]:
-    """The settings by which a run is the same run."""
+def split_settings(options: TrainDetectorOptions) -> dict[str, Any]:
+    """How the images are divided: by these a run is the same run."""
     names = ("splits", "split_seed", "validation_share", "test_share")
     return {name: getattr(options, name) for name in names}
 
@@ -179,59 +178,14 @@ def _weights(training: Training) -> dict[str, Any]:
     return {"backbone": config.backbone, "weights": config.weights_fingerprint, **config.recipe}
 
 
-def _recipe(options: TrainDetectorOptions) -> DetectorOptions:
-    return DetectorOptions(**{field.name: getattr(options, field.name) for field in fields(DetectorOptions)})
-
-
 def _data(images: str | Path, options: TrainDetectorOptions, progress: Progress) -> _Data:
     """Decode the images and divide the patients; patients who share an image are one."""
     progress("reading the manifest", 0, 0)
     manifest = load_manifest(images, options)
-    given = _given(manifest) if options.splits == "given" else None
+    if options.splits == "given":
+        given_parts(manifest)
     store = build_store(manifest, options, progress=lambda done, total: progress("decoding images", done, total))
-    manifest = store.manifest
-    groups = merge_linked(manifest.groups, linked_groups(store.pixel_hashes, manifest.groups)).astype(str)
-    if given is not None:
-        part = _given(manifest)
-        _refuse_twins(part, groups, manifest)
-    else:
-        shares = (1 - options.validation_share - options.test_share, options.validation_share, options.test_share)
-        drawn = split_by_group(np.full(len(groups), "image"), groups, fractions=shares, seed=options.split_seed)
-        part = np.array([_DRAWN[name] for name in drawn], dtype=object)
-    rows = {name: np.flatnonzero(part == name) for name in PARTS}
-    for name, chosen in rows.items():
-        if not len(chosen):
-            raise InputError(
-                f"{one_line(manifest.name)} has no {name} images: too few patients for these shares, or none so named"
-            )
-    return _Data(store, rows, groups)
-
-
-def _given(manifest: Manifest) -> np.ndarray:
-    """[N] the part of each image by the given split; empty for images of no part."""
-    if manifest.splits is None:
-        raise InputError(f"{one_line(manifest.name)} gives no split: name it with split_column, or leave splits out")
-    refuse_leaking_splits(manifest)
-    return np.array([_GIVEN.get(str(name).lower(), "") for name in manifest.splits], dtype=object)
-
-
-def _refuse_twins(part: np.ndarray, groups: np.ndarray, manifest: Manifest) -> None:
-    """Refuse parts of a given split that share an image: patients with one are the same to a detector."""
-    pairs = {(group, name) for group, name in zip(groups.tolist(), part.tolist(), strict=True) if name}
-    names = [group for group, _ in pairs]
-    twice = sorted({group for group in names if names.count(group) > 1})
-    if twice:
-        raise InputError(
-            f"{one_line(manifest.name)}: identical images are in more than one given split ({one_line(twice[0], 60)}): "
-            "leave the split out, and they are kept together"
-        )
-
-
-def _part_names(data: _Data) -> np.ndarray:
-    names = np.full(len(data.groups), "", dtype=object)
-    for name, rows in data.rows.items():
-        names[rows] = name
-    return names
+    return _Data(store, divide(store.manifest, store.pixel_hashes, options))
 
 
 def _summary(data: _Data, fitted: FittedDetector, recipe: DetectorOptions, progress: Progress) -> dict[str, Any]:
@@ -246,7 +200,7 @@ def _summary(data: _Data, fitted: FittedDetector, recipe: DetectorOptions, progr
         "protocol": config.protocol,
         "departures": config.departures,
         "recipe": config.recipe,
-        "parts": data.counts,
+        "parts": data.parts.counts,
         "groups_given": config.groups_given,
         "best_epoch": fitted.best_epoch,
         **measure_training(data.store, parts, data.groups, fitted, recipe, progress),

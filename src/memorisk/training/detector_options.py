@@ -1,4 +1,4 @@
-"""The settings of a detector's training: those of one training, and those of ``memorisk train detector``.
+"""The settings of a copy detector's training; those of ``memorisk train detector`` are in `train_detector_options`.
 
 Defaults are METHODS section 3's, from paper 003, section 3.2.3; docs/detectors-training.md has what they do on a small
 data set.
@@ -7,7 +7,6 @@ data set.
 from dataclasses import dataclass
 from typing import Literal
 
-from memorisk.images.options import ImageOptions
 from memorisk.runs.errors import InputError, unknown_name
 from memorisk.runs.settings import check_types
 from memorisk.training.options import PRECISIONS, TrainOptions
@@ -132,39 +131,3 @@ class DetectorOptions:
             weight_decay=self.weight_decay,
             precision=self.precision,
         )
-
-
-@dataclass(frozen=True, kw_only=True)
-class TrainDetectorOptions(ImageOptions, DetectorOptions):
-    """Everything that `memorisk train detector` can be told."""
-
-    splits: Literal["redraw", "given"] = "redraw"
-    """Training, validation and test images: drawn by patient, or the given split (train, validation, test)."""
-
-    split_seed: int = 0
-    """Seed of the split."""
-
-    validation_share: float = 0.15
-    """Share of the images that choose the epoch."""
-
-    test_share: float = 0.15
-    """Share of the images that choose nothing: the figures to be reported are theirs."""
-
-    def validate(self) -> None:
-        """Check every value that can be wrong by itself.
-
-        Raises:
-            InputError: A value is outside what its field allows.
-        """
-        ImageOptions.validate(self)
-        DetectorOptions.validate(self)
-        if self.splits not in ("redraw", "given"):
-            raise unknown_name("splits", self.splits, ("redraw", "given"))
-        if not 0 <= self.split_seed < _SEEDS:
-            raise InputError(f"split_seed is {self.split_seed}; it must lie between 0 and {_SEEDS - 1}")
-        shares = (self.validation_share, self.test_share)
-        if min(shares) <= 0 or sum(shares) >= 1:
-            raise InputError(
-                f"validation_share is {shares[0]} and test_share {shares[1]}; both must be above 0 and leave images to "
-                "train on"
-            )

@@ -60,17 +60,13 @@ class PairData:
         refuse_rows(rows, validation, named, len(latents))
         hashes = latents.hashes.astype(str)
         identity = hashes if ignore else merge_linked(named, linked_groups(hashes, named)).astype(str)
-        table = latents.manifest.table
-        dataset = np.array(table["dataset"].tolist(), dtype=str) if "dataset" in table else None
-        if dataset is not None and len(np.unique(dataset)) < 2:
-            dataset = None
         shared = np.intersect1d(identity[rows], identity[validation])
         if len(shared):
             raise InputError(
                 f"{len(shared):,} images or patients are in the training and the validation part under different "
                 "names: identical images; keep them together"
             )
-        return cls(latents, rows, validation, identity, dataset, not ignore)
+        return cls(latents, rows, validation, identity, dataset_names(latents), not ignore)
 
     @cached_property
     def statistics(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -85,6 +81,13 @@ class PairData:
             rows = rows[np.linspace(0, len(rows) - 1, min(len(rows), _MOST_FOR_STATISTICS)).astype(np.int64)]
             found.append(channel_statistics(latents.values[rows]))
         return set_of, np.stack([mean for mean, _ in found]), np.stack([std for _, std in found])
+
+
+def dataset_names(latents: Latents) -> np.ndarray | None:
+    """[N] data set of each image, None where all are of one."""
+    table = latents.manifest.table
+    names = np.array(table["dataset"].tolist(), dtype=str) if "dataset" in table else np.empty(0, dtype=str)
+    return names if len(np.unique(names)) > 1 else None
 
 
 class LatentSource:

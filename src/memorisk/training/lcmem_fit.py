@@ -134,7 +134,9 @@ def run_stage(training: "StageTraining", target: Path, progress: Progress = quie
     branch, best = training.branch, record.best_epoch
     if not best:
         raise InputError("the validation images have no pair that could choose an epoch: give more identities")
-    branch.load_state_dict(record.best, strict=False)
+    with torch.no_grad():
+        for name, tensor in branch.tensors().items():
+            tensor.copy_(record.best[name])
     calibration = training.watcher.calibration(branch)
     config = replace(training.config, best_epoch=best, calibration=calibration)
     detector = LatentDetector(branch.cpu().eval(), training.data.latents.encoder, config, training.seen())
@@ -174,8 +176,20 @@ class StageTraining:
         detector.branch.requires_grad_(False)
         for parameter in detector.branch.trained():
             parameter.requires_grad_(True)
-        config = replace(detector.config, stage=2, best_epoch=0, calibration={})
-        return cls._build(data, options, options.stage(2), detector.branch, config, ())
+        return cls._build(data, options, options.stage(2), detector.branch, _of_stage_two(detector.config), ())
+
+    def as_second(self) -> "StageTraining":
+        """Stage 2 of the network as it is now, to see what it would take."""
+        data, options = self.data, self.options
+        return self._build(data, options, options.stage(2), self.branch, _of_stage_two(self.config), ())
+
+    def rehearse(self, steps: int) -> Iterator[torch.Tensor]:
+        """Losses of so many steps, as in the first epoch."""
+        batch = self.sampler.batches(0, self.batches, self.size)[0]
+        for seed in range(steps):
+            self.branch.train()
+            x = self._normalised(batch, torch.Generator().manual_seed(seed))
+            yield self._loss(batch, self.branch.features(x).float())
 
     @classmethod
     def _build(
@@ -321,6 +335,11 @@ class StageTraining:
                 "group_hash": group_hashes(latents.groups[both], latents.data_hash),
             }
         )
+
+
+def _of_stage_two(config: LatentConfig) -> LatentConfig:
+    """The configuration of a detector that goes on."""
+    return replace(config, stage=2, best_epoch=0, calibration={})
 
 
 def _smaller(stage: StageOptions, size: int, sampler: PairSampler) -> str:

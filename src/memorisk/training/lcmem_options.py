@@ -19,13 +19,13 @@ Packhaeuser et al. (2022) for both, since Dar et al. give theirs for volumes.
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from memorisk.models.detectors import LATENT_KINDS
+from memorisk.models.detector_kinds import LATENT_KINDS
 from memorisk.runs.errors import InputError, unknown_name
 from memorisk.runs.settings import check_types
 from memorisk.training.detector_options import PROTOCOLS
 from memorisk.training.options import PRECISIONS, TrainOptions
-from memorisk.training.pair_losses import BCE_SHARE, TEMPERATURE
 
+BCE_SHARE, TEMPERATURE = 0.8, 0.07
 _BASELINE = {"backbone": "resnet101@none", "dimension": 512, "stages": 1, "epochs": 100, "patience": 5}
 _BASELINE |= {"batch_size": 32, "lr": 1e-4, "sample_normalisation": 0.0}
 BY_KIND: dict[str, dict[str, Any]] = {
@@ -99,7 +99,7 @@ class LatentOptions:
     """Probability in stage 1 that a latent is normalised by itself, as it always is afterwards; lcmem only."""
     same_dataset: float = 0.9
     """Share of the negative pairs within one data set, of the corrected protocol."""
-    size: int | None = None
+    network_size: int | None = None
     """Pixels a side that images are resized to before the encoder."""
     weight_decay: float = 0.0
     """Of Adam."""
@@ -161,8 +161,8 @@ class LatentOptions:
         ):
             if getattr(self, name) not in allowed:
                 raise unknown_name(name, getattr(self, name), [str(one) for one in allowed])
-        counts = ("epochs", "patience", "stage2_epochs", "stage2_patience", "dimension", "threads", "pairs", "size")
-        for name in (*counts, "batch_size", "stage2_batch_size"):
+        counts = ("epochs", "patience", "stage2_epochs", "stage2_patience", "dimension", "threads", "network_size")
+        for name in (*counts, "pairs", "batch_size", "stage2_batch_size"):
             least = 2 if name.endswith(("batch_size", "pairs")) else 1
             value = getattr(self, name)
             if value is not None and value < least:

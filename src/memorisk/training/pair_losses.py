@@ -17,8 +17,7 @@ one is left out but i and p. An anchor without a negative takes no part.
 import torch
 import torch.nn.functional as F
 
-TEMPERATURE = 0.07
-BCE_SHARE = 0.8
+from memorisk.training.lcmem_options import BCE_SHARE, TEMPERATURE
 
 
 def nt_xent(
