@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 from rich.text import Text
 
+from memorisk.report.frames import texts
 from memorisk.report.result import Result
 from memorisk.runs.files import plain
 
@@ -42,6 +43,9 @@ def show_synthetic(result: Result, out: Path, *, as_json: bool) -> None:
     if result.summary["groups_given"] is False:
         text = "No patient ids were given: every image stands for itself (--group-from, --group-column)."
         console.print(Text(f"Note: {text}"), soft_wrap=True)
+    if n := sum(not verdict for verdict in texts(result.tables["review"], "verdict")):
+        text = f"{n:,} pairs to look at: {out / 'review.csv'}; fill it, then the same command with --review"
+        console.print(Text(text), soft_wrap=True)
     console.print(Text(f"Report: {out / 'report.html'}"), soft_wrap=True)
 
 
@@ -86,10 +90,23 @@ def _lines(v: dict[str, Any], units: str) -> list[tuple[str, str]]:
             (f"{units} listed", f"{v['n_listed']:,}; {shortest}"),
             ("nearer than every held-out one", f"{v['n_ahead']:,}, p {v['p_ahead']:.3g}"),
         ]
+    for said in v["paired"]["rates"] if v["paired"] else ():
+        lines.append((f"MemRate by {said['detector']}", _rate(said)))
     if recall is not None:
         limits = f"{100 * recall['low']:.0f} to {100 * recall['high']:.0f} %"
         lines.append(("planted copies found", f"{recall['successes']} of {recall['trials']} ({limits})"))
     return lines
+
+
+def _rate(said: dict[str, Any]) -> str:
+    """MemRate beside its value on held-out images."""
+    if said["rate"] is None:
+        return "no threshold"
+    shown = [
+        f"{100 * r['estimate']:.1f} % ({100 * r['low']:.1f} to {100 * r['high']:.1f} %)" if r else "no images"
+        for r in (said["rate"], said["held"])
+    ]
+    return f"{shown[0]}; held out {shown[1]}"
 
 
 def _near(v: dict[str, Any]) -> str:

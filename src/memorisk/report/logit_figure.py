@@ -30,8 +30,8 @@ def logit_plot(edges: ArrayLike, counts: Mapping[str, ArrayLike]) -> str:
     for i, (name, values) in enumerate(found.items()):
         look = SERIES[i % len(SERIES)], DASHES[i % len(DASHES)]
         sheet.axes.stairs(values / values.sum(), bins, color=colour(look[0]), linewidth=1.8, linestyle=look[1])
-        entries.append((*look, f"{name}: {values.sum():,.0f}"))
-    sheet.axes.axvline(0, color=colour("muted"), linewidth=1.0, linestyle=(0, (1, 1)))
+        entries.append((*look, name))
+    sheet.axes.axvline(0, color=colour("muted"), linewidth=1.0)
     sheet.axes.set_xlim(bins[0], bins[-1])
     sheet.axes.set_ylim(bottom=0)
     sheet.axes.xaxis.set_major_locator(MaxNLocator(7))
@@ -39,5 +39,5 @@ def logit_plot(edges: ArrayLike, counts: Mapping[str, ArrayLike]) -> str:
     sheet.axes.xaxis.set_major_formatter(FuncFormatter(lambda v, _: f"{v:.6g}".replace("-", MINUS)))
     sheet.axes.yaxis.set_major_formatter(FuncFormatter(lambda v, _: f"{100 * v:.3g} %"))
     sheet.key_below(entries, below=52)
-    sheet.titles("Logit; the dotted line is P = 0.5", "Share of pairs")
+    sheet.titles("Logit; the line at 0 is P = 0.5", "Share of pairs")
     return sheet.svg()

@@ -37,11 +37,15 @@ def audited(tmp_path: Path, seed: int, measure: str) -> Findings:
     found = FeatureTables(flat[0], flat[1], flat[2], flat[0][:0], described, True, (), 0, 0)  # pyright: ignore
     fitted = fit_similarity(open_detectors(options, sets)[0], found, sets)
     plants = no_plants(sets.train)
-    far = _far(N_SYNTHETIC)
-    nowhere = np.full(N_SYNTHETIC, -1)
-    copies = PixelCopies(nowhere, nowhere > 0, nowhere, far, _far(N_TRAIN), _far(N_HELD), NO_THUMBNAILS)
+    copies = copies_of_nobody(N_TRAIN, N_HELD, N_SYNTHETIC)
     distances = compare(found, fitted, sets, plants, quiet)
     return find(sets, [distances], copies, plants, options)
+
+
+def copies_of_nobody(n_train: int, n_held: int, n_synthetic: int) -> PixelCopies:
+    """No pair of equal or nearly equal pixels."""
+    nowhere, far = np.full(n_synthetic, -1), _far(n_synthetic)
+    return PixelCopies(nowhere, nowhere > 0, nowhere, far, _far(n_train), _far(n_held), NO_THUMBNAILS)
 
 
 def _far(n: int) -> BestMatches:

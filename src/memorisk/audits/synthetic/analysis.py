@@ -121,6 +121,7 @@ def _paired_numbers(evidence: SyntheticEvidence, paired: tuple[PairedFindings, .
                     "n_memorized": int(said.memorized.sum()),
                     "rate": None if said.rate is None else asdict(said.rate),
                     "held": None if said.held_rate is None else asdict(said.held_rate),
+                    "excess": None if said.excess is None else asdict(said.excess),
                     "promise": None if said.calibrated is None else said.calibrated.words("the planted kinds"),
                 }
                 for view, said in zip(evidence.views, paired, strict=True)

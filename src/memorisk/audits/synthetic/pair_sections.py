@@ -64,7 +64,7 @@ def spread_figures(result: Result, detector: str, terms: Terms) -> list[Block]:
         caption=terms.fill(words.SPREAD),
         alternative=f"{told}.",
     )
-    return [Heading("Pairs of images"), figure, Paragraph(f"{told}.")]
+    return [Heading("Pairs of images"), figure, Paragraph(f"Pairs by their images: {told}.")]
 
 
 def paired_section(result: Result, terms: Terms, redact: bool) -> list[Block]:
@@ -77,7 +77,8 @@ def paired_section(result: Result, terms: Terms, redact: bool) -> list[Block]:
                 "n": said["n_memorized"],
                 **{f"rate_{k}": said["rate"][k] if said["rate"] else np.nan for k in ("estimate", "low", "high")},
                 **{f"held_{k}": said["held"][k] if said["held"] else np.nan for k in ("estimate", "low", "high")},
-                "trials": np.nan if said["rate"] is None else float(said["rate"]["trials"]),
+                **{f"excess_{k}": said["excess"][k] if said["excess"] else np.nan for k in ("estimate", "low", "high")},
+                "trials": np.nan if said["rate"] is None else float(said["rate"]["n_identities"]),
                 "threshold": "P > 0.5" if said["probability"] else said["promise"] or words.NO_THRESHOLD,
             }
             for said in found["rates"]
@@ -90,13 +91,15 @@ def paired_section(result: Result, terms: Terms, redact: bool) -> list[Block]:
                interval=("rate_low", "rate_high")),
         Column(source="held_estimate", heading="On held-out images", format="percent",
                interval=("held_low", "held_high"), missing="no held-out images"),
+        Column(source="excess_estimate", heading="Difference", format="percent",
+               interval=("excess_low", "excess_high")),
         Column(source="trials", heading=terms.units.capitalize(), format="count"),
         Column(source="threshold", heading="Threshold", wide=True),
     ]  # fmt: skip
     said = f"{count(found['n_pairs'])} synthetic images were compared with the training image they were generated from."
     if found["n_unpaired"]:
         said += f" Of {count(found['n_unpaired'])} that image was not said; they are compared with all, as every image."
-    caption = f"One random pair of each training {terms.unit}; of held-out ones likewise."
+    caption = f"Every {terms.unit} counts alike, whatever the number of its images."
     blocks: list[Block] = [Paragraph(f"{said} {terms.fill(words.PAIRED)}")]
     blocks.append(Table(frame=table, columns=columns, caption=caption))
     pairs = result.tables["paired"]

@@ -24,7 +24,8 @@ from memorisk.runs.errors import InputError, one_line, several
 from memorisk.scores.similarity import Similarity
 from memorisk.statistics.calibration import one_per_group
 from memorisk.statistics.guarantee import MissGuarantee, miss_guarantee
-from memorisk.statistics.proportions import Proportion, clopper_pearson
+from memorisk.statistics.jackknife import JackknifeInterval
+from memorisk.statistics.memorization_rate import MemorizationRate, memorization_rate, rate_difference
 
 MISS_RATE = 0.05
 """Of planted copies, where a detector has no probabilities."""
@@ -59,10 +60,12 @@ class PairedFindings:
     """What the threshold promises; None of a head, whose probability is its own threshold."""
     memorized: np.ndarray
     """[P]."""
-    rate: Proportion | None
+    rate: MemorizationRate | None
     """MemRate over training patients; None without a threshold."""
-    held_rate: Proportion | None
+    held_rate: MemorizationRate | None
     """The same on held-out images, over held-out patients."""
+    excess: JackknifeInterval | None
+    """MemRate less that; None without held-out images."""
 
 
 def read_pairing(named: str | None, sets: Sets, seed: int) -> Pairing | None:
@@ -134,22 +137,16 @@ def compare_pairs(
         calibrated = miss_guarantee(-distances.plant_source[one_per_group(source, seed=seed)], miss_rate=MISS_RATE)
         threshold = float(np.nextafter(calibrated.threshold, -np.inf)) if calibrated.kept else np.nan
     if np.isnan(threshold):
-        return PairedFindings(score, threshold, calibrated, np.zeros(len(score), bool), None, None)
+        return PairedFindings(score, threshold, calibrated, np.zeros(len(score), bool), None, None, None)
     memorized = (score > threshold) & ~dismissed
-    held_rate = None
+    rate, held_rate = memorization_rate(memorized, patients[pairing.train]), None
     if len(pairing.held):
         assert sets.held is not None
         beside = similarity.scores(found.held[pairing.held], found.train[pairing.beside])
         theirs = sets.held.manifest.groups.astype(str)[pairing.held]
-        held_rate = _rate(beside > threshold, theirs, seed)
-    rate = _rate(memorized, patients[pairing.train], seed)
-    return PairedFindings(score, threshold, calibrated, memorized, rate, held_rate)
-
-
-def _rate(memorized: np.ndarray, patients: np.ndarray, seed: int) -> Proportion:
-    """The share of memorized pairs, one random pair of each patient."""
-    drawn = one_per_group(patients, seed=seed)
-    return clopper_pearson(int(memorized[drawn].sum()), len(drawn))
+        held_rate = memorization_rate(beside > threshold, theirs)
+    excess = None if held_rate is None else rate_difference(rate, held_rate)
+    return PairedFindings(score, threshold, calibrated, memorized, rate, held_rate, excess)
 
 
 def _beside(sets: Sets, train: np.ndarray, seed: int) -> tuple[np.ndarray, np.ndarray]:

@@ -13,7 +13,7 @@ from memorisk.audits.synthetic.sets import Sets
 from memorisk.scores import pairs
 from memorisk.scores.pairs import Head
 
-SAME, OTHER, SET = "same patient", "two patients", "synthetic and training"
+SAME, OTHER, SET = "same identity", "two identities", "synthetic, training"
 BINS = 48
 _SAMPLE = 4096  # pairs that the ends of the bins are read from
 

@@ -189,11 +189,11 @@ def _near_pairs(numbers: dict[str, Any], terms: Terms) -> tuple[str, str] | None
 def _memorized_pairs(numbers: dict[str, Any]) -> tuple[str, str] | None:
     """More pairs of an image and what it was generated from are alike than chance makes of held-out images."""
     for said in numbers["paired"]["rates"] if numbers["paired"] else ():
-        rate, held = said["rate"], said["held"]
-        if rate and held and rate["low"] > held["high"]:
+        rate, held, excess = said["rate"], said["held"], said["excess"]
+        if excess and excess["low"] > 0:
             return (
-                f"MemRate is {share(rate['estimate'])} where held-out images give {share(held['estimate'])}: more "
-                "images than that are taken for the image that they were generated from",
+                f"MemRate is {share(rate['estimate'])} where held-out images give {share(held['estimate'])} "
+                f"(difference {share(excess['low'])} or more): images are taken for what they were generated from",
                 "these pairs, looked at (--gallery), and judged in review.csv (--review)",
             )
     return None
