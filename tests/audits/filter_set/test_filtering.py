@@ -2,9 +2,12 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -13,11 +16,14 @@ import pytest
 from PIL import Image
 
 from memorisk.audits.filter import kept as kept_module
+from memorisk.audits.filter import measuring
 from memorisk.audits.filter.filtering import filter_synthetic
 from memorisk.audits.filter.plan import FilterPlan
 from memorisk.report.result import Result
 from memorisk.runs.errors import InputError, MemoriskError
+from memorisk.scores.pairs import Head
 from memorisk.statistics.guarantee import miss_guarantee
+from memorisk.training.pair_detectors import PairDetector, open_pair_detector
 from tests.audits.filter_set.conftest import run
 from tests.audits.filter_set.making import (
     BROKEN,
@@ -322,3 +328,65 @@ def test_a_dry_run_says_how_many_identities_are_missing(place: Path) -> None:
     assert len(plan.families) == 7
     assert {f["needed"] for f in plan.families} == {miss_guarantee([], detectors=7).needed}
     assert not os.path.exists(place / "dry")  # noqa: PTH110
+
+
+def test_a_head_gives_probabilities_and_half_is_a_threshold(place: Path, monkeypatch) -> None:
+    head = Head(weight=np.linspace(-2.0, 0.5, 64), bias=3.0)
+
+    def with_head(source: str, *, measure: str) -> PairDetector:
+        """Pixels under a linear layer."""
+        return replace(open_pair_detector(source, measure=measure), measure=None, head=head)
+
+    monkeypatch.setattr(measuring, "open_pair_detector", with_head)
+    found = run(place, "head", threshold="half")
+    sets = digit_sets()
+    flat = {name: sets[name].reshape(len(sets[name]), -1) / 255 for name in ("set", "train")}
+    logits = 3.0 + np.abs(flat["set"][:, None] - flat["train"][None]) @ head.weight
+    table = found.per_image[found.per_image["image"] != BROKEN]
+    rows = [int(name.split("/s")[1][:3]) for name in table["image"]]
+    np.testing.assert_allclose(table["score"], logits.max(axis=1)[rows], atol=1e-5)
+    np.testing.assert_allclose(table["probability"], 1 / (1 + np.exp(-table["score"])))
+    assert found.verdict["thresholds"] == [0.0]
+    one_only = (logits[rows] >= 0).sum(axis=1) == 1
+    assert (table["singled_out"] == one_only).all()
+    assert 0 < one_only.sum() < (table["probability"] >= 0.5).sum()
+    own = found.tables["guarantees"].set_index("family")
+    pairs = found.tables["calibration"]
+    assert own["missed"].sum() == (pairs["score"] < 0).sum()
+    assert (own["missed_high"] > own["missed_share"]).all()
+
+
+def test_calibration_images_may_be_a_split_of_train(place: Path) -> None:
+    rows = [(f"train/t{i:03d}_0.png", f"t{i:03d}", "train") for i in range(N_TRAIN)]
+    rows += [(f"new/n{i:03d}_0.png", f"n{i:03d}", "test") for i in range(N_NEW)]
+    rows.append(("new/n001_0.png", "t007", "val"))
+    table = pd.DataFrame(rows, columns=["path", "patient", "split"]).assign(image=lambda t: t["path"] + t["split"])
+    table.to_csv(place / "all.csv", index=False)
+    found = filter_synthetic(
+        place / "all.csv", place / "set", place / "split", detector="pixels", families="noise:0.1",
+        calibration_split="test", group_column="patient",
+    )  # fmt: skip
+    assert isinstance(found, Result)
+    assert (found.verdict["n_train_images"], found.verdict["n_calibration"]) == (N_TRAIN, N_NEW)
+    assert any("1 images of TRAIN are in other parts" in note for note in found.summary["numbers"]["notes"])
+    assert contents(place / "split" / KEPT) == contents(place / "out" / KEPT)
+
+
+def test_without_patients_a_pass_has_to_be_asked_for(place: Path) -> None:
+    found = run(place, "nobody", families="noise:0.1", group_from=None)
+    assert (found.status, found.verdict["filtered"]) == ("undecided", True)
+    assert "--one-image-per-patient" in found.verdict["what_would_decide"][0]
+    said = run(place, "said", families="noise:0.1", group_from=None, one_image_per_patient=True)
+    assert said.status == "pass"
+    assert contents(place / "said" / KEPT) == contents(place / "nobody" / KEPT) == contents(place / "out" / KEPT)
+
+
+def test_training_images_that_cannot_be_read_are_refused_or_leave_a_doubt(place: Path) -> None:
+    shutil.copytree(place / "train", place / "broken-train")
+    (place / "broken-train" / "t999_0.png").write_bytes(b"\x89PNG\r\n\x1a\nnothing")
+    command = partial(filter_synthetic, place / "broken-train", place / "set", place / "doubt", threshold=-0.5, **OF)
+    with pytest.raises(InputError, match="cannot be read"):
+        command()
+    found = command(skip_unreadable=True)
+    assert isinstance(found, Result)
+    assert any("copies of these are not found" in why for why in found.verdict["why"])

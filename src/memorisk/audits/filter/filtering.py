@@ -35,6 +35,7 @@ from memorisk.audits.filter.sets import FilterSets, Manifests, decode, manifest_
 from memorisk.audits.pseudonyms import Pseudonyms
 from memorisk.audits.synthetic.sets import Source
 from memorisk.images.manifest import Manifest
+from memorisk.images.source_several import several_sources
 from memorisk.images.store import ImageStore
 from memorisk.report.page import render_page
 from memorisk.report.result import Result
@@ -185,13 +186,23 @@ def _refuse_overlap(out: Path, sources: Mapping[str, Source | None]) -> None:
     """
     target = out.resolve()
     for what, source in sources.items():
-        if not isinstance(source, str | Path):
-            continue
-        place = Path(source).resolve()
-        if place.is_dir() and target.is_relative_to(place):
-            raise InputError(f"OUT {one_line(str(out))} lies inside {what}: name a folder outside the images")
-        if place.exists() and place.is_relative_to(target):
-            raise InputError(f"OUT {one_line(str(out))} holds {what}: name a folder that does not")
+        for place in _places(source):
+            if place.is_dir() and target.is_relative_to(place):
+                raise InputError(f"OUT {one_line(str(out))} lies inside {what}: name a folder outside the images")
+            if place.exists() and place.is_relative_to(target):
+                raise InputError(f"OUT {one_line(str(out))} holds {what}: name a folder that does not")
+
+
+def _places(source: Source | None) -> list[Path]:
+    """Where the images of a source lie; of several sources and of ``NAME:FOLDER`` the folders."""
+    if isinstance(source, ImageStore | Manifest):
+        root = source.manifest.root if isinstance(source, ImageStore) else source.root
+        return [] if root is None else [root.resolve()]
+    if source is None:
+        return []
+    parts = [str(source)] if Path(source).exists() else several_sources(str(source))
+    named = [part if Path(part).exists() else part.partition(":")[2] for part in parts]
+    return [Path(name).resolve() for name in named if name]
 
 
 def _name(source: Source) -> str:

@@ -19,6 +19,9 @@ from memorisk.scores.similarity import Similarity
 from memorisk.training.feature_matrix import Features
 from memorisk.training.pair_detectors import PairDetector, open_pair_detector
 
+_SIZED = ("network", "transformers")
+"""Kinds of encoders whose input can be set; beside others the setting is theirs alone."""
+
 
 @dataclass(frozen=True, eq=False)
 class Opened:
@@ -96,11 +99,12 @@ def open_all(
 def _features(
     detector: PairDetector, store: ImageStore, reference: ImageStore, options: FilterOptions, progress: Progress
 ) -> Features:
+    sized = detector.source.kind in _SIZED or len(options.detector) == 1  # alone it says what is wrong itself
     return detector.features(
         store,
         reference=reference,
-        size=options.input_size,
-        normalise=options.normalise,
+        size=options.input_size if sized else None,
+        normalise=options.normalise if sized else None,
         device=options.device,
         precision=options.precision,
         progress=progress,

@@ -155,20 +155,17 @@ def _guarantees(result: Result, terms: Terms) -> Table:
         Column(source="needed", heading="Needed", format="count"),
         Column(source="missing", heading="Missing", format="count"),
     ]
-    if known:
+    if known and n["threshold_by"] == "user":
+        limits = ("missed_low", "missed_high")
         columns += [
-            *(
-                []
-                if n["threshold_by"] == "user"
-                else [Column(source="misses_allowed", heading="May be missed", format="count")]
-            ),
-            Column(source="missed", heading="Missed at the threshold", format="count"),
-            Column(
-                source="missed_share",
-                heading="Share missed [95 % interval]",
-                format="percent",
-                interval=("missed_low", "missed_high"),
-            ),
+            Column(source="missed", heading="Missed", format="count"),
+            Column(source="missed_share", heading="Share [95 % interval]", format="percent", interval=limits),
+        ]
+    elif known:
+        columns += [
+            Column(source="misses_allowed", heading="May be missed", format="count"),
+            Column(source="threshold", heading="Threshold by these", format="decimal"),
+            Column(source="missed", heading="Missed at the smallest", format="count"),
         ]
     caption = f"Calibration {terms.units} with a pair of each kind, and what the guarantee needs."
     return Table(frame=table, columns=columns, caption=caption, elsewhere="tables/calibration.parquet")

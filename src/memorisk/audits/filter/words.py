@@ -74,8 +74,8 @@ def not_said(terms: Terms, numbers: dict[str, Any]) -> list[Text]:
         numbers: Of the verdict.
     """
     said: list[Text] = [
-        "A generator's copies are another distribution than those of the families: of a face of one patient on the "
-        "body of another, of a style, of a copy stronger or otherwise changed than the families, nothing is promised.",
+        "A generator's own copies are another distribution than those of the families: of copies that are stronger, "
+        "changed in other ways, or put together from several patients, nothing is promised.",
         "The guarantee is of one copy of a new person. Of many copies, some are kept: with a miss rate of "
         f"{100 * numbers['miss_rate']:.4g} % up to that share of them.",
         "That an image was rejected does not show that it is a copy; that it was kept does not show that it is none.",
