@@ -205,7 +205,7 @@ def test_refusals():
         probe(x[:-1], high, np.arange(10), fold)
     spoilt = x.copy()
     spoilt[3, 1] = np.inf
-    with pytest.raises(InputError, match="1 images have activations that are not finite"):
+    with pytest.raises(InputError, match="1 image has activations that are not finite"):
         probe(spoilt, high, np.arange(10), fold)
     with pytest.raises(InputError, match="one side"):
         probe(x, np.arange(10) < 5, np.arange(10), np.arange(10) // 5)

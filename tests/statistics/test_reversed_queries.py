@@ -144,7 +144,10 @@ def test_nearness_by_loops():
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: reversed_queries([1.0], [1.0], ["x"], ["x"]), "split by patient"),
+        (
+            lambda: reversed_queries([1.0], [1.0], ["x"], ["x"]),
+            "1 patient is in training and held out, such as x; split by patient",
+        ),
         (lambda: reversed_queries([1.0], []), "one image at least"),
         (lambda: reversed_queries([1.0], [1.0], q=2), "share between 0 and 1"),
         (lambda: reversed_queries([1.0], [1.0], sizes="equal"), "compare sizes"),

@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.stats import norm
 
-from memorisk.runs.errors import InputError, unknown_name
+from memorisk.runs.errors import InputError, several, unknown_name
 from memorisk.statistics.jackknife import JackknifeInterval, jackknife, unavailable
 from memorisk.statistics.placements import group_deleted_auc
 
@@ -149,7 +149,8 @@ def out_of_fold_scores(
     if x.ndim != 2 or not len(x) == len(y) == len(folds):
         raise InputError(f"features {x.shape}, labels {y.shape} and folds {folds.shape} do not fit; one row per image")
     if not np.isfinite(x).all():
-        raise InputError(f"{int((~np.isfinite(x)).any(axis=1).sum())} images have activations that are not finite")
+        who = several(int((~np.isfinite(x)).any(axis=1).sum()), "image has", "images have")
+        raise InputError(f"{who} activations that are not finite")
     scores = np.empty(len(x))
     for number in np.unique(folds):
         test = folds == number

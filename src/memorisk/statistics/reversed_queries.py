@@ -30,7 +30,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from memorisk.runs.errors import InputError
+from memorisk.runs.errors import InputError, one_line, several
 from memorisk.statistics.calibration import check_distances, group_values
 from memorisk.statistics.multiple import DEFAULT_Q, Rejections, benjamini_hochberg, smallest_list_of
 from memorisk.statistics.nulls import candidate_p_values, unit_p_values
@@ -147,7 +147,8 @@ def reversed_queries(
     theirs = np.arange(len(held)) if held_group is None else np.asarray(held_group)
     both = np.intersect1d(ours, theirs)
     if train_group is not None and held_group is not None and len(both):
-        raise InputError(f"{len(both)} patients are in training and held out, such as {both[0]!r}; split by patient")
+        who = several(len(both), "patient is", "patients are")
+        raise InputError(f"{who} in training and held out, such as {one_line(both[0])}; split by patient")
     found = unit_p_values(-train, ours, -held, theirs, sizes=sizes)
     nearest_held = group_values(held, theirs).min()
     ahead = int(np.sum(-found.statistic < nearest_held))
