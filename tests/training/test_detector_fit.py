@@ -322,3 +322,15 @@ def test_squeezenets_features_become_a_detector(shared_data: Path, tmp_path: Pat
     assert fitted.detector.config.weights == weights.name
     assert str(shared_data) not in json.dumps((tmp_path / "d" / "detector.json").read_text())
     assert fitted.detector.embed(large.images, device="cpu").shape == (30, 128)
+
+
+def test_the_best_weights_are_all_of_the_networks_own_and_nothing_else(store: ImageStore) -> None:
+    network = untrained(store, TINY).network
+    own = {name: value + 1 for name, value in network.tensors().items()}
+    assert network.state_dict().keys() - own.keys()  # the backbone's own head, which may be missing
+    detector_fit._load_best(network, own)
+    assert all(torch.equal(value, own[name]) for name, value in network.tensors().items())
+    with pytest.raises(MemoriskError, match="they lack projection"):
+        detector_fit._load_best(network, {name: v for name, v in own.items() if not name.startswith("projection")})
+    with pytest.raises(MemoriskError, match="they hold other, which it does not have"):
+        detector_fit._load_best(network, {**own, "other": torch.zeros(1)})

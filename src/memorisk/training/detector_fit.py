@@ -33,12 +33,13 @@ from memorisk.images.store import ImageStore
 from memorisk.models.detectors import (
     CONFIG,
     Detector,
+    DetectorNetwork,
     group_hashes,
     load_detector,
 )
 from memorisk.models.preparation import preparation
 from memorisk.runs.devices import check_device
-from memorisk.runs.errors import InputError, one_line
+from memorisk.runs.errors import InputError, MemoriskError, one_line
 from memorisk.runs.files import read_json, write_json
 from memorisk.runs.fingerprint import fingerprint
 from memorisk.runs.progress import Progress, quiet
@@ -136,7 +137,7 @@ def run_detector_training(training: "Training", folder: str | Path, progress: Pr
     with limited_threads(training.options.threads):
         record = training.run(target / CHECKPOINT, progress)
     start, best = training.start, record.best_epoch
-    start.network.load_state_dict(record.best, strict=False)
+    _load_best(start.network, record.best)
     detector = Detector(start.network.cpu().eval(), replace(start.config, best_epoch=best), training.seen())
     notes = (*training.notes, *training.afterwards(record))
     fitted = FittedDetector(detector, record.history(), best, notes)
@@ -297,6 +298,19 @@ class Training:
             some = z[begin:end]
             total += float(self.loss(some, some, torch.arange(end - begin))) * (end - begin)
         return total / len(z)
+
+
+def _load_best(network: DetectorNetwork, best: Mapping[str, torch.Tensor]) -> None:
+    """Put the best epoch's tensors in: all of the network's own; only the backbone's head, which has no part, stays.
+
+    Raises:
+        MemoriskError: A tensor is missing, or one is not the network's.
+    """
+    found = network.load_state_dict(best, strict=False)
+    lacking = sorted(network.tensors().keys() & set(found.missing_keys))
+    if lacking or found.unexpected_keys:
+        how = f"lack {lacking[0]}" if lacking else f"hold {found.unexpected_keys[0]}, which it does not have"
+        raise MemoriskError(f"the best epoch's weights are not this network's: they {how}")
 
 
 def _finished(folder: Path, key: str) -> FittedDetector:
