@@ -60,13 +60,15 @@ def _show_recalls(console: Console, test: dict[str, Any]) -> None:
     for stage in stages:
         table.add_column(_STAGES[stage], justify="right")
     for family in test[stages[0]]["recall"]:
-        shares = []
-        for stage in stages:
-            strength, found = list(test[stage]["recall"][family].items())[-1]
-            shares.append(f"{100 * found['estimate']:.1f} ({100 * found['low']:.1f} to {100 * found['high']:.1f})")
-        table.add_row(f"{family} {strength}", *shares)
+        by_stage = [test[stage]["recall"][family] for stage in stages]
+        strongest = list(by_stage[0])[-1]
+        table.add_row(f"{family} {strongest}", *(_share(found[strongest]) for found in by_stage))
     console.print(table)
     console.print(Text("found: above the score that half of the validation pairs of two patients stay below"))
+
+
+def _share(found: dict[str, Any]) -> str:
+    return f"{100 * found['estimate']:.1f} ({100 * found['low']:.1f} to {100 * found['high']:.1f})"
 
 
 def _estimate(interval: dict[str, Any]) -> str:

@@ -13,6 +13,7 @@ import numpy as np
 from memorisk.images.options import ImageOptions
 from memorisk.models.detectors import CONFIG, Detector, load_detector
 from memorisk.models.features import FeatureSource, parse_source
+from memorisk.models.lcmem import LatentDetector
 from memorisk.runs.progress import Progress, quiet
 from memorisk.scores.distances import find_measure, fit_measure
 from memorisk.scores.distances.fitted import BINARY, POSITIVE
@@ -36,7 +37,7 @@ class PairDetector:
     """How measures of non-negative numbers meet negative ones."""
     head: Head | None
     """Of a Siamese detector."""
-    detector: Detector | None
+    detector: Detector | LatentDetector | None
     """What was loaded from a detector's folder; it knows whom it was trained on."""
 
     @property
