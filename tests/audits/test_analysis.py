@@ -5,8 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from memorisk.audits.analysis import Context, analyse, class_findings
+from memorisk.audits.analysis import analyse, class_findings
 from memorisk.audits.classifier_page import classifier_page
+from memorisk.audits.context import Context
 from memorisk.audits.evidence import Evidence
 from memorisk.audits.options import AnalysisOptions
 from memorisk.report.page import render_page

@@ -9,7 +9,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from memorisk.audits.analysis import Context, analyse
+from memorisk.audits.analysis import analyse
+from memorisk.audits.context import Context
 from memorisk.audits.gallery import MOST, thumbnails
 from memorisk.audits.options import AnalysisOptions, ReportOptions
 from memorisk.audits.pseudonyms import Pseudonyms

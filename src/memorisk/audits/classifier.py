@@ -8,7 +8,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from memorisk.audits.analysis import Context, analyse
+from memorisk.audits.analysis import analyse
 from memorisk.audits.classifier_jobs import (
     Recipe,
     collect,
@@ -18,6 +18,7 @@ from memorisk.audits.classifier_jobs import (
     train_all,
     training_processes,
 )
+from memorisk.audits.context import Context
 from memorisk.audits.dry_run import DryRun, describe_plan
 from memorisk.audits.evidence import write_scores
 from memorisk.audits.gallery import thumbnails

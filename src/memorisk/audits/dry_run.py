@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from memorisk.audits.analysis import Context, class_findings
+from memorisk.audits.analysis import class_findings
 from memorisk.audits.classifier_jobs import Recipe, make_jobs, training_processes
+from memorisk.audits.context import Context
 from memorisk.audits.coverage import not_scored
 from memorisk.audits.evidence import Evidence, stack_evidence
 from memorisk.audits.intervention_plan import TRAININGS

@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from memorisk.audits.analysis import Context, analyse
+from memorisk.audits.analysis import analyse
+from memorisk.audits.context import Context
 from memorisk.audits.evidence import Evidence, evidence_from_table, write_scores
 from memorisk.audits.options import LossesOptions
 from memorisk.audits.pseudonyms import Pseudonyms

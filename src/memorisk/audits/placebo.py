@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from memorisk.audits.analysis import Context, class_findings
+from memorisk.audits.analysis import class_findings
 from memorisk.audits.classifier_jobs import Recipe, collect, make_jobs, train_all
+from memorisk.audits.context import Context
 from memorisk.audits.options import ClassifierOptions
 from memorisk.audits.plan import Plan, make_placebo
 from memorisk.images.store import ImageStore
