@@ -182,8 +182,17 @@ class LatentDetector:
         return expit(head.bias + (np.abs(u - v) * head.weight).sum(axis=1))
 
     def seen_parts(self, store: ImageStore) -> Seen:
-        """As `memorisk.models.detectors.Detector.seen_parts`."""
-        return seen_parts(self.config, self.seen, store)
+        """As `memorisk.models.detectors.Detector.seen_parts`; what the encoder of the latents was trained on counts.
+
+        Args:
+            store: The images.
+        """
+        own = seen_parts(self.config, self.seen, store)
+        if self.encoder.seen is None:
+            return own
+        other = self.encoder.seen.parts(store)
+        part = np.where((own.part == "") | (other.part == "training"), other.part, own.part).astype(object)
+        return Seen(part, own.pixels_compared and other.pixels_compared)
 
     def save(self, folder: str | Path) -> None:
         """Write the detector to a folder, its encoder with it; private and atomic, the configuration last."""

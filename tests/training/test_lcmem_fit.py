@@ -1,0 +1,215 @@
+"""A Siamese detector is trained in two stages, goes on where it was killed, and chooses its epoch by other patients."""
+
+import signal
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from sklearn.metrics import roc_auc_score
+
+import memorisk
+from memorisk.models.lcmem import LatentDetector
+from memorisk.runs.errors import InputError, MemoriskError
+from memorisk.statistics.identity_pairs import negative_pairs, pair_weights, positive_pairs
+from memorisk.training import lcmem_fit
+from memorisk.training.latent_store import read_latents
+from memorisk.training.lcmem_data import PairData
+from memorisk.training.lcmem_fit import StageTraining, fit_lcmem
+from memorisk.training.lcmem_look import embedded, similarity
+from memorisk.training.lcmem_validation import validation_pairs, weighted_quantile
+from tests.training.siamese import TINY, latents_of, parts, patients
+
+FILES = ("weights.safetensors", "detector.json", "seen.parquet", "history.json", "encoder/encoder.json")
+
+
+def content(folder: Path) -> dict[str, bytes]:
+    """What both stages left."""
+    return {
+        f"{stage}/{name}": (folder / stage / name).read_bytes() for stage in ("stage1", "detector") for name in FILES
+    }
+
+
+def test_two_stages_learn_who_is_who(tmp_path: Path) -> None:
+    latents = latents_of(patients(tmp_path))
+    rows, validation = parts(latents)
+    options = replace(TINY, epochs=6)
+    fitted = fit_lcmem(latents, rows, validation, latents.groups, options, tmp_path / "run")
+    first = fitted["stage1"].history
+    best = fitted["stage1"].best_epoch
+    assert first[best]["auc"] == max(row["auc"] for row in first[1:])
+    assert first[best]["auc"] > 0.9
+    assert all(row["recall"] is None for row in first)
+    second = fitted["detector"]
+    sums = [row["auc"] + row["recall"] for row in second.history[1:]]
+    assert second.best_epoch == 1 + int(np.argmax(sums))
+    loaded = memorisk.load_detector(tmp_path / "run" / "detector")
+    assert isinstance(loaded, LatentDetector)
+    assert (loaded.config.stage, loaded.config.best_epoch) == (2, second.best_epoch)
+    before = memorisk.load_detector(tmp_path / "run" / "stage1")
+    images = patients(tmp_path).images
+    assert not np.array_equal(loaded.embed(images, device="cpu"), before.embed(images, device="cpu"))
+    assert loaded.calibration is not None
+    assert loaded.calibration["identities"] == 8
+    assert set(loaded.seen["part"]) == {"training", "validation"}
+
+
+def test_the_kept_weights_are_those_of_the_best_epoch(tmp_path: Path) -> None:
+    latents = latents_of(patients(tmp_path))
+    rows, validation = parts(latents)
+    fitted = fit_lcmem(latents, rows, validation, latents.groups, replace(TINY, epochs=3, stages=1), tmp_path)
+    detector = fitted["detector"].detector
+    z = torch.from_numpy(np.array(latents.values[validation]))
+    u, score = embedded(detector.branch, z), similarity(detector.branch)
+    own = latents.groups[validation].astype(str)
+    positive = positive_pairs(own)
+    negative = negative_pairs(own, positive, seed=0)
+    scores = np.concatenate([score(u[p.first], u[p.second]) for p in (positive, negative)])
+    weights = np.concatenate([pair_weights(own[p.first]) for p in (positive, negative)])
+    auc = roc_auc_score(np.arange(len(scores)) < len(positive), scores, sample_weight=weights)
+    assert fitted["detector"].history[fitted["detector"].best_epoch]["auc"] == pytest.approx(auc, abs=1e-12)
+
+
+def test_twice_the_same_bytes_also_when_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    latents = latents_of(patients(tmp_path))
+    given = (latents, *parts(latents), latents.groups, TINY)
+    fit_lcmem(*given, tmp_path / "whole")
+    stops = [("training, stage 1", 1), ("training, stage 2", 1)]
+
+    def stopped(stage: str, done: int, total: int) -> None:
+        if (stage, done) in stops:
+            stops.remove((stage, done))
+            raise MemoriskError("stopped")
+
+    for _ in range(2):
+        with pytest.raises(MemoriskError, match="stopped"):
+            fit_lcmem(*given, tmp_path / "run", stopped)
+    fit_lcmem(*given, tmp_path / "run", stopped)
+    assert content(tmp_path / "run") == content(tmp_path / "whole")
+    assert not (tmp_path / "run" / "detector" / "checkpoint.safetensors").exists()
+    monkeypatch.setattr(lcmem_fit, "run_epochs", lambda *a, **k: pytest.fail("trained again"))
+    fit_lcmem(*given, tmp_path / "run")
+    with pytest.raises(InputError, match="holds a detector that was trained otherwise"):
+        fit_lcmem(latents, *parts(latents), latents.groups, replace(TINY, lr=0.5), tmp_path / "run")
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+import torch
+torch.set_num_threads(1)
+from memorisk.training.lcmem_fit import fit_lcmem
+from tests.training.siamese import TINY, latents_of, parts, patients
+root, kill = Path(sys.argv[1]), sys.argv[2]
+latents = latents_of(patients(root))
+def killed(stage, done, total):
+    if f"{stage} {done}" == kill:
+        os.kill(os.getpid(), signal.SIGKILL)
+fit_lcmem(latents, *parts(latents), latents.groups, TINY, root / "run", killed)
+"""
+
+
+def test_killed_it_goes_on_to_the_same_bytes(tmp_path: Path) -> None:
+    latents = latents_of(patients(tmp_path))
+    fit_lcmem(latents, *parts(latents), latents.groups, TINY, tmp_path / "whole")
+    died = subprocess.run(
+        [sys.executable, "-c", KILLED, str(tmp_path), "training, stage 2 1"], capture_output=True, check=False
+    )
+    assert died.returncode == -signal.SIGKILL, died.stderr.decode()
+    assert (tmp_path / "run" / "detector" / "checkpoint.safetensors").is_file()
+    fit_lcmem(latents, *parts(latents), latents.groups, TINY, tmp_path / "run")
+    assert content(tmp_path / "run") == content(tmp_path / "whole")
+
+
+def test_patience_ends_a_stage(tmp_path: Path) -> None:
+    latents = latents_of(patients(tmp_path))
+    options = replace(TINY, stages=1, epochs=30, patience=1, lr=1e-7)
+    found = fit_lcmem(latents, *parts(latents), latents.groups, options, tmp_path / "run")["detector"]
+    assert len(found.history) - 1 == found.best_epoch + 1 < 31
+
+
+def test_a_loss_that_is_no_number_ends_the_training(tmp_path: Path) -> None:
+    latents = latents_of(patients(tmp_path))
+    with pytest.raises(MemoriskError, match="became"):
+        fit_lcmem(latents, *parts(latents), latents.groups, replace(TINY, lr=1e30), tmp_path / "run")
+    assert not (tmp_path / "run" / "stage1" / "detector.json").exists()
+
+
+def test_without_identities_copies_are_recognised(tmp_path: Path) -> None:
+    latents = latents_of(patients(tmp_path, n=36, each=1))
+    options = replace(TINY, kind="siamese-ntxent", bce_share=0.0, identities="ignore", stages=1, epochs=4)
+    found = fit_lcmem(latents, *parts(latents), latents.groups, options, tmp_path / "run")["detector"]
+    assert found.detector.head is None
+    aucs = [row["auc"] for row in found.history]
+    assert aucs[found.best_epoch] == max(aucs[1:]) > aucs[0]
+    assert found.history[1]["recall"] is not None
+
+
+def test_batches_shrink_and_that_is_said(tmp_path: Path) -> None:
+    latents = latents_of(patients(tmp_path))
+    training = StageTraining.first(
+        PairData.build(latents, *parts(latents), latents.groups, ignore=False), replace(TINY, batch_size=512).filled()
+    )
+    assert training.size == 32  # 16 patients
+    assert "batches are of 32 pairs and not of 512: 16 identities have a positive pair" in training.notes[-1]
+
+
+def test_several_data_sets_are_normalised_each_by_itself(tmp_path: Path) -> None:
+    store = patients(tmp_path, datasets=2)
+    latents = latents_of(store)
+    data = PairData.build(latents, *parts(latents), latents.groups, ignore=False)
+    set_of, mean, std = data.statistics
+    for number in (0, 1):
+        own = latents.values[set_of == number]
+        assert mean[number, 0] == pytest.approx(own.mean(), rel=1e-6)
+        assert std[number, 0] == pytest.approx(own.std(), rel=1e-6)
+    fit_lcmem(latents, *parts(latents), latents.groups, replace(TINY, epochs=1, stages=1), tmp_path / "run")
+
+
+def test_patients_who_share_an_image_are_never_told_apart(tmp_path: Path) -> None:
+    latents = latents_of(patients(tmp_path))
+    hashes = latents.hashes.copy()
+    hashes[3] = hashes[0]  # an image of patient001 is one of patient000
+    data = PairData.build(replace(latents, hashes=hashes), *parts(latents), latents.groups, ignore=False)
+    assert len(np.unique(data.identity[:6])) == 1
+    hashes[-1] = hashes[0]
+    with pytest.raises(InputError, match="in the training and the validation part"):
+        PairData.build(replace(latents, hashes=hashes), *parts(latents), latents.groups, ignore=False)
+
+
+def test_given_latents_have_one_stage(tmp_path: Path) -> None:
+    latents = latents_of(patients(tmp_path))
+    np.savez(
+        tmp_path / "given.npz",
+        latents=latents.values,
+        image=latents.ids.astype(str),
+        group=latents.groups.astype(str),
+    )
+    given = read_latents(tmp_path / "given.npz")
+    with pytest.raises(InputError, match="train with --stages 1"):
+        fit_lcmem(given, *parts(given), given.groups, TINY, tmp_path / "run")
+    options = replace(TINY, stages=1, epochs=1)
+    found = fit_lcmem(given, *parts(given), given.groups, options, tmp_path / "run")["detector"].detector
+    assert found.embed_latents(given.values[:3], device="cpu").shape == (3, 16)
+    with pytest.raises(InputError, match="given"):
+        found.embed(np.zeros((1, 16, 16, 1), np.uint8))
+
+
+def test_a_weighted_quantile_is_that_of_repeated_values() -> None:
+    values, weight = np.array([3.0, 1.0, 2.0, 5.0]), np.array([1.0, 2.0, 3.0, 4.0])
+    repeated = np.sort(np.repeat(values, weight.astype(int)))
+    for share in (0.1, 0.2, 0.5, 0.55, 1.0):
+        assert weighted_quantile(values, weight, share) == repeated[int(np.ceil(share * 10)) - 1]
+
+
+def test_validation_pairs_count_every_identity_alike() -> None:
+    identity = np.repeat(["a", "b", "c"], [20, 3, 1])
+    found = validation_pairs(np.arange(24), identity, None, seed=0)
+    own = identity[found.positive.first]
+    assert (own == "a").sum() == 50  # of 190
+    assert found.weight[own == "a"].sum() == pytest.approx(found.weight[own == "b"].sum())
+    assert (identity[found.negative.first] != identity[found.negative.second]).all()
+    assert found.n_identities == 2
