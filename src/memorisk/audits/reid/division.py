@@ -161,7 +161,10 @@ def _given(manifest: Manifest, groups: np.ndarray) -> np.ndarray:
         raise InputError(
             f"{one_line(manifest.name)} gives no split: name it with split_column, or leave splits out to draw one"
         )
-    refuse_leaking_splits(manifest)
+    try:
+        refuse_leaking_splits(manifest)
+    except InputError as error:
+        raise InputError(f"{error}, or draw one by patient (splits redraw)") from None
     part = np.array([_GIVEN.get(str(name).lower(), "") for name in manifest.splits], dtype=object)
     pairs = sorted({(str(g), str(p)) for g, p in zip(groups, part, strict=True) if p})
     names = [g for g, _ in pairs]
