@@ -146,6 +146,8 @@ def test_without_identities_copies_are_recognised(tmp_path: Path) -> None:
     aucs = [row["auc"] for row in found.history]
     assert aucs[found.best_epoch] == max(aucs[1:]) > aucs[0]
     assert found.history[1]["recall"] is not None
+    data = PairData.build(latents, *parts(latents), latents.groups, ignore=False)
+    assert "two augmentations of one image, not a patient" in StageTraining.first(data, TINY.filled()).notes[0]
 
 
 def test_batches_shrink_and_that_is_said(tmp_path: Path) -> None:

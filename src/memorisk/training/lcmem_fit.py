@@ -216,6 +216,7 @@ class StageTraining:
         )
         if sampler.copies_needed and latents.store is None:
             raise InputError("without identities images are augmented, and these latents were given without images")
+        notes = (*notes, *_copied(sampler, stage, data.identities_known))
         batches, size = sampler.plan(options.pairs or len(rows), stage.batch_size)
         if size < stage.batch_size:
             notes = (*notes, _smaller(stage, size, sampler))
@@ -340,6 +341,16 @@ class StageTraining:
 def _of_stage_two(config: LatentConfig) -> LatentConfig:
     """The configuration of a detector that goes on."""
     return replace(config, stage=2, best_epoch=0, calibration={})
+
+
+def _copied(sampler: PairSampler, stage: StageOptions, identities_known: bool) -> tuple[str, ...]:
+    """That a data set has no identities, where stage 1 meets it in copies."""
+    if not sampler.copies_needed or stage.number == 2 or not identities_known:
+        return ()
+    return (
+        "No two training images of a data set are of one identity: there it learns to recognise two augmentations of "
+        "one image, not a patient. If patients are known, name them (--group-from, --group-column).",
+    )
 
 
 def _smaller(stage: StageOptions, size: int, sampler: PairSampler) -> str:
