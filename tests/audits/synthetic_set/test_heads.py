@@ -89,6 +89,7 @@ def test_distances_of_a_head_are_minus_its_logits(place: Path) -> None:
     edges[0], edges[-1] = -np.inf, np.inf
     for kind, values in ((SAME, real[same]), (OTHER, real[~same]), (SET, to_train.ravel())):
         np.testing.assert_array_equal(view.spread.counts[kind], np.histogram(values, edges)[0])
+    assert view.spread.above_itself == (real[~same] >= head().bias).sum()
 
 
 def test_copies_are_listed_by_a_head_with_their_probability(place: Path) -> None:
@@ -106,6 +107,8 @@ def test_copies_are_listed_by_a_head_with_their_probability(place: Path) -> None
     page = Path("run/report.html").read_text()
     assert "All pairs by the detector&#39;s logit" in page or "All pairs by the detector's logit" in page
     assert "Minus the logit" in page
+    assert "An image and itself have P = 0.95" in page
+    assert "Exact copies do not stand out" not in page
 
 
 def test_several_detectors_share_the_level_and_any_may_list(place: Path) -> None:

@@ -215,6 +215,8 @@ def _summary(
                 "sentence": view.features.described.sentence,
                 "measure": view.measure,
                 "head": view.has_head,
+                "itself": None if view.spread is None else view.spread.itself,
+                "above_itself": None if view.spread is None else view.spread.above_itself,
                 "published": _published(one.published),
             }
             for view, one in zip(evidence.views, found.by, strict=True)

@@ -13,6 +13,7 @@ from scipy import stats
 from memorisk.audits.synthetic.sets import Sets
 from memorisk.images.store import ImageStore
 from memorisk.models.detectors import Detector
+from memorisk.models.lcmem import LatentDetector
 from memorisk.runs.errors import InputError
 from memorisk.training.pair_detectors import PairDetector
 
@@ -38,7 +39,7 @@ class Known:
         return self.patients / self.of
 
 
-def known_patients(detector: Detector, store: ImageStore) -> Known | None:
+def known_patients(detector: Detector | LatentDetector, store: ImageStore) -> Known | None:
     """How many patients of a part a detector knows: by pixels where they are stored alike, and by patient.
 
     Where patients are not given, on either side, their place is taken by names of files, which occur anywhere: then

@@ -4,9 +4,11 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from scipy.special import expit
 
 from memorisk.audits.synthetic import words
 from memorisk.audits.synthetic.reviewing import CONFIRM, DISMISS
+from memorisk.audits.synthetic.spreads import OTHER
 from memorisk.audits.synthetic.words import Terms
 from memorisk.report.blocks import Block, Callout, Column, Details, Figure, Heading, Paragraph, Table
 from memorisk.report.formats import count, percent
@@ -14,7 +16,8 @@ from memorisk.report.frames import numbers, rows, texts, truths
 from memorisk.report.logit_figure import logit_plot
 from memorisk.report.result import Result
 
-_MOST = 25
+MANY = 0.001
+"""Share of the pairs of two patients above which an image and itself do not stand out."""
 
 
 def detector_block(result: Result, terms: Terms) -> list[Block]:
@@ -41,14 +44,12 @@ def detector_block(result: Result, terms: Terms) -> list[Block]:
     return [*blocks, Paragraph(terms.fill(words.ABOVE_HALF))] if heads else blocks
 
 
-def spread_figures(result: Result, detector: str, terms: Terms) -> list[Block]:
+def spread_figures(result: Result, one: dict[str, Any], terms: Terms) -> list[Block]:
     """Pairs by the logit of a head, paper 004's figure 6; nothing without one."""
-    if "spread" not in result.tables:
+    if not one["head"]:
         return []
     table = result.tables["spread"]
-    mine = rows(table, [name == detector for name in texts(table, "detector")])
-    if not len(mine):
-        return []
+    mine = rows(table, [name == one["name"] for name in texts(table, "detector")])
     counts = {
         kind: numbers(rows(mine, [k == kind for k in texts(mine, "kind")]), "pairs")
         for kind in dict.fromkeys(texts(mine, "kind"))
@@ -64,7 +65,13 @@ def spread_figures(result: Result, detector: str, terms: Terms) -> list[Block]:
         caption=terms.fill(words.SPREAD),
         alternative=f"{told}.",
     )
-    return [Heading("Pairs of images"), figure, Paragraph(f"Pairs by their images: {told}.")]
+    apart = float(max(counts[OTHER].sum(), 1))
+    share = one["above_itself"] / apart
+    itself = words.ITSELF.format(p=f"{expit(one['itself']):.2f}", share=percent(share), units=terms.units)
+    blocks: list[Block] = [Heading("Pairs of images"), figure, Paragraph(f"Pairs by their images: {told}. {itself}")]
+    if share > MANY:
+        blocks.append(Callout("warning", "Exact copies do not stand out", [Paragraph(words.BLIND)]))
+    return blocks
 
 
 def paired_section(result: Result, terms: Terms, redact: bool) -> list[Block]:

@@ -97,7 +97,7 @@ def _of_detector(result: Result, one: dict[str, Any], terms: Terms) -> list[Bloc
     return [
         Heading(f"From real {terms.units} to the synthetic set"),
         _reversed_figure(result, name, one["head"], terms),
-        *spread_figures(result, name, terms),
+        *spread_figures(result, one, terms),
         Heading("From images to the training set"),
         _usual_figure(result, name, one["head"]),
         Heading("Statistics of the literature"),
@@ -134,7 +134,8 @@ def describing_section(result: Result, terms: Terms, redact: bool) -> list[Block
         "per_image.parquet.",
         visible_rows=10,
     )
-    blocks: list[Block] = [Paragraph(terms.fill(words.NEARER))]
+    text = terms.fill(words.NEARER) + ("" if first["head"] else " " + terms.fill(words.RATIO))
+    blocks: list[Block] = [Paragraph(text)]
     if n["n_detectors"] > 1:
         blocks.append(Paragraph(["By ", Name(str(first["name"])), "; the others' are in tables/images_by_detector."]))
     blocks.append(shown)

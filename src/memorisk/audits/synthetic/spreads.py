@@ -26,6 +26,10 @@ class Spread:
     """[b + 1]; what lies beyond is counted in the outermost bins."""
     counts: dict[str, np.ndarray]
     """[b] by kind of pair; nothing of pairs of one patient where nobody has two images."""
+    itself: float
+    """Logit of an image and itself."""
+    above_itself: int
+    """Pairs of two patients that reach it: with as many the detector does not see an exact copy."""
 
 
 def logit_spread(head: Head, found: FeatureTables, sets: Sets) -> Spread:
@@ -48,7 +52,8 @@ def logit_spread(head: Head, found: FeatureTables, sets: Sets) -> Spread:
     counts = {OTHER: apart, SET: pairs.histogram(found.synthetic, found.train, weight, bias, wide)}
     if len(np.unique(groups)) < len(groups):
         counts[SAME] = pairs.histogram(real, None, weight, bias, wide) - apart
-    return Spread(edges, counts)
+    reaching = pairs.above(real, None, weight, bias, bias, limit=0, exclude_same=groups)
+    return Spread(edges, counts, bias, reaching.count)
 
 
 def _edges(head: Head, real: np.ndarray, synthetic: np.ndarray) -> np.ndarray:

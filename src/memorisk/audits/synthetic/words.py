@@ -82,10 +82,18 @@ USUAL = (
 )
 NEARER = (
     "These columns describe single images. “Nearer than new {units}” is the share of held-out {units} (of their "
-    "images, each {unit} counting alike) that lie at least as near to the training images: small values are common "
-    "where a generator varies less than the data. The second-neighbour ratio is near 0 where one training {unit} is "
-    "singled out, near 1 where several are as near. “p if it were a copy” is the p-value that the nearest training "
-    "{unit} would have by this image alone."
+    "images, each {unit} counting alike) that lie at least as near to the training images: small values are "
+    "common where a generator varies less than the data. “p if it were a copy” is the p-value that the nearest "
+    "training {unit} would have by this image alone."
+)
+RATIO = (
+    "The second-neighbour ratio is near 0 where one training {unit} is singled out, near 1 where several are as near."
+)
+ITSELF = "An image and itself have P = {p}; of the pairs of two {units} {share} reach that."
+BLIND = (
+    "This detector takes many pairs of different images for more alike than an image and itself, so that an exact "
+    "copy is not what it finds first. Copies that pixels show are looked for besides; trust the planted copies "
+    "above."
 )
 POWER = (
     "Copies of random training images were hidden in the set under no name; features and distances were computed for "
