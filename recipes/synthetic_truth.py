@@ -1,0 +1,267 @@
+"""Does the audit of a synthetic set keep what its report claims? Sets of real images with hidden copies, as the truth.
+
+    python recipes/synthetic_truth.py DATA [--detector SOURCE ...] [--splits 40] [--out docs/results/synthetic_truth.md]
+
+The patients of a data set are split at random into training, held out and others. The "synthetic set" is all images of
+the others, who are nobody's copies, and one copy each of as many random training patients as the report speaks of, of
+a random one of the seven kinds. The audit hides plants of its own besides. Its claims are then held to what is known:
+copies found at the cut, patients without a copy found at it, and patients without a copy on the list.
+
+The audit's own parts are called on features that are computed once for all splits.
+"""
+
+import argparse
+import math
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from scipy import stats
+
+from memorisk.audits.synthetic.comparing import PixelCopies, compare
+from memorisk.audits.synthetic.findings import find
+from memorisk.audits.synthetic.hidden import Plants, draw_plants
+from memorisk.audits.synthetic.measuring import FeatureTables
+from memorisk.audits.synthetic.options import SyntheticOptions
+from memorisk.audits.synthetic.sets import Sets, select_rows, stack_stores
+from memorisk.images.decoding import hash_pixels
+from memorisk.images.manifest import Manifest
+from memorisk.images.near_copies import BestMatches
+from memorisk.images.options import ImageOptions
+from memorisk.images.planting import KINDS, plant_copy
+from memorisk.images.sources import load_manifest
+from memorisk.images.store import ImageStore, build_store
+from memorisk.runs.progress import quiet
+from memorisk.training.pair_detectors import PairDetector, open_pair_detector
+
+SIDE, LEVEL = 64, 0.992
+CLAIMS = ("found", "chance", "list")
+NETWORK = "squeezenet1_1_caffe@{data}/weights_squeezenet_imagenet/squeezenet11_features_derived_oihw.npz"
+TEXT = f"""Real images at {SIDE} px stand for a synthetic set, so that the truth is known: images of other patients, and
+copies of as many training patients as the report speaks of (`--copied`), hidden among them; seven kinds, drawn anew in
+every split. *Found* is a copied patient with a p-value at the cut of the report; claimed is the share of the audit's
+own plants at that cut, R its lower limit. *By chance* is the share of training patients without a copy who are found
+at it; claimed is the rank that the cut is. *Wrongly listed* is the share of a list (none where it is empty) without a
+copy; claimed is at most 10 %. *Flagged images* are those of other patients that are said to expose somebody.
+Intervals are of
+{100 * LEVEL:.1f} %, over splits (t); a claim holds where its difference from the truth may be 0."""
+
+
+@dataclass(frozen=True)
+class World:
+    """A data set and how it is split."""
+
+    name: str
+    store: ImageStore
+    train: float
+    """Share of the patients."""
+    held: float
+    """Share of the patients; the rest are others."""
+    copied: float
+    """Share of the training patients that the report speaks of."""
+    plants: int
+    """Of each kind."""
+
+
+@dataclass(frozen=True, eq=False)
+class Split:
+    """One audit: who is where, and what is hidden."""
+
+    sets: Sets
+    rows: tuple[np.ndarray, ...]
+    """Rows of the training, held-out and other images."""
+    options: SyntheticOptions
+    plants: Plants
+    copies: Plants
+    """The truth."""
+
+
+def worlds(data: Path, store: Path) -> list[World]:
+    """Three real sets."""
+
+    def read(folder: str, **how: Any) -> ImageStore:
+        """Images at one size."""
+        options = ImageOptions(size=SIDE, channels=3, store=store, **how)
+        return build_store(load_manifest(data / folder, options), options)
+
+    ham, nih = read("ham10000_224"), read("nih_cxr14_64/NIH1000", group_from=r"(\d{8})_\d+")
+    busi = read("busi_ultrasound/Dataset_BUSI_with_GT")
+    distinct = np.unique(busi.pixel_hashes.astype(str), return_index=True)[1]
+    masks = np.array(["_mask" in image for image in busi.manifest.images])
+    busi = select_rows(busi, np.array([row for row in np.sort(distinct) if not masks[row]]))
+    return [
+        World("HAM10000, a lesion each", ham, 0.35, 0.30, 0.05, 20),
+        World("NIH chest X-rays, by patient", nih, 0.45, 0.35, 0.20, 8),
+        World("BUSI ultrasound, an image each", busi, 0.40, 0.35, 0.10, 15),
+    ]
+
+
+def split(world: World, seed: int) -> Split:
+    """Training, held-out and other patients, and copies of some of the first."""
+    rng = np.random.default_rng([61, seed])
+    groups = world.store.manifest.groups.astype(str)
+    order = rng.permutation(np.unique(groups))
+    ends = [round(world.train * len(order)), round((world.train + world.held) * len(order))]
+    rows = tuple(np.flatnonzero(np.isin(groups, part)) for part in np.split(order, ends))
+    train, held, others = (select_rows(world.store, part) for part in rows)
+    options = SyntheticOptions(copied=world.copied, plants=world.plants, seed=seed)
+    plants = draw_plants(train, others, world.plants, seed)
+    patients = rng.permutation(np.unique(train.manifest.groups.astype(str)))
+    n_copied = max(1, math.ceil(world.copied * len(patients)))
+    return Split(
+        Sets(train, others, held, 0, 0, frozenset(), ()), rows, options, plants,
+        copies_of(train, others, patients[:n_copied], rng),
+    )  # fmt: skip
+
+
+def copies_of(train: ImageStore, others: ImageStore, patients: np.ndarray, rng: np.random.Generator) -> Plants:
+    """A copy of a random image of each of these patients, of a random kind."""
+    groups, kinds = train.manifest.groups.astype(str), list(KINDS.values())
+    pixels, kind, source = [], [], []
+    for patient in patients:
+        row = int(rng.choice(np.flatnonzero(groups == patient)))
+        one = kinds[int(rng.integers(len(kinds)))]
+        base = np.asarray(others.images[int(rng.integers(len(others.images)))])
+        copy = plant_copy(one, np.asarray(train.images[row]), base, rng)
+        if copy is not None:
+            pixels, kind, source = [*pixels, copy.pixels], [*kind, one.name], [*source, row]
+    empty = np.full(len(kind), "", dtype=object)
+    none = np.full(len(kind), -1)
+    return Plants(np.stack(pixels), np.array(kind, dtype=object), empty, np.array(source), none, len(patients))
+
+
+def store_of(pixels: np.ndarray, beside: ImageStore) -> ImageStore:
+    """Images in memory, whose features are kept where those of others are."""
+    names = [str(row) for row in range(len(pixels))]
+    table = pd.DataFrame({"image": names, "path": "", "label": "", "group": names}, dtype=object)
+    hashes = np.array([hash_pixels(image) for image in pixels], dtype=object)
+    return replace(beside, images=pixels, manifest=Manifest(table, None, "copies"), pixel_hashes=hashes)
+
+
+def audited(detector: PairDetector, world: World, splits: Sequence[Split]) -> dict[str, np.ndarray]:
+    """What the report claims, and what is true, [splits] each."""
+    real = detector.features(world.store).values
+    made = np.concatenate([pixels for one in splits for pixels in (one.plants.pixels, one.copies.pixels)])
+    hidden, at, rows = detector.features(store_of(made, world.store)).values, 0, []
+    for one in splits:
+        plants, copies = hidden[at : at + one.plants.n], hidden[at + one.plants.n : at + one.plants.n + one.copies.n]
+        at += one.plants.n + one.copies.n
+        train, held, others = (real[part] for part in one.rows)
+        unsaid = FeatureTables(train, held, np.concatenate([others, copies]), plants, None, False, (), 0, 0)  # pyright: ignore
+        rows.append(held_to_truth(unsaid, detector, one))
+    return {name: np.array([row[name] for row in rows], dtype=float) for name in rows[0]}
+
+
+def held_to_truth(found: FeatureTables, detector: PairDetector, one: Split) -> dict[str, float]:
+    """One audit's claims and the truth."""
+    beside = store_of(one.copies.pixels, one.sets.train)
+    sets = replace(one.sets, synthetic=stack_stores([one.sets.synthetic, beside]))
+    similarity = detector.similarity(np.concatenate([found.train, found.held]))
+    distances = compare(found, similarity, sets, one.plants, quiet)
+    n_others, n = len(one.sets.synthetic.images), len(sets.synthetic.images)
+    said = find(sets, [distances], _no_pixels(len(found.train), len(found.held), n), one.plants, one.options)
+    assert said.asked is not None
+    assert said.power is not None
+    copied = np.isin(said.unit, sets.train.manifest.groups.astype(str)[one.copies.source])
+    at_cut = said.asked.p_value <= said.cut * (1 + 1e-12)
+    rank = np.floor(said.cut * (said.asked.n_compared + 1) * (1 + 1e-12)) / (said.asked.n_compared + 1)
+    return {
+        "train": len(said.unit),
+        "held": said.asked.n_held,
+        "images": n_others,
+        "copied": int(copied.sum()),
+        "claimed": said.power.recall.estimate,
+        "lower": said.power.recall.low,
+        "true": float(at_cut[copied].mean()),
+        "chance": float(at_cut[~copied].mean()),
+        "chance_claimed": float(rank[~copied].mean()),
+        "listed": int(said.listed.sum()),
+        "wrong": float((said.listed & ~copied).sum() / max(1, said.listed.sum())),
+        "flagged": float(said.exposing[:n_others].mean()),
+    }
+
+
+def _no_pixels(n_train: int, n_held: int, n: int) -> PixelCopies:
+    """Only the features are on trial."""
+    of_set, of_train, of_held = (
+        BestMatches(np.zeros(k, np.intp), np.zeros(k, np.float32), np.zeros(k, bool)) for k in (n, n_train, n_held)
+    )
+    none = np.full(n, -1)
+    return PixelCopies(none, none > 0, none, of_set, of_train, of_held, np.empty((0, 32, 32), np.uint8))
+
+
+def interval(values: np.ndarray) -> tuple[float, float, float]:
+    """Mean and limits by t over splits."""
+    n = len(values)
+    half = float(stats.t.ppf((1 + LEVEL) / 2, n - 1) * values.std(ddof=1) / math.sqrt(n))
+    return float(values.mean()), float(values.mean()) - half, float(values.mean()) + half
+
+
+def row_of(name: str, detector: str, found: dict[str, np.ndarray]) -> dict[str, str]:
+    """A data set and detector, as a row of the table."""
+
+    def shown(values: np.ndarray, digits: int = 1) -> str:
+        """Mean and limits in percent."""
+        mean, low, high = (100 * value for value in interval(values))
+        return f"{mean:.{digits}f} ({low:.{digits}f} to {high:.{digits}f})"
+
+    recall = interval(found["true"] - found["claimed"])
+    chance = interval(found["chance"] - found["chance_claimed"])
+    wrong = interval(found["wrong"])
+    holds = recall[1] <= 0 <= recall[2], chance[1] <= 0 <= chance[2], wrong[1] <= SyntheticOptions().level
+    return {
+        "set": name,
+        "detector": detector,
+        "training, held out; other images, copies": f"{found['train'][0]:,.0f}, {found['held'][0]:,.0f}; "
+        f"{found['images'].mean():,.0f}, {found['copied'].mean():.0f}",
+        "found, claimed %": f"{100 * found['claimed'].mean():.1f}",
+        "found, true less claimed": shown(found["true"] - found["claimed"]),
+        "true at least R": f"{int((found['true'] >= found['lower']).sum())} of {len(found['true'])}",
+        "by chance, claimed %": f"{100 * found['chance_claimed'].mean():.2f}",
+        "by chance, true less claimed": shown(found["chance"] - found["chance_claimed"], 2),
+        "wrongly listed %": shown(found["wrong"]),
+        "audits with a list": f"{int((found['listed'] > 0).sum())}",
+        "flagged images %": shown(found["flagged"], 2),
+        "claims that hold": " ".join(what for what, held in zip(CLAIMS, holds, strict=True) if held) or "none",
+    }
+
+
+def main() -> None:
+    """Print the page, and write it where asked."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("data", type=Path)
+    parser.add_argument(
+        "--detector", action="append", default=[], help="beside pixels and SqueezeNet; may be named again"
+    )
+    parser.add_argument("--splits", type=int, default=40)
+    parser.add_argument("--out", type=Path)
+    given = parser.parse_args()
+    sources = {"pixels, 32 x 32": "pixels:32", "SqueezeNet, cosine": NETWORK.format(data=given.data)}
+    rows = []
+    with tempfile.TemporaryDirectory() as name:
+        for world in worlds(given.data, Path(name)):
+            splits = [split(world, seed) for seed in range(given.splits)]
+            for text in (*sources.values(), *given.detector):
+                detector = open_pair_detector(text)
+                label = next((label for label, source in sources.items() if source == text), detector.name)
+                rows.append(row_of(world.name, label, audited(detector, world, splits)))
+                print(rows[-1], flush=True)
+    heads = list(rows[0])
+    lines = [f"| {' | '.join(heads)} |", "|" + "---|" * len(heads)]
+    lines += [f"| {' | '.join(row.values())} |" for row in rows]
+    named = "".join(f" --detector {Path(text).name}" for text in given.detector)
+    page = "\n".join([
+        "# What the audit of a synthetic set claims, and what is true", "",
+        f"`python recipes/synthetic_truth.py DATA{named} --splits {given.splits}`", "", TEXT, "", *lines, "",
+    ])  # fmt: skip
+    print(page)
+    if given.out:
+        given.out.write_text(page, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
