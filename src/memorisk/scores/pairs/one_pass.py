@@ -1,17 +1,19 @@
 """All pairs once, a tile at a time, and all that is asked of them in that one pass.
 
-``evaluate`` is the one place that chooses the evaluator; a GPU's takes the same blocks and leaves the same numbers.
+``evaluate`` fills a tile on the CPU; on a GPU another pass (`gpu.DevicePass`) fills and scans tiles of the same whole
+numbers there, and gives the same answers.
 """
 
 import threading
 from dataclasses import dataclass, field
+from functools import partial
 from queue import SimpleQueue
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from memorisk.scores.distances.blocks import group_codes
+from memorisk.scores.distances.blocks import find_device, group_codes
 from memorisk.scores.distances.parallel import Team, team
 from memorisk.scores.distances.rows import Rows, rows_per_block
 from memorisk.scores.pairs.answers import Job, Listed, Pairs, Survey, Top, Work, joined, most_similar
@@ -66,6 +68,7 @@ def survey(
     edges: ArrayLike | None = None,
     exclude_same: Any = None,
     job: Job | None = None,
+    device: str = "auto",
     threads: int | None = None,
     block: int | None = None,
 ) -> Survey:
@@ -86,15 +89,18 @@ def survey(
         edges: [b + 1] increasing, of a histogram of the logits.
         exclude_same: Pair of [n] and [m] groups, or [n] groups where there is no v: pairs of a group are left out.
         job: A part of the work (`jobs`); None for all. `merge` puts parts together.
+        device: "cpu", "cuda", "cuda:1", ...; "auto" for the GPU that holds u or v as a tensor, else the CPU. The
+            answers are the same, bit for bit.
         threads: Of the computation; None for NUMBA_NUM_THREADS, or the cores.
-        block: Rows of a block; None for about 8 MiB.
+        block: Rows of a block; None for about 8 MiB, on a GPU for tiles of 1 GiB.
 
     Returns:
         The answers to what was asked.
 
     Raises:
-        InputError: Shapes, types, rows or numbers that cannot be taken; nothing asked.
+        InputError: Shapes, types, rows or numbers that cannot be taken; nothing asked; no such device.
     """
+    place = find_device(device, u, v)
     asked = check_questions(threshold, limit, k, edges, threads, block)
     left, right = open_vectors(u, v)
     head = check_head(weight, bias, left.d)
@@ -102,13 +108,18 @@ def survey(
         exclude_same = (exclude_same, exclude_same)
     groups = group_codes(exclude_same, left, right or left)
     part = check_job(job, left.n)
+    kind = Pass
+    if place is not None:
+        from memorisk.scores.pairs.gpu import DevicePass
+
+        kind = partial(DevicePass, device=place)
     with team(threads) as workers:
         grid = find_grid(head, (left,) if right is None else (left, right))
-        return _Pass(left, right, head, grid, groups, asked, part, workers, block).run()
+        return kind(left, right, head, grid, groups, asked, part, workers, block).run()
 
 
 @dataclass(eq=False)
-class _Pass:
+class Pass:
     """One pass over the pairs of a job."""
 
     left: Rows
@@ -217,16 +228,20 @@ class _Pass:
             tile, some.exact, others.exact, some.slack, most, offset, *shared, self.asked.threshold, self.wanted, *space
         )
         rows, columns, logits = (listed[:kept] for listed in space)
+        self._list(Listed(rows + first, columns + start, logits.copy()), count)
+        return evaluated
+
+    def _list(self, found: Listed, count: int) -> None:
+        """Take pairs into the list, which is cut where it is twice as long as asked for, and count all that pass."""
         limit = self.asked.limit
         with self.lock:
             self.count += count
-            if kept:
-                self.found.append(Listed(rows + first, columns + start, logits.copy()))
-                self.size += kept
+            if len(found.logit):
+                self.found.append(found)
+                self.size += len(found.logit)
             if limit and self.size > 2 * limit:
                 self.found = [most_similar(joined(self.found), limit)]
                 self.size, self.wanted = limit, float(self.found[0].logit[-1])
-        return evaluated
 
     def _top(self, tile, some, others, first, start, offset, shared) -> int:
         """Most similar rows; how many pairs were evaluated by definition."""

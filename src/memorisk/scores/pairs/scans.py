@@ -128,6 +128,13 @@ def row_pairs(x, y, weight, bias, out):
 
 
 @compiled()
+def some_pairs(x, y, i, j, weight, bias, out):
+    """`logit` of rows ``i`` of x with rows ``j`` of y, pair by pair, into ``out``, [p]."""
+    for p in range(len(i)):
+        out[p] = logit(x[i[p]], y[j[p]], weight, bias)
+
+
+@compiled()
 def least(value, bias, step, slack):
     """The least V of a pair whose logit may be at least ``value``, between -MOST and MOST."""
     if value == np.inf:
@@ -159,7 +166,7 @@ def floors(values, slack, most, bias, step, found):
 
 
 @compiled()
-def _margin(slack, bias, step):
+def margin(slack, bias, step):
     """How much smaller a V must be for its logit to be surely smaller."""
     return np.int64(min(2.0 * slack + abs(bias) / step * 2.0**-48 + 4.0, 2.0 * MOST))
 
@@ -197,6 +204,13 @@ def insert_rows(found, rows, logits, indices):
 
 
 @compiled()
+def insert_pairs(rows, columns, found, logits, indices):
+    """Take pairs, [p], into the most similar of their rows."""
+    for p in range(len(rows)):
+        _insert(found[p], columns[p], logits[rows[p]], indices[rows[p]])
+
+
+@compiled()
 def _raise(value, highest):
     """Take a value into the highest, which descend."""
     place = len(highest) - 1
@@ -230,7 +244,7 @@ def scan_rows(tile, x, y, slack_x, most, base, offset, ids_x, ids_y, weight, bia
     highest, floors = np.empty(k, np.int64), np.empty(16, np.int32)
     for i in range(len(tile)):
         row, slack = tile[i], slack_x[i] + most
-        margin = _margin(slack, bias, step)
+        gap = margin(slack, bias, step)
         floor = np.int32(least(logits[i, k - 1], bias, step, slack))
         highest[:], floors[:] = -MOST, floor
         start = max(0, i + offset)
@@ -241,7 +255,7 @@ def scan_rows(tile, x, y, slack_x, most, base, offset, ids_x, ids_y, weight, bia
                 bits &= bits - 1
                 if row[j] > highest[k - 1] and not _same(ids_x, ids_y, i, j):
                     _raise(row[j], highest)
-                    floors[:] = np.int32(max(floor, highest[k - 1] - margin))
+                    floors[:] = np.int32(max(floor, highest[k - 1] - gap))
         for first in range(start, n, 16):
             bits = _reaching(row, first, min(first + 16, n), floors, 0)
             while bits:
@@ -265,7 +279,7 @@ def scan_columns(tile, x, y, most, slack_y, base, low, high, offset, ids_x, ids_
     highest = np.full((high - low, k), -MOST, np.int64)
     for j in range(low, high):
         slack = slack_y[j] + most
-        margins[j] = _margin(slack, bias, step)
+        margins[j] = margin(slack, bias, step)
         floors[j] = least(logits[j - low, k - 1], bias, step, slack)
     for second in range(2):
         for i in range(len(tile)):
@@ -334,6 +348,16 @@ def _bin(value, edges):
 
 
 @compiled()
+def around(edges, bias, step, slack, below, above):
+    """The V below which, [bins + 1], and from which on a logit is surely on that side of each edge; both ascend."""
+    for e in range(len(edges)):
+        below[e] = least(edges[e], bias, step, slack)
+        above[e] = max(surely(edges[e], bias, step, slack), above[e - 1] if e else -MOST)
+    for e in range(len(edges) - 2, -1, -1):
+        below[e] = min(below[e], below[e + 1])
+
+
+@compiled()
 def _cells(below, above, low, shift, table):
     """Places among the edges of cells of V: 0 below all, ``len(below)`` above all, -1 where an edge may be inside."""
     place = 0
@@ -355,11 +379,7 @@ def scan_histogram(tile, x, y, slack, offset, ids_x, ids_y, weight, bias, step, 
     """
     n, bins, evaluated = tile.shape[1], len(edges) - 1, 0
     below, above = np.empty(bins + 1, np.int64), np.empty(bins + 1, np.int64)
-    for e in range(bins + 1):
-        below[e] = least(edges[e], bias, step, slack)
-        above[e] = max(surely(edges[e], bias, step, slack), above[e - 1] if e else -MOST)
-    for e in range(bins - 1, -1, -1):
-        below[e] = min(below[e], below[e + 1])
+    around(edges, bias, step, slack, below, above)
     shift = 0
     while ((CELLS - 2) << shift) < above[bins] - below[0]:
         shift += 1

@@ -84,6 +84,7 @@ def above(
     *,
     limit: int | None = 1_000_000,
     exclude_same: Any = None,
+    device: str = "auto",
     threads: int | None = None,
     block: int | None = None,
 ) -> Pairs:
@@ -93,7 +94,16 @@ def above(
         The most similar ``limit`` of them, and how many there are.
     """
     found = survey(
-        u, v, weight, bias, threshold=threshold, limit=limit, exclude_same=exclude_same, threads=threads, block=block
+        u,
+        v,
+        weight,
+        bias,
+        threshold=threshold,
+        limit=limit,
+        exclude_same=exclude_same,
+        device=device,
+        threads=threads,
+        block=block,
     )
     assert found.pairs is not None
     return found.pairs
@@ -107,11 +117,12 @@ def top(
     k: int = 1,
     *,
     exclude_same: Any = None,
+    device: str = "auto",
     threads: int | None = None,
     block: int | None = None,
 ) -> Top:
     """The k most similar rows of v to every row of u (of u, without itself, where v is None); see `survey`."""
-    found = survey(u, v, weight, bias, k=k, exclude_same=exclude_same, threads=threads, block=block)
+    found = survey(u, v, weight, bias, k=k, exclude_same=exclude_same, device=device, threads=threads, block=block)
     assert found.top is not None
     return found.top
 
@@ -124,10 +135,13 @@ def histogram(
     edges: ArrayLike,
     *,
     exclude_same: Any = None,
+    device: str = "auto",
     threads: int | None = None,
     block: int | None = None,
 ) -> NDArray[np.int64]:
     """Pairs by logit, ``numpy.histogram(score(...), edges)[0]``, each pair once where v is None; see `survey`."""
-    found = survey(u, v, weight, bias, edges=edges, exclude_same=exclude_same, threads=threads, block=block)
+    found = survey(
+        u, v, weight, bias, edges=edges, exclude_same=exclude_same, device=device, threads=threads, block=block
+    )
     assert found.counts is not None
     return found.counts

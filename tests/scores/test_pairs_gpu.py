@@ -1,0 +1,216 @@
+"""The GPU's pass over all pairs against the CPU's: on a CPU by Triton's interpreter, on a GPU where there is one."""
+
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+
+from memorisk.runs.errors import InputError
+from memorisk.scores.pairs import above, histogram, jobs, merge, one_pass, score, survey, top
+from tests.scores.test_pairs import KINDS, WEIGHTS, assert_same, head, table
+
+GPU = torch.cuda.is_available()
+if not GPU:
+    os.environ["TRITON_INTERPRET"] = "1"  # read when the kernels are first imported
+pytest.importorskip("triton", reason="without Triton there are no kernels to test")
+DEVICE = torch.device("cuda" if GPU else "cpu")
+needs_gpu = pytest.mark.skipif(not GPU, reason="needs a CUDA GPU")
+
+
+@pytest.fixture(autouse=True)
+def _passed_as_on_a_gpu(monkeypatch):
+    """``device="cuda"`` is the GPU's pass, on a CPU where there is no GPU."""
+    plain = one_pass.find_device
+
+    def find_device(device, u, v):
+        return DEVICE if device == "cuda" else plain(device, u, v)
+
+    monkeypatch.setattr(one_pass, "find_device", find_device)
+
+
+def questions(u, v, w, b, rng, limit):
+    """A threshold that some pairs pass, and edges, two of them logits of pairs."""
+    logits = score(u, v, w, b)
+    edges = np.unique(np.r_[np.quantile(logits, [0.1, 0.3, 0.8]), rng.choice(logits.ravel(), 2)])
+    edges = edges if len(edges) > 1 else np.array([edges[0], edges[0] + 1.0])
+    return {"threshold": rng.choice(logits.ravel()), "limit": limit, "k": int(rng.integers(1, 9)), "edges": edges}
+
+
+def both(u, v, w, b, *, block=None, **told):
+    found, expected = (
+        survey(u, v, w, b, device=device, block=rows, **told) for device, rows in (("cuda", block), ("cpu", None))
+    )
+    assert found.work.pairs == expected.work.pairs
+    return found, expected
+
+
+@pytest.mark.parametrize("number", range(18))
+def test_equals_the_cpu(number):
+    """Ties, duplicates, groups, ragged blocks, one table or two, parts of the work: the same bits."""
+    kind, weights = KINDS[number % len(KINDS)], WEIGHTS[number // 2 % len(WEIGHTS)]
+    rng = np.random.default_rng(number)
+    n, m, d = int(rng.integers(100, 200)), int(rng.integers(1, 200)), (1, 7, 24, 40)[number % 4]
+    u, w = table(kind, n, d, rng).astype(("f8", "f4", "f2")[number % 3]), head(weights, d, rng)
+    v = None if number % 2 else table(kind, m, d, rng).astype(u.dtype)
+    if v is not None:
+        v[: m // 2] = u[rng.integers(0, n, m // 2)]
+    bias = (0.0, 4.5, -1e3, 1e14)[number % 4]
+    told = questions(u, v, w, bias, rng, (None, 0, 1, 100)[number // 2 % 4])
+    if number % 3:
+        told["exclude_same"] = rng.integers(0, 3, n) if v is None else (rng.integers(0, 3, n), rng.integers(0, 3, m))
+    found, expected = both(u, v, w, bias, block=(None, 70, 130)[number % 3], **told)
+    assert_same(found, expected)
+    if number >= 9:
+        parts = [survey(u, v, w, bias, job=job, device="cuda", block=90, **told) for job in jobs(n, 80)]
+        assert_same(merge(parts), expected)
+
+
+@pytest.mark.parametrize("d", [16, 600])
+def test_sums_are_those_of_the_whole_numbers(d):
+    """V itself, of the widest numbers there are, against sums in 64 bits."""
+    from memorisk.scores.distances.parallel import team
+    from memorisk.scores.distances.rows import Rows
+    from memorisk.scores.pairs.gpu_blocks import NONE, DeviceTable, evaluate, on_device
+    from memorisk.scores.pairs.grid import find_grid
+    from memorisk.scores.pairs.head import check_head
+
+    rng = np.random.default_rng(d)
+    for weights in ("signed", "negative", "positive", "zeros")[:: 1 if d < 100 else 3]:
+        u = np.where(rng.random((70, d)) < 0.5, -1.0, 1.0) * rng.choice([1.0, 0.3, 0.01], d)
+        rows, given = Rows(u, "first vectors (u)"), check_head(head(weights, d, rng), 1.0, d)
+        with team(1) as workers, on_device(DEVICE):
+            grid = find_grid(given, (rows,))
+            there = DeviceTable(rows, 0, 70, grid, workers, DEVICE, 40)
+            some, others = there.block(0), there.block(1)
+            tile = evaluate(there, some, others, torch.empty(128 * 128, dtype=torch.int32, device=DEVICE)).cpu().numpy()
+            q = grid.prepare(rows, 0, 70, workers).short.astype(np.int64)
+        expected = (np.abs(q[:40, None] - q[None, 40:]) * grid.whole.astype(np.int64)).sum(2)
+        np.testing.assert_array_equal(tile[:40, :30], expected)
+        assert (tile[40:] == NONE).all()
+        assert (tile[:, 30:] == NONE).all()
+
+
+def test_whole_numbers_of_a_chunk_fit_float32():
+    """What the kernel's exactness stands on: no column's weight passes 16, no number 32,767."""
+    from memorisk.scores.distances.rows import Rows
+    from memorisk.scores.pairs.gpu_kernels import CHUNK
+    from memorisk.scores.pairs.grid import find_grid
+    from memorisk.scores.pairs.head import check_head
+
+    rng = np.random.default_rng(0)
+    for d in (1, 3, 33, 512, 4096):
+        for spread in (1.0, 10.0 ** rng.integers(-9, 9, d)):
+            grid = find_grid(check_head(rng.normal(size=d), 0.0, d), (Rows(rng.random((20, d)) * spread, "u"),))
+            assert CHUNK * 2 * grid.half * int(np.abs(grid.whole).max()) <= 2**24
+
+
+def test_little_room(monkeypatch):
+    """Ties and identities in many small parts, tables that do not fit: the same answers."""
+    from memorisk.scores.pairs import gpu, gpu_blocks
+
+    for module, limit, value in ((gpu, "COUNTED", 2000), (gpu, "GATHERED", 7), (gpu, "SETTLED", 60),
+                                 (gpu_blocks, "KEPT", 10)):  # fmt: skip
+        monkeypatch.setattr(module, limit, value)
+    monkeypatch.setattr(gpu_blocks, "room", lambda device: 0)
+    rng = np.random.default_rng(4)
+    for kind in ("tied", "saturated"):
+        u, w = table(kind, 260, 20, rng), head("signed", 20, rng)
+        found, expected = both(u, None, w, 1.0, block=90, **questions(u, None, w, 1.0, rng, 30))
+        assert_same(found, expected)
+
+
+@pytest.mark.parametrize("threshold", [-np.inf, np.inf, -1e300])
+def test_extreme_thresholds_and_few_rows(threshold):
+    rng = np.random.default_rng(5)
+    u, w = table("features", 60, 8, rng), head("signed", 8, rng)
+    for limit in (None, 10):
+        found = above(u, None, w, 2.0, threshold, limit=limit, device="cuda")
+        expected = above(u, None, w, 2.0, threshold, limit=limit)
+        assert found.count == expected.count
+        np.testing.assert_array_equal(found.logit, expected.logit)
+    assert top(u[:1], None, w, 2.0, 2, device="cuda").indices.tolist() == [[-1, -1]]
+    assert top(u[:0], u, w, 2.0, device="cuda").indices.shape == (0, 1)
+    assert top(u[:2], u[:0], w, 2.0, device="cuda").indices.tolist() == [[-1], [-1]]
+    edges = [-np.inf, 0.0, np.inf]
+    np.testing.assert_array_equal(
+        histogram(u, None, w, 2.0, edges, device="cuda"), histogram(u, None, w, 2.0, edges, device="cpu")
+    )
+
+
+def test_a_short_list_takes_little_work():
+    """Pairs that are surely above, but not among those listed, are counted on the device."""
+    rng = np.random.default_rng(6)
+    u, w = table("features", 300, 16, rng), head("negative", 16, rng)
+    found = survey(u, None, w, 2.0, threshold=-1e4, limit=20, device="cuda", block=60)
+    assert found.pairs.count == 300 * 299 // 2
+    assert found.work.evaluated < 0.5 * found.pairs.count
+    listed = survey(u, None, w, 2.0, threshold=0.0, k=2, device="cuda")
+    assert listed.work.evaluated < 0.1 * found.pairs.count
+
+
+def test_refusals(monkeypatch):
+    u = np.random.default_rng(7).random((5, 3))
+    with pytest.raises(InputError, match="unknown device 'gpu'"):
+        top(u, None, np.ones(3), 0.0, device="gpu")
+    bad = u.copy()
+    bad[2] = np.nan
+    with pytest.raises(InputError, match="row 2 of the first vectors"):
+        top(bad, None, np.ones(3), 0.0, device="cuda")
+    monkeypatch.delitem(sys.modules, "memorisk.scores.pairs.gpu_kernels", raising=False)
+    monkeypatch.setitem(sys.modules, "triton", None)
+    with pytest.raises(InputError, match=r"pairs on a GPU need Triton.* triton, or give device='cpu'"):
+        top(u, None, np.ones(3), 0.0, device="cuda")
+
+
+def test_the_cpu_does_not_wait_for_torch():
+    """A survey of arrays imports neither PyTorch nor Triton."""
+    code = (
+        "import sys, numpy as np; from memorisk.scores.pairs import top; x = np.eye(3); "
+        "top(x, None, np.ones(3), 0.0); assert not {'torch', 'triton'} & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+COMPILE = """
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
+import triton
+from memorisk.scores.pairs import gpu_kernels as kernels
+
+numbers = "x y tile more less step n wide".split()
+kinds = ["*fp32", "*fp32", "*i32"] + ["i32"] * 5
+sizes = {"CHUNK": kernels.CHUNK, "EACH": kernels.EACH, "SIDE": kernels.SIDE}
+signature = dict(zip(numbers, kinds)) | dict.fromkeys(sizes, "constexpr")
+for card in (75, 90):
+    source = ASTSource(kernels._signed_sums, signature, sizes)
+    compiled = triton.compile(source, target=GPUTarget("cuda", card, 32), options={"num_warps": 8})
+    assert compiled.asm["cubin"], card
+    body = compiled.asm["ptx"]
+    assert "abs.f32" in body and "cvt.rzi.s32.f32" in body, card
+    assert not any(word in body for word in (".ftz.f32", "fma.rn.f32", "ld.local", "st.local")), card
+"""
+
+
+def test_the_kernel_compiles_for_gpus(tmp_path):
+    """To machine code, without one; differences and sums stay exact: nothing is flushed or fused, nothing spilt."""
+    environment = os.environ | {"TRITON_CACHE_DIR": str(tmp_path)}
+    environment.pop("TRITON_INTERPRET", None)
+    subprocess.run([sys.executable, "-W", "ignore", "-c", COMPILE], check=True, env=environment)
+
+
+@needs_gpu
+def test_on_a_gpu():
+    """Tensors are surveyed where they are; more than one block of everything."""
+    rng = np.random.default_rng(8)
+    u = rng.random((20_000, 64)).astype(np.float32)
+    u[500:600] = u[:100]
+    w = head("signed", 64, rng) - 0.5
+    told = {"threshold": 2.0, "limit": 1000, "k": 5, "edges": np.linspace(-30, 3, 40)}
+    expected = survey(u, None, w, 2.5, device="cpu", **told)
+    for kind in (torch.float32, torch.float64):
+        there = torch.from_numpy(u).to(DEVICE, kind)
+        for block in (None, 1111):
+            assert_same(survey(there, None, w, 2.5, block=block, **told), expected)
