@@ -1,5 +1,6 @@
 """A Siamese detector is trained in two stages, goes on where it was killed, and chooses its epoch by other patients."""
 
+import shutil
 import signal
 import subprocess
 import sys
@@ -12,15 +13,17 @@ import torch
 from sklearn.metrics import roc_auc_score
 
 import memorisk
+from memorisk.models.latents import open_latents
 from memorisk.models.lcmem import LatentDetector
 from memorisk.runs.errors import InputError, MemoriskError
 from memorisk.statistics.identity_pairs import negative_pairs, pair_weights, positive_pairs
 from memorisk.training import lcmem_fit
-from memorisk.training.latent_store import read_latents
+from memorisk.training.latent_store import load_latents, read_latents
 from memorisk.training.lcmem_data import PairData
 from memorisk.training.lcmem_fit import StageTraining, fit_lcmem
 from memorisk.training.lcmem_look import embedded, similarity
 from memorisk.training.lcmem_validation import validation_pairs, weighted_quantile
+from tests.models.small_autoencoder import autoencoder_folder
 from tests.training.siamese import TINY, latents_of, parts, patients
 
 FILES = ("weights.safetensors", "detector.json", "seen.parquet", "history.json", "encoder/encoder.json")
@@ -215,3 +218,19 @@ def test_validation_pairs_count_every_identity_alike() -> None:
     assert found.weight[own == "a"].sum() == pytest.approx(found.weight[own == "b"].sum())
     assert (identity[found.negative.first] != identity[found.negative.second]).all()
     assert found.n_identities == 2
+
+
+def test_over_an_autoencoder_the_folder_is_whole(tmp_path: Path) -> None:
+    store = patients(tmp_path)
+    folder = autoencoder_folder(tmp_path / "autoencoder")
+    encoder = open_latents(f"autoencoder:{folder}", (16, 16, 1), size=32)
+    latents = load_latents(store, encoder, device="cpu")
+    assert latents.values.shape[1:] == (4, 8, 8)
+    options = replace(TINY, epochs=1, stage2_epochs=1)
+    fitted = fit_lcmem(latents, *parts(latents), latents.groups, options, tmp_path / "run")
+    before = fitted["detector"].detector.embed(store.images, device="cpu")
+    shutil.rmtree(folder)
+    found = memorisk.load_detector(tmp_path / "run" / "detector")
+    np.testing.assert_array_equal(found.embed(store.images, device="cpu"), before)
+    assert isinstance(found, LatentDetector)
+    np.testing.assert_allclose(found.embed_latents(latents.values, device="cpu"), before, atol=1e-5)
