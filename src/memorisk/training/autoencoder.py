@@ -8,11 +8,14 @@ patients that it was trained and chosen on.
 
 import time
 from dataclasses import asdict, dataclass, fields
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from memorisk.images.sources import load_manifest
+from memorisk.images.store import ImageStore, build_store
 from memorisk.models.autoencoders import latent_shape
 from memorisk.models.latents_seen import TrainedOn
 from memorisk.runs.environment import machine, versions
@@ -23,13 +26,13 @@ from memorisk.runs.settings import settings_of
 from memorisk.training.autoencoder_fit import AutoencoderTraining, recipe, save_autoencoder
 from memorisk.training.autoencoder_options import AutoencoderOptions, TrainAutoencoderOptions
 from memorisk.training.autoencoder_report import baseline_side, measure_reconstruction
+from memorisk.training.detector_parts import Division, divide, given_parts
 from memorisk.training.devices import limited_threads
 from memorisk.training.early_stopping import EarlyLog
 from memorisk.training.latent_store import running_statistics
 from memorisk.training.memory import keep_freed_memory
 from memorisk.training.optimizers import build_optimizer
 from memorisk.training.order import batch_bounds
-from memorisk.training.patient_parts import PatientParts, divide
 
 AUTOENCODER, SUMMARY, MANIFEST, CHECKPOINT = (
     "autoencoder",
@@ -90,22 +93,22 @@ def train_autoencoder(
     options = settings_of(TrainAutoencoderOptions, settings)
     folder = Path(out)
     check_out(folder, {}, identity=[])
-    parts, how = divide(images, options, progress), _recipe(options)
+    (store, parts), how = _data(images, options, progress), _recipe(options)
     keep_freed_memory()
     with limited_threads(options.threads):
-        training = AutoencoderTraining.build(parts, how)
+        training = AutoencoderTraining.build(store, parts, how)
         config = {"images": str(images), "out": str(folder), **asdict(options)}
-        config["run"] = {"data_hash": parts.store.data_hash, **recipe(how)}
+        config["run"] = {"data_hash": store.data_hash, **recipe(how)}
         config["run"] |= {name: getattr(options, name) for name in _PART_SETTINGS}
         with open_run(folder, config, identity=["run"]) as run:
             written = run.path / SUMMARY
             if written.is_file() and read_json(written).get("key") == training.key:
                 return TrainedAutoencoder(folder, read_json(written))
             run.log("started", versions=versions(), machine=machine())
-            write_table(run.path / MANIFEST, parts.store.manifest.table.assign(split=parts.names))
+            write_table(run.path / MANIFEST, store.manifest.table.assign(split=parts.names))
             log = training.run(run.path / CHECKPOINT, progress)
             summary = {"key": training.key, **_summary(parts, training, log, progress)}
-            seen = TrainedOn.of(parts.store, {"training": training.rows, "validation": training.validation})
+            seen = TrainedOn.of(store, {"training": training.rows, "validation": training.validation})
             scaling_factor = summary["latents"]["scaling_factor"]
             save_autoencoder(training.network, run.path / AUTOENCODER, seen, scaling_factor=scaling_factor)
             write_json(written, summary)
@@ -130,14 +133,24 @@ def plan_autoencoder(
     """
     options = settings_of(TrainAutoencoderOptions, settings)
     check_out(Path(out), {}, identity=[])
-    parts = divide(images, options, progress)
+    store, parts = _data(images, options, progress)
     with limited_threads(options.threads):
-        training = AutoencoderTraining.build(parts, _recipe(options))
+        training = AutoencoderTraining.build(store, parts, _recipe(options))
         bounds = batch_bounds(len(training.rows), options.batch_size)
         each = _seconds_a_step(training, bounds[:1])
     parameters = sum(parameter.numel() for parameter in training.network.parameters())
     steps = len(bounds) * options.epochs
     return AutoencoderPlan(parts.counts, _shape(training), parameters, steps, steps * each, training.notes)
+
+
+def _data(images: str | Path, options: TrainAutoencoderOptions, progress: Progress) -> tuple[ImageStore, Division]:
+    """Decode the images and divide the patients."""
+    progress("reading the manifest", 0, 0)
+    manifest = load_manifest(images, options)
+    if options.splits == "given":
+        given_parts(manifest)  # refused before anything is decoded
+    store = build_store(manifest, options, progress=partial(progress, "decoding images"))
+    return store, divide(store.manifest, store.pixel_hashes, options)
 
 
 def _seconds_a_step(training: AutoencoderTraining, bounds: list[tuple[int, int]]) -> float:
@@ -163,9 +176,9 @@ def _shape(training: AutoencoderTraining) -> tuple[int, int, int]:
     return latent_shape(training.network.config, (side, side))
 
 
-def _summary(parts: PatientParts, training: AutoencoderTraining, log: EarlyLog, progress: Progress) -> dict[str, Any]:
+def _summary(parts: Division, training: AutoencoderTraining, log: EarlyLog, progress: Progress) -> dict[str, Any]:
     """What ``training.json`` says."""
-    store, shape = parts.store, _shape(training)
+    store, shape = training.store, _shape(training)
     measured = {"test": parts.rows["test"], "validation": training.validation}
     numbers = int(np.prod(shape))
     small = baseline_side(numbers, int(store.images.shape[3]), int(store.images.shape[1]))
@@ -185,7 +198,7 @@ def _summary(parts: PatientParts, training: AutoencoderTraining, log: EarlyLog, 
         "baseline": f"bilinear, {small} x {small}",
         **measure_reconstruction(training, measured, parts.groups, numbers, progress),
         "history": history,
-        "notes": (*training.notes, *_notes(parts, log)),
+        "notes": (*training.notes, *_notes(store, log)),
         "data_hash": store.data_hash,
         "versions": versions(),
     }
@@ -198,10 +211,10 @@ def _statistics(training: AutoencoderTraining) -> dict[str, Any]:
     return {"mean": mean, "std": std, "scaling_factor": 1 / whole if whole > 0 else 1.0}
 
 
-def _notes(parts: PatientParts, log: EarlyLog) -> tuple[str, ...]:
+def _notes(store: ImageStore, log: EarlyLog) -> tuple[str, ...]:
     """What must be said of a training that is over."""
     notes = []
-    if not parts.store.manifest.groups_given:
+    if not store.manifest.groups_given:
         notes.append("Whose each image is was not given: every image counts as a patient of its own.")
     if not log.stopped and log.best_epoch >= len(log.losses) - 1:
         notes.append("The error was still falling when the epochs were over: more epochs would render more.")

@@ -30,12 +30,12 @@ from memorisk.runs.fingerprint import fingerprint
 from memorisk.runs.progress import Progress, quiet
 from memorisk.training.autoencoder_options import AutoencoderOptions
 from memorisk.training.checkpoint import Checkpoint
+from memorisk.training.detector_parts import Division
 from memorisk.training.devices import autocast, choose_precision, exact_products, forked_generators, place
 from memorisk.training.early_stopping import EarlyLog, Record, check_early
 from memorisk.training.loop import Bounds, Watch, run_epochs
 from memorisk.training.optimizers import build_optimizer
 from memorisk.training.order import batch_order, step_seeds
-from memorisk.training.patient_parts import PatientParts
 from memorisk.training.pixels import Normalisation, PixelSource
 
 MOST_VALIDATED = 2000
@@ -58,18 +58,18 @@ class AutoencoderTraining:
     key: str
 
     @classmethod
-    def build(cls, parts: PatientParts, options: AutoencoderOptions) -> "AutoencoderTraining":
+    def build(cls, store: ImageStore, division: Division, options: AutoencoderOptions) -> "AutoencoderTraining":
         """Check everything, build the network and put it on the device.
 
         Args:
-            parts: The images.
+            store: The images.
+            division: Which of them train and choose.
             options: How.
 
         Raises:
             InputError: The images are no squares that can be halved often enough.
             MissingExtraError: diffusers is not there.
         """
-        store = parts.store
         _, height, width, channels = (int(n) for n in store.images.shape)
         factor = options.downsampling
         if height != width or height % factor or height < 2 * factor:
@@ -77,7 +77,7 @@ class AutoencoderTraining:
                 f"images are stored at {height} x {width} pixels; an autoencoder takes squares, a multiple of {factor} "
                 f"and at least {2 * factor} pixels a side: name a size, as in 64"
             )
-        rows, (validation, notes) = parts.rows["training"], _limited(parts.rows["validation"], options.seed)
+        rows, (validation, notes) = division.rows["training"], _limited(division.rows["validation"], options.seed)
         check_early(rows, validation, options.patience)
         device = check_device(options.device)
         precision = choose_precision(options.precision, device)

@@ -1,7 +1,6 @@
 """The settings of ``memorisk train autoencoder``. docs/latents.md has what the defaults do on a small data set."""
 
 from dataclasses import dataclass
-from functools import reduce
 from math import gcd, log2
 from typing import Any, Literal
 
@@ -27,8 +26,8 @@ class AutoencoderOptions:
     """Channels of the latent."""
 
     block_channels: tuple[int, ...] = ()
-    """Width of each block, one more than there are halvings; by default 8 16 32, and 8 16 32 32 for 8. On a GPU take
-    64 128 256 or more."""
+    """Width of each block, one more than there are halvings; name it once for each. By default 8, 16, 32, and for a
+    downsampling of 8 once more 32, which a CPU can train; on a GPU take 64, 128, 256 or more."""
 
     kl_weight: float = 1e-6
     """Of the divergence from a normal posterior, a number of the latent, beside the mean absolute error of a pixel."""
@@ -114,7 +113,8 @@ class AutoencoderOptions:
             side: Pixels of the images.
             channels: Of the images.
         """
-        groups = max(1, min(_MOST_GROUPS, reduce(gcd, self.widths) // 2))
+        common = gcd(*self.widths)
+        most = max(1, min(_MOST_GROUPS, common // 2))
         return {
             "in_channels": channels,
             "out_channels": channels,
@@ -123,7 +123,7 @@ class AutoencoderOptions:
             "block_out_channels": list(self.widths),
             "layers_per_block": 1,
             "latent_channels": self.latent_channels,
-            "norm_num_groups": _groups(self.widths, groups),
+            "norm_num_groups": next(n for n in range(most, 0, -1) if common % n == 0),
             "sample_size": side,
             "mid_block_add_attention": False,
         }
@@ -153,8 +153,3 @@ class TrainAutoencoderOptions(PartOptions, AutoencoderOptions):
         """
         PartOptions.validate(self)
         AutoencoderOptions.validate(self)
-
-
-def _groups(widths: tuple[int, ...], most: int) -> int:
-    """The largest number of groups up to ``most`` that divides every width."""
-    return next(n for n in range(most, 0, -1) if all(width % n == 0 for width in widths))
