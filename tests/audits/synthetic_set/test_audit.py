@@ -296,6 +296,60 @@ def test_the_command(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert answer(capsys, "audit", "synthetic", "--config", "settings.yaml", "--dry-run")[0] == 0
 
 
+def test_the_command_with_several_detectors_pairs_and_a_review(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    given = ("audit", "synthetic", "copies/train.npz", "copies/set.npz", "--held-out", "copies/held.npz", "--plants", 2,
+             "--detector", "pixels", "--detector", "pixels:4")  # fmt: skip
+    code, out, _ = answer(capsys, *given, "--out", "runs/several")
+    assert code == 1
+    assert "pairs to look at: runs/several/review.csv" in out
+    code, out, _ = answer(capsys, *given, "--out", "runs/dry", "--dry-run", "--json")
+    assert (json.loads(out)["features"], json.loads(out)["shortest_list"]) == (
+        "pixels, euclidean and pixels:4, euclidean", 24,
+    )  # fmt: skip
+    table = pd.read_csv("runs/several/review.csv", dtype=str, keep_default_na=False)
+    images = pd.read_parquet("runs/several/manifests/training.parquet")["image"]
+    pd.DataFrame({"synthetic_image": table["synthetic_image"], "training_image": images[: len(table)]}).to_csv(
+        "pairs.csv", index=False
+    )
+    table.loc[0, ["verdict", "by", "reason"]] = ("dismiss", "A", "no")
+    table.to_csv("judged.csv", index=False)
+    more = ("--paired", "pairs.csv", "--review", "judged.csv")
+    code, out, _ = answer(capsys, *given, *more, "--out", "runs/paired")
+    assert "MemRate by pixels, euclidean: no threshold" in out
+    assert "1 pair was dismissed by a person" in out
+    code, out, _ = answer(capsys, *given, *more, "--out", "runs/config", "--print-config")
+    (place / "several.yaml").write_text(out)
+    code, out, _ = answer(capsys, "audit", "synthetic", "--config", "several.yaml", "--dry-run", "--json")
+    assert (code, json.loads(out)["features"]) == (0, "pixels, euclidean and pixels:4, euclidean")
+    both = refusal(capsys, *given, "--out", "runs/both", "--features", "pixels")
+    assert "--features and --measure" in both or "leave features and measure out" in both
+
+
+def test_images_that_could_not_be_read_are_listed_and_keep_a_pass_away(place: Path) -> None:
+    from PIL import Image
+
+    train, held, synthetic = parts()
+    (place / "pictures").mkdir()
+    for row, image in enumerate(synthetic):
+        Image.fromarray(image[..., 0]).save(place / "pictures" / f"{row:03d}.png")
+    (place / "pictures" / "broken.png").write_bytes(b"\x89PNG\r\n\x1a\n and nothing more")
+    given = {"held_out": store_of(held, place, "held"), "copied": 0.15, "recall": 0.2, "plants": 12}
+    ours = store_of(train, place, "train")
+    with pytest.raises(InputError, match=r"broken\.png"):
+        audit_synthetic(ours, place / "pictures", out="runs/unread", one_image_per_patient=True, **given)
+    found = audit_synthetic(
+        ours, place / "pictures", out="runs/unread", one_image_per_patient=True, skip_unreadable=True, **given
+    )
+    assert isinstance(found, Result)
+    assert found.verdict["n_synthetic_unread"] == 1
+    assert found.status == "undecided"
+    assert "1 synthetic image was not read" in found.verdict["why"][0]
+    unread = found.tables["unread"]
+    assert unread["part"].tolist() == ["synthetic"]
+    assert "broken" in unread["image"][0]
+    assert unread["image"][0] in Path("runs/unread/report.html").read_text()
+
+
 def test_the_command_refuses_in_one_line(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     given = ("audit", "synthetic", "copies/train.npz", "copies/set.npz", "--out", "runs/refused")
     assert "has no given split" in refusal(capsys, *given, "--held-out-split", "test")

@@ -179,3 +179,19 @@ def test_names_that_a_spreadsheet_would_compute_come_back(place: Path) -> None:
     table.to_csv("run/review.csv", index=False, sep=";")
     review = read_review(Path("run/review.csv"), sets, NAMES)
     assert len(review.dismissed) == 1
+
+
+def test_a_review_under_pseudonyms_names_nobody_and_is_honoured(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(place / "config"))
+    sets = copied_sets(place)
+    audited(sets, "run", pseudonymise=True)
+    text = Path("run/review.csv").read_text()
+    assert "train-" not in text
+    assert "set-" not in text
+    table = pd.read_csv("run/review.csv", dtype=str, keep_default_na=False)
+    assert table["synthetic_image"].is_monotonic_increasing
+    table.loc[:1, ["verdict", "by", "reason"]] = ("dismiss", "A", "no")
+    table.to_csv("judged.csv", index=False)
+    assert audited(sets, "run", pseudonymise=True, review=Path("judged.csv")).verdict["n_dismissed"] == 2
+    with pytest.raises(InputError, match="there is no synthetic image"):
+        audited(sets, "plain", review=Path("judged.csv"))
