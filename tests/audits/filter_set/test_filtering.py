@@ -17,7 +17,7 @@ from PIL import Image
 
 from memorisk.audits.filter import kept as kept_module
 from memorisk.audits.filter import measuring
-from memorisk.audits.filter.filtering import filter_synthetic
+from memorisk.audits.filter.filtering import _places, filter_synthetic
 from memorisk.audits.filter.plan import FilterPlan
 from memorisk.report.result import Result
 from memorisk.runs.errors import InputError, MemoriskError
@@ -390,3 +390,28 @@ def test_training_images_that_cannot_be_read_are_refused_or_leave_a_doubt(place:
     found = command(skip_unreadable=True)
     assert isinstance(found, Result)
     assert any("copies of these are not found" in why for why in found.verdict["why"])
+
+
+def test_images_without_a_score_are_rejected_and_their_copies_are_not_missed(place: Path) -> None:
+    images = digit_sets()
+    for name in ("new", "set"):
+        images[name][:3] = 0  # cosine is undefined for them
+        np.savez(place / f"black-{name}.npz", images=images[name], ids=[f"{name}{i}" for i in range(len(images[name]))])
+    found = filter_synthetic(
+        place / "train", place / "black-set.npz", place / "black", calibration=place / "black-new.npz",
+        detector="pixels", measure="cosine", families="blur",
+    )  # fmt: skip
+    assert isinstance(found, Result)
+    assert found.per_image["reason"].tolist()[:3] == ["no score"] * 3
+    assert found.per_image["score"].isna().tolist()[:3] == [True] * 3
+    pairs = found.tables["calibration"].set_index("group")
+    assert not pairs.loc[["new0", "new1", "new2"], "missed"].any()
+    assert found.verdict["rejected"]["no score"] == 3
+
+
+def test_several_sources_and_named_ones_are_places_too(tmp_path: Path) -> None:
+    for name in ("a", "b,c"):
+        (tmp_path / name).mkdir()
+    assert _places(f"{tmp_path}/a,nih:{tmp_path}/b") == [tmp_path / "a", tmp_path / "b"]
+    assert _places(f"{tmp_path}/b,c") == [tmp_path / "b,c"]
+    assert _places("digits") == _places(None) == []

@@ -156,7 +156,7 @@ def _summary(evidence: FilterEvidence, numbers: dict[str, Any], options: FilterO
                 "sentence": opened.train.described.sentence,
                 "compares": opened.similarity.words,
                 "at_half": opened.similarity.at_half,
-                "top": _top(opened),
+                "top": opened.top,
                 "notes": _notes(opened),
             }
             for opened in evidence.opened
@@ -167,11 +167,6 @@ def _summary(evidence: FilterEvidence, numbers: dict[str, Any], options: FilterO
         "pseudonymised": options.pseudonymise,
         "versions": versions(),
     }
-
-
-def _top(opened: Opened) -> float:
-    """Score of an image and itself: the bias of a head, 0 for minus a distance."""
-    return 0.0 if opened.detector.head is None else float(opened.detector.head.bias)
 
 
 def _notes(opened: Opened) -> list[str]:

@@ -97,9 +97,15 @@ def _guarantee(score: np.ndarray, shared: int, options: FilterOptions) -> MissGu
 def _scores(
     opened: Opened, store: ImageStore, pairs: PositivePairs, options: FilterOptions, progress: Progress
 ) -> np.ndarray:
-    """[n] of each pair."""
+    """[n] of each pair. One that cannot be compared gets the highest: such an image is rejected, hence not missed."""
     if not len(pairs):
         return np.empty(0)
     first = opened.features(store, options, progress).values
     second = first if pairs.copies is None else opened.features(pairs.copies, options, progress).values
-    return opened.similarity.scores(first[pairs.first], second[pairs.second])
+    left, right = first[pairs.first], second[pairs.second]
+    good = opened.usable(left) & opened.usable(right)
+    score = np.full(len(pairs), opened.top)
+    if good.any():
+        score[good] = opened.similarity.scores(left[good], right[good])
+        score[~good] = max(opened.top, score[good].max())
+    return score

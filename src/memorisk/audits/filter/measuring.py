@@ -39,6 +39,11 @@ class Opened:
         """As a report may show it."""
         return self.detector.name
 
+    @property
+    def top(self) -> float:
+        """Score of an image and itself: the bias of a head, 0 for minus a distance."""
+        return 0.0 if self.detector.head is None else float(self.detector.head.bias)
+
     def features(self, store: ImageStore, options: FilterOptions, progress: Progress) -> Features:
         """Features of any images, computed or found in the cache folder."""
         return _features(self.detector, store, self.train_store, options, progress)

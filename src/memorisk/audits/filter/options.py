@@ -5,7 +5,9 @@ The same class is the command line, the YAML file and the Python keywords.
 
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
+
+from cyclopts import Parameter
 
 from memorisk.audits.options import ReportOptions
 from memorisk.images.options import ImageOptions
@@ -58,7 +60,7 @@ class FilterOptions(ReportOptions, ImageOptions):
     """The detectors were not trained or chosen on the calibration people: said where it cannot be seen."""
     one_image_per_patient: bool = False
     """Nobody has two images, in training and calibration images together: without patient ids a pass asks for this."""
-    families: tuple[str, ...] = ("copies",)
+    families: Annotated[tuple[str, ...], Parameter(consume_multiple=True)] = ("copies",)
     """Which copies the guarantee is about: re-identification (another image of the person), blur, noise, rotation,
     brightness, darkening, contrast, jpeg, up to a strength if one is given (noise:0.1); copies: all but the first."""
 
