@@ -16,6 +16,7 @@ def test_scores_are_shares_of_their_kind_and_thresholds_are_marked() -> None:
     assert "half" in svg
     assert "far" not in svg
     assert ">none<" not in svg
+    assert ">0.9996<" in score_plot(np.linspace(0.9995, 0.9997, 9), {"a": [1] * 8}, x_title="Score")
     assert svg == score_plot(edges, {HOSTILE: [10, 20, 30, 40]}, x_title="Score", marks={"half": 0.0})
 
 

@@ -117,5 +117,6 @@ def test_nothing_called_positive_has_no_precision() -> None:
     found = pair_decisions([False, False], [True, False], ["a", "a"], ["a", "b"])
     assert np.isnan(found.precision.estimate)
     assert found.recall.estimate == 0.0
+    assert found.recall.high == 1 - 0.025  # of one identity with a positive pair
     with pytest.raises(InputError):
         pair_decisions([], [], [], [])

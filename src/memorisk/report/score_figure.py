@@ -1,5 +1,6 @@
 """Kinds of pairs over their score, from counts that were made elsewhere, each kind as a share of its own."""
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -43,11 +44,17 @@ def score_plot(
     top = max((float(share.max()) for share in drawn.values()), default=1.0)
     sheet.axes.set_xlim(float(bounds[0]), float(bounds[-1]))
     sheet.axes.set_ylim(0, 1.08 * top)
-    sheet.axes.xaxis.set_major_locator(MaxNLocator(6))
+    sheet.axes.xaxis.set_major_locator(MaxNLocator(5))
     sheet.axes.yaxis.set_major_locator(MaxNLocator(4))
-    sheet.axes.xaxis.set_major_formatter(FuncFormatter(lambda v, _: f"{v:.6g}".replace("-", MINUS)))
+    digits = _digits(float(bounds[0]), float(bounds[-1]))
+    sheet.axes.xaxis.set_major_formatter(FuncFormatter(lambda v, _: f"{v:.{digits}g}".replace("-", MINUS)))
     sheet.axes.yaxis.set_major_formatter(FuncFormatter(lambda v, _: f"{100 * v:.3g} %"))
     if entries:
         sheet.key_below(entries, below=52)
     sheet.titles(x_title, "Share of its pairs")
     return sheet.svg()
+
+
+def _digits(low: float, high: float) -> int:
+    """Digits that tell numbers of an axis apart."""
+    return 3 + max(0, math.ceil(math.log10(max(abs(low), abs(high)) / (high - low)))) if high > low else 6

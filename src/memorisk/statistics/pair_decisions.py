@@ -182,6 +182,7 @@ def pair_decisions(
     total = kinds.sum(axis=1)
     own = np.stack([np.bincount(a, k, len(ids)) + np.bincount(b, k * (a != b), len(ids)) for k in kinds])
     left = np.maximum(total[:, None] - own, 0.0)  # [4, G]
+    units = max(len(np.unique(a[truth])), 1)  # identities with a positive pair: behind a recall of 0 or 1
 
     def told(of: Callable[[FloatArray], FloatArray]) -> JackknifeInterval:
         """A function of the four counts with its interval."""
@@ -190,7 +191,7 @@ def pair_decisions(
             return unavailable("nothing is called positive", len(ids))
         deleted = of(left)
         kept = np.isfinite(deleted)
-        return jackknife(value, deleted[kept], np.zeros(int(kept.sum()), dtype=np.intp), scale="logit", pairs=len(ids))
+        return jackknife(value, deleted[kept], np.zeros(int(kept.sum()), dtype=np.intp), scale="logit", pairs=units)
 
     return PairDecisions(
         accuracy=told(lambda c: _ratio(c[0] + c[3], c.sum(axis=0))),

@@ -118,6 +118,20 @@ def test_data_sets_stay_apart(tmp_path: Path) -> None:
     assert np.isclose(pairs.weight.sum(), pairs.n_identities)
 
 
+def test_a_data_set_without_a_split_among_others_is_drawn(tmp_path: Path) -> None:
+    table = two_sets(tmp_path)
+    frame = pd.read_csv(table)
+    patient = pd.factorize(frame["group"])[0]
+    frame["split"] = np.where(frame["dataset"] == "skin", "", np.where(patient % 2, "val", "test"))
+    frame.to_csv(table, index=False)
+    columns = {"group_column": "group", "dataset_column": "dataset", "split_column": "split"}
+    found = division(table, **columns)
+    assert found.patients(TEST, "chest") == 12
+    assert (found.patients(VALIDATION, "skin"), found.patients(TEST, "skin")) == (7, 17)
+    assert any("drawn by patient there" in note for note in found.notes)
+    assert division(table, splits="given", **columns).names == ["chest"]
+
+
 def test_too_few_patients_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="nobody to tell apart"):
         division(patients(tmp_path / "images", [3] * 2), **GROUPS)

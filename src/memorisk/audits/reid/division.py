@@ -93,8 +93,15 @@ def divide(store: ImageStore, contenders: Sequence[Contender], options: PairBenc
     given = options.splits == "given" or (options.splits == "auto" and manifest.splits is not None)
     if given:
         part = _given(manifest, groups)
+        untold = _without_split(part, datasets)
+        if untold and options.splits == "auto":
+            here = np.isin(datasets, untold)
+            part[here] = _drawn(groups, datasets, known, options)[here]
         part, more = _without_known(part, groups, known, options.leave_out_seen)
         notes += [*told, *more]
+        if untold:
+            what = "drawn by patient there" if options.splits == "auto" else "none of their images is asked about"
+            notes.append(f"No test images are named in {', '.join(untold)}: {what}.")
     else:
         part = _drawn(groups, datasets, known, options)
         notes += [*told, *_placed(groups, known)]
@@ -175,6 +182,12 @@ def _given(manifest: Manifest, groups: np.ndarray) -> np.ndarray:
             f"{one_line(twice[0], 60)}): splits redraw keeps them together"
         )
     return part
+
+
+def _without_split(part: np.ndarray, datasets: np.ndarray) -> list[str]:
+    """Data sets in which the given split names no test image, where it does in others."""
+    named = set(datasets[part == TEST].tolist())
+    return sorted(set(datasets.tolist()) - named) if named else []
 
 
 def _without_known(

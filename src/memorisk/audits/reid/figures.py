@@ -75,11 +75,11 @@ def score_figures(found: PairBenchmark, thresholds: pd.DataFrame) -> list[Block]
         counts = {"of one patient": same, "of two patients": different}
         svg = score_plot(edges, counts, x_title="Score", marks=marks)
         under = int(below.sum())
-        said = f"{detector}, {dataset}: all {count(int(same.sum()))} pairs of one patient and all "
+        said = f"All {count(int(same.sum()))} pairs of one patient and all "
         said += f"{count(int(different.sum()) + under)} of two, each as a share of its own"
         said += f"; {count(under)} of two lie below the axis." if under else "."
         words = f"Pairs of one patient reach from {edges[0]:.4g} to {edges[-1]:.4g}."
-        title = f"Figure 6: all pairs by score, {detector}"
+        title = f"Figure 6: {detector}, {dataset}"
         blocks.append(Figure(svg=svg, title=title, caption=said, alternative=words))
     if len(keys) > MOST_HISTOGRAMS:
         blocks.append(Paragraph(f"{len(keys) - MOST_HISTOGRAMS} more are in tables/figure_6.parquet."))

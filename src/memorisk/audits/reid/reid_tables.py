@@ -169,7 +169,7 @@ def false_matches(found: Sequence[Measured], sensitivity: float) -> StudyTable:
     for m in found:
         for dataset in m.division.names if not m.why_no_pairs else ():
             closest, groups = m.closest(dataset)
-            at = {f"{100 * sensitivity:g} % of validation pairs found": m.calibrated(dataset), "P = 0.5": m.at_half}
+            at = {f"{100 * sensitivity:g} % of validation pairs": m.calibrated(dataset), "P = 0.5": m.at_half}
             for what, threshold in at.items():
                 if not np.isfinite(threshold):
                     continue
