@@ -40,6 +40,7 @@ from memorisk.training.pixels import Normalisation, PixelSource
 
 MOST_VALIDATED = 2000
 _HALF = Normalisation((0.5,), (0.5,))
+_LOG_VARIANCE = -6.0
 _NOT_OF_THE_RESULT = ("device", "checkpoint_seconds")
 
 
@@ -197,6 +198,9 @@ def recipe(options: AutoencoderOptions) -> dict[str, Any]:
 def new_autoencoder(architecture: dict[str, Any], seed: int) -> Any:
     """An AutoencoderKL, its weights drawn from a seed.
 
+    Each residual block begins as the identity, and the posterior with a variance of exp(-6): the first steps learn from
+    the image and not from noise.
+
     Args:
         architecture: As `AutoencoderOptions.architecture` gives it.
         seed: Of the weights.
@@ -206,7 +210,16 @@ def new_autoencoder(architecture: dict[str, Any], seed: int) -> Any:
     """
     kind = autoencoder_class("training an autoencoder")
     with quiet_diffusers(), seeded(seed):
-        return kind(**architecture)
+        network = kind(**architecture)
+    with torch.no_grad():
+        for block in network.modules():
+            if type(block).__name__ == "ResnetBlock2D":
+                block.conv2.weight.zero_()
+                block.conv2.bias.zero_()
+        log_variance = slice(architecture["latent_channels"], None)
+        network.quant_conv.weight[log_variance] = 0
+        network.quant_conv.bias[log_variance] = _LOG_VARIANCE
+    return network
 
 
 def save_autoencoder(network: Any, folder: Path, seen: TrainedOn, *, scaling_factor: float) -> None:

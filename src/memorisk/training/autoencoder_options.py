@@ -32,8 +32,8 @@ class AutoencoderOptions:
     kl_weight: float = 1e-6
     """Of the divergence from a normal posterior, a number of the latent, beside the mean absolute error of a pixel."""
 
-    epochs: int = 100
-    """Most passes over the training images; the weights of the best one are kept."""
+    epochs: int = 25
+    """Most passes over the training images; the weights of the best one are kept. More of them render more."""
 
     patience: int = 10
     """Epochs without a smaller error on the validation images after which it ends."""
@@ -41,7 +41,7 @@ class AutoencoderOptions:
     lr: float = 2e-3
     """Learning rate at the start; it falls to 0 as a cosine."""
 
-    batch_size: int = 8
+    batch_size: int = 4
     """Images a step."""
 
     precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"
