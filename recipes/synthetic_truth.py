@@ -240,7 +240,7 @@ def main() -> None:
     parser.add_argument("--splits", type=int, default=40)
     parser.add_argument("--out", type=Path)
     given = parser.parse_args()
-    sources = {"pixels, 32 x 32": "pixels:32", "SqueezeNet, cosine": NETWORK.format(data=given.data)}
+    sources = {"pixels, 16 x 16": "pixels:16", "SqueezeNet, cosine": NETWORK.format(data=given.data)}
     rows = []
     with tempfile.TemporaryDirectory() as name:
         for world in worlds(given.data, Path(name)):
