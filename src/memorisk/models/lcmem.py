@@ -27,17 +27,17 @@ import pandas as pd
 import torch
 
 from memorisk.images.store import ImageStore
-from memorisk.models.detectors import (
+from memorisk.models.detector_folder import (
     WEIGHTS,
     DetectorConfig,
     Seen,
-    embed_images,
     put_tensors,
     read_config,
     read_seen,
     save_detector,
     seen_parts,
 )
+from memorisk.models.detectors import embed_images
 from memorisk.models.features import RANDOM
 from memorisk.models.latents import LatentEncoder, load_encoder, save_encoder
 from memorisk.models.lcmem_network import FORMS, LatentNetwork, PixelNetwork, latent_trunk, new_branch
