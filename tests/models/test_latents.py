@@ -4,13 +4,19 @@ import json
 import socket
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
+from PIL import Image
 from safetensors.torch import load_file, save_file
 
+from memorisk.images.options import ImageOptions
+from memorisk.images.sources import load_manifest
+from memorisk.images.store import ImageStore, build_store
 from memorisk.models import autoencoders
 from memorisk.models.autoencoders import WEIGHTS
 from memorisk.models.latents import LatentEncoder, given_encoder, load_encoder, open_latents, save_encoder
+from memorisk.models.latents_seen import ORIGIN, TrainedOn
 from memorisk.runs.errors import InputError, MissingExtraError
 from tests.models.small_autoencoder import autoencoder, autoencoder_folder, posterior_mean
 
@@ -107,6 +113,17 @@ def test_grey_images_are_repeated_for_an_autoencoder_of_colours_and_not_the_othe
         open_latents(f"autoencoder:{folder}", COLOUR)
 
 
+def png_store(root: Path, numbers: range) -> ImageStore:
+    """Images by number, two a patient."""
+    target = root / f"images{numbers.start}"
+    target.mkdir()
+    for number in numbers:
+        pixels = np.random.default_rng(number).integers(0, 256, (8, 8), dtype=np.uint8)
+        Image.fromarray(pixels).save(target / f"p{number // 2}_{number}.png")
+    options = ImageOptions(store=root / "cache", group_from=r"(p\d+)_")
+    return build_store(load_manifest(target, options), options, processes=1)
+
+
 def encoders(folder: Path) -> list[LatentEncoder]:
     given = given_encoder("latents given directly (4 x 8 x 8)", (4, 8, 8))
     return [open_latents(text, GREY) for text in ("pixels", "pixels:8", f"autoencoder:{folder}")] + [given]
@@ -158,6 +175,22 @@ def test_a_saved_encoder_that_is_not_what_it_was_is_refused(folder: Path, tmp_pa
     description.write_text(json.dumps(other))
     with pytest.raises(InputError, match=r"does not fit its configuration: .* is missing"):
         load_encoder(saved).load()
+
+
+def test_whom_an_autoencoder_was_trained_on_is_kept_and_found_again(folder: Path, tmp_path: Path) -> None:
+    trained, other = png_store(tmp_path, range(6)), png_store(tmp_path, range(4, 10))
+    target = copied(folder, tmp_path / "trained")
+    TrainedOn.of(trained, {"training": np.arange(4), "validation": np.array([4])}).save(target)
+    save_encoder(open_latents(f"autoencoder:{target}", GREY), tmp_path / "saved")
+    for seen in (open_latents(f"autoencoder:{target}", GREY).seen, load_encoder(tmp_path / "saved").seen):
+        assert seen is not None
+        assert seen.parts(trained).part.tolist() == ["training"] * 4 + ["validation", "validation"]  # of one patient
+        assert seen.parts(other).part.tolist() == ["validation", "validation", "", "", "", ""]
+        assert seen.parts(trained).pixels_compared
+    assert open_latents(f"autoencoder:{folder}", GREY).seen is None
+    (target / ORIGIN).write_text("{}")
+    with pytest.raises(InputError, match="was trained on cannot be read"):
+        open_latents(f"autoencoder:{target}", GREY)
 
 
 def test_damaged_and_foreign_folders_are_refused(folder: Path, tmp_path: Path) -> None:
