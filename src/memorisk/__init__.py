@@ -24,10 +24,13 @@ _PUBLIC = {
     "filter_synthetic": "memorisk.audits.filter.filtering",
     "load_detector": "memorisk.models.detectors",
     "load_features": "memorisk.training.feature_matrix",
+    "load_latents": "memorisk.training.latent_store",
     "load_manifest": "memorisk.images.sources",
+    "read_latents": "memorisk.training.latent_store",
     "Result": "memorisk.report.result",
     "study_rare_distinctive": "memorisk.audits.study",
     "study_unique_features": "memorisk.audits.unique.study",
+    "train_autoencoder": "memorisk.training.autoencoder",
     "train_classifier": "memorisk.training.classifier",
     "train_detector": "memorisk.training.detector",
 }
