@@ -63,5 +63,5 @@ def signed_sums(x: Any, y: Any, more: int, tile: Any) -> None:
     kernel: Any = _signed_sums
     kernel[n // PAIRS, m // PAIRS](
         x, y, tile, more // CHUNK, chunks - more // CHUNK, x.stride(0), y.stride(0), n,
-        CHUNK=CHUNK, EACH=EACH, SIDE=SIDE, num_warps=SIDE * SIDE // 32,
+        CHUNK=CHUNK, EACH=EACH, SIDE=SIDE, num_warps=SIDE * SIDE // 32, enable_fp_fusion=False,
     )  # fmt: skip
