@@ -13,6 +13,7 @@ from memorisk.audits.reid.contenders import read_contender
 from memorisk.audits.reid.copies import benchmark_copies, plan_copies
 from memorisk.audits.reid.copies_reading import IMAGES, MEAN, OWN
 from memorisk.audits.reid.division import TEST, VALIDATION
+from memorisk.audits.reid.frames import FAMILY_NAMES
 from memorisk.audits.reid.joint import figure_1_frame
 from memorisk.audits.reid.judges import copies_store, open_judge
 from memorisk.audits.reid.results import PairBenchmark
@@ -64,6 +65,16 @@ def test_the_strongest_are_averaged_over_families(copied: Run) -> None:
     apart = row(found.table("differences").ours, first="NCC", rule="50 % specificity", family="all, strongest")
     a, b = (row(found.board, detector=name)["recall"] for name in ("NCC", "MSE"))
     assert np.isclose(apart["difference"], a - b)
+
+
+def test_the_table_by_family_is_the_end_of_the_figure(copied: Run) -> None:
+    _, found = copied
+    told = row(found.table("strongest").ours, detector="Siamese", rule="95 % recall")
+    for family in ("blur", "darkening"):
+        last = row(found.figures["recall"], detector="Siamese", rule="95 % recall", family=family,
+                   strength=FAMILIES[family][-1])  # fmt: skip
+        assert (told[family], told[f"{family}_low"]) == (last["recall"], last["recall_low"])
+    assert tuple(FAMILIES) == FAMILY_NAMES
 
 
 def test_ncc_sees_through_darkening(copied: Run) -> None:

@@ -211,6 +211,23 @@ def test_several_data_sets_are_macro_averaged(tmp_path: Path) -> None:
     assert list(paper.columns)[-2:] == ["Macro Avg. AUC", "Macro Avg. Specificity"]
 
 
+def test_the_papers_way_of_counting_may_come_first(people: Path, tmp_path: Path) -> None:
+    told = {"detectors": ("mse", "ncc", "pixels:2"), **GROUPS}
+    found = benchmark_reid(people, out=tmp_path / "run", protocol="paper", **told)
+    assert found.board["auc_paper"].is_monotonic_decreasing
+    shown = (tmp_path / "run" / "tables" / "tables.md").read_text().partition("| Detector |")[2]
+    assert shown.index("AUC, every pair alike") < shown.index("AUC [95 %]")
+    other = benchmark_reid(people, out=tmp_path / "run", **told)
+    assert other.board["auc"].is_monotonic_decreasing
+    columns = ["detector", "auc", "auc_paper", "specificity_paper"]
+    assert (
+        other.board[columns]
+        .sort_values("detector")
+        .reset_index(drop=True)
+        .equals(found.board[columns].sort_values("detector").reset_index(drop=True))
+    )
+
+
 def test_what_cannot_be_run_is_refused_with_nothing_written(
     people: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -92,18 +92,21 @@ def overall(frame: pd.DataFrame, datasets: int) -> pd.DataFrame:
 
 
 def strongest_table(figure_5: pd.DataFrame) -> StudyTable:
-    """Recall of the strongest copies of each family.
+    """Recall of the strongest copies of each family: a row a detector and threshold, a column a family.
 
     Args:
         figure_5: Of `recall_frame`, `overall`.
     """
-    rows = []
-    if len(figure_5):
-        for _, own in figure_5.groupby(["detector", "rule", "family"], sort=False):
-            rows.append(own.to_dict("records")[-1])
+    rows: dict[tuple[str, str], dict[str, object]] = {}
+    for told in figure_5.to_dict("records"):  # from the weakest to the strongest: the last one stays
+        row = rows.setdefault((told["detector"], told["rule"]), {"detector": told["detector"], "rule": told["rule"]})
+        family = str(told["family"])
+        names = ("recall", "recall_low", "recall_high")
+        row |= {name.replace("recall", family): told[name] for name in names}
+    ours = pd.DataFrame(list(rows.values()))
     note = "The strongest of each family; every strength is in tables/recall.parquet and in figure 5."
     why = "" if rows else "no detector was measured"
-    return StudyTable("strongest", "Strongest copies by family", pd.DataFrame(), pd.DataFrame(rows), note, why)
+    return StudyTable("strongest", "Strongest copies by family", pd.DataFrame(), ours, note, why)
 
 
 def thresholds_table(found: Sequence[CopiesMeasured]) -> StudyTable:
@@ -146,7 +149,7 @@ def differences_table(found: Sequence[CopiesMeasured], reference: str) -> StudyT
     base = next((m for m in found if m.name == reference), None)
     rows: list[dict[str, object]] = []
     if base is not None:
-        kinds = [(rule, families) for rule in RULES for families in ((ALL,), base.families)]
+        kinds = [(rule, families) for families in ((ALL,), base.families) for rule in RULES]
         rows = [row for rule, families in kinds for row in _all_compared(found, base, rule, families)]
     note = (
         "Difference: macro average, every patient alike, with a paired interval over patients. p: exact sign-flip test "

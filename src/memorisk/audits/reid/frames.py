@@ -6,6 +6,8 @@ from memorisk.report.blocks import Column
 from memorisk.statistics.jackknife import JackknifeInterval
 
 MACRO = "Macro average"
+FAMILY_NAMES = ("blur", "noise", "rotation", "brightness", "darkening", "contrast", "jpeg")
+"""Of copies, as `memorisk.training.pair_augmentations` has them."""
 
 
 def limits(name: str, found: JackknifeInterval) -> dict[str, float]:
@@ -31,6 +33,11 @@ def number(source: str, heading: str, kind: str = "count") -> Column:
 def estimate(source: str, heading: str, kind: str = "percent") -> Column:
     """A column of estimates with their limits."""
     return Column(source=source, heading=heading, format=kind, interval=(f"{source}_low", f"{source}_high"))
+
+
+def _family(name: str) -> str:
+    """As a heading has it."""
+    return name.upper() if name == "jpeg" else name.capitalize()
 
 
 DETECTOR = words("detector", "Detector", row=True)
@@ -139,10 +146,7 @@ COPIES_COLUMNS: Mapping[str, Sequence[Column]] = {
     "strongest": (
         DETECTOR,
         words("rule", "Threshold"),
-        words("family", "Copies by"),
-        number("strength", "Strength", "short"),
-        estimate("recall", "Recall [95 %]"),
-        number("recall_paper", "Every image alike", "percent"),
+        *(estimate(family, f"{_family(family)} [95 %]") for family in FAMILY_NAMES),
     ),
     "differences": (
         words("first", "Detector", row=True),

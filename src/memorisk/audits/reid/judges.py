@@ -69,6 +69,11 @@ class VectorJudge:
     described: dict[str, Any]
 
     @property
+    def device(self) -> str:
+        """Where all pairs are looked at; the answers are the same bits everywhere."""
+        return "cuda" if str(self.how["device"]).startswith("cuda") else "cpu"
+
+    @property
     def at_half(self) -> float:
         """0 for a head."""
         return self.similarity.at_half
@@ -87,7 +92,8 @@ class VectorJudge:
     def closest(self, rows: np.ndarray, groups: np.ndarray) -> FloatArray | None:
         """Exact, all pairs."""
         some = self.values[rows]
-        return self.similarity.nearest(some, some, 1, exclude_same=(groups, groups)).scores[:, 0] + self.shift
+        found = self.similarity.nearest(some, some, 1, exclude_same=(groups, groups), device=self.device)
+        return found.scores[:, 0] + self.shift
 
     def histogram(self, rows: np.ndarray, groups: np.ndarray, edges: ArrayLike) -> NDArray[np.int64] | None:
         """Exact, all pairs."""
@@ -97,7 +103,7 @@ class VectorJudge:
             return pairs.histogram(some, None, head.weight, head.bias, bounds, exclude_same=groups)
         assert isinstance(self.similarity, MeasureSimilarity)
         twice = distances.histogram(
-            some, some, self.similarity.measure, -bounds[::-1], exclude_same=(groups, groups), device="cpu"
+            some, some, self.similarity.measure, -bounds[::-1], exclude_same=(groups, groups), device=self.device
         )
         return twice[::-1] // 2
 
@@ -160,7 +166,7 @@ class PixelJudge:
         values = self.images[rows].reshape(len(rows), d).astype(np.float64) * scale
         measure = distances.fit_measure({"mse": "sqeuclidean", "ncc": "correlation"}[self.name], values)
         shift = 1.0 if self.name == "ncc" else 0.0
-        return VectorJudge(values, MeasureSimilarity(measure), shift, None, {}, {})
+        return VectorJudge(values, MeasureSimilarity(measure), shift, None, {"device": self.device}, {})
 
 
 def open_judge(

@@ -88,7 +88,7 @@ def _table_2_paper(ours: pd.DataFrame) -> pd.DataFrame:
     """The paper's layout: a row a method, two columns a data set."""
     rows: dict[str, dict[str, str]] = {}
     for r in ours.to_dict("records"):
-        row = rows.setdefault(str(r["detector"]), {"Section": str(r["section"]), "Method": str(r["detector"])})
+        row = rows.setdefault(str(r["detector"]), {"Method": str(r["detector"]), "Section": str(r["section"])})
         short = "Macro Avg." if r["dataset"] == MACRO else str(r["dataset"])
         row |= {f"{short} AUC": _three(r["auc_paper"]), f"{short} Specificity": _three(r["specificity_paper"])}
     return pd.DataFrame(list(rows.values()))
