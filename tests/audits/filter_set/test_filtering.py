@@ -19,10 +19,15 @@ from memorisk.audits.filter import kept as kept_module
 from memorisk.audits.filter import measuring
 from memorisk.audits.filter.filtering import _places, filter_synthetic
 from memorisk.audits.filter.plan import FilterPlan
+from memorisk.audits.synthetic.sets import select_rows
+from memorisk.models.detectors import group_hashes, load_detector
+from memorisk.models.lcmem import LatentDetector
 from memorisk.report.result import Result
 from memorisk.runs.errors import InputError, MemoriskError
-from memorisk.scores.pairs import Head
+from memorisk.scores.pairs import Head, score
 from memorisk.statistics.guarantee import miss_guarantee
+from memorisk.training.lcmem_options import LatentOptions
+from memorisk.training.lcmem_start import latent_start
 from memorisk.training.pair_detectors import PairDetector, open_pair_detector
 from tests.audits.filter_set.conftest import run
 from tests.audits.filter_set.making import (
@@ -37,6 +42,7 @@ from tests.audits.filter_set.making import (
     digit_sets,
 )
 from tests.commands import answer, environment, refusal
+from tests.training.siamese import latents_of, patients
 
 KEPT = "kept"
 VOLATILE = ("log.jsonl", ".lock")
@@ -415,3 +421,38 @@ def test_several_sources_and_named_ones_are_places_too(tmp_path: Path) -> None:
     assert _places(f"{tmp_path}/a,nih:{tmp_path}/b") == [tmp_path / "a", tmp_path / "b"]
     assert _places(f"{tmp_path}/b,c") == [tmp_path / "b,c"]
     assert _places("digits") == _places(None) == []
+
+
+def test_siamese_detectors_of_one_name_that_know_some_people(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setenv("MEMORISK_CACHE", str(tmp_path))
+    store = patients(tmp_path, n=30, each=4)
+    train, new, others = (select_rows(store, np.arange(start, end)) for start, end in ((0, 40), (40, 100), (100, 120)))
+    for seed in (0, 1):
+        options = LatentOptions(backbone="convnext_atto@none", dimension=24, device="cpu", seed=seed).filled()
+        latents = latents_of(store)
+        start = latent_start(latents, options)
+        known = group_hashes(np.array(["patient010", "patient000"]), start.config.data_hash)
+        seen = pd.DataFrame({"part": "training", "pixel_hash": "x", "group_hash": known})
+        detector = LatentDetector(start.branch.eval(), latents.encoder, start.config, seen)
+        detector.save(tmp_path / str(seed) / "net")
+    np.save(tmp_path / "set.npy", np.concatenate([others.images, train.images[5:8]]))
+    found = filter_synthetic(
+        train, tmp_path / "set.npy", tmp_path / "out", calibration=new, families="re-identification", miss_rate=0.3,
+        confidence=0.6, detector=[tmp_path / "0" / "net", tmp_path / "1" / "net"], device="cpu",
+    )  # fmt: skip
+    assert isinstance(found, Result)
+    assert found.verdict["detectors"] == ["detector:net (1)", "detector:net (2)"]
+    assert found.verdict["left_out"] == {"in_training": 0, "same_pixels": 0, "known": 1}
+    assert found.verdict["n_calibration"] == 14
+    assert sum("1 of 10 training patients" in note for note in found.summary["numbers"]["notes"]) == 2
+    assert found.per_image["reason"].tolist()[-3:] == ["same pixels"] * 3
+    scores = found.tables["scores"]
+    for number in (0, 1):
+        detector = load_detector(tmp_path / str(number) / "net")
+        assert isinstance(detector, LatentDetector)
+        head = detector.head
+        assert head is not None
+        u, v = (detector.embed(s.images, device="cpu") for s in (others, train))
+        best = score(u, v, head.weight, head.bias).max(axis=1)
+        mine = scores["score"][scores["detector"] == f"detector:net ({number + 1})"].to_numpy()
+        np.testing.assert_allclose(mine[: len(best)], best, atol=1e-5)

@@ -89,7 +89,7 @@ def test_families_by_name() -> None:
     assert [f.name for f in parse_families(("re-identification", "copies"))] == [REIDENTIFICATION, *FAMILIES]
     assert parse_families(("jpeg:40",))[0].strengths == (95.0, 70.0, 40.0)
     assert parse_families(("noise:0.1",))[0].words == "noise (0.01, 0.1)"
-    assert parse_families(("re-identification",))[0].words == "another image of the person"
+    assert parse_families(("re-identification",))[0].words == "re-identification (another image of the person)"
     with pytest.raises(InputError, match="twice"):
         parse_families(("copies", "blur"))
     with pytest.raises(InputError, match="unknown family"):

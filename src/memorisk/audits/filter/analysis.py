@@ -15,7 +15,7 @@ from memorisk.audits.filter.calibrating import Calibrated
 from memorisk.audits.filter.cost import Diversity
 from memorisk.audits.filter.deciding import REASONS, Decision
 from memorisk.audits.filter.families import Family
-from memorisk.audits.filter.measuring import Opened
+from memorisk.audits.filter.measuring import Opened, detector_names
 from memorisk.audits.filter.options import FilterOptions
 from memorisk.audits.filter.screening import Screened
 from memorisk.audits.filter.sets import FilterSets
@@ -115,7 +115,7 @@ def numbers_of(evidence: FilterEvidence, options: FilterOptions) -> dict[str, An
             for family, found in zip(evidence.families, evidence.counted, strict=True)
         ],
         "threshold_by": "user" if options.threshold else "guarantee" if screened is not None else None,
-        "detectors": [detector.name for detector in evidence.detectors],
+        "detectors": detector_names(evidence.detectors),
         "thresholds": [] if screened is None else list(screened.thresholds),
         "guarantee": promise(evidence, options),
         "unseen": list(sets.unseen),

@@ -34,7 +34,7 @@ class Family:
     def words(self) -> str:
         """As a guarantee names it."""
         if not self.strengths:
-            return "another image of the person"
+            return f"{self.name} (another image of the person)"
         return f"{self.name} ({', '.join(f'{strength:g}' for strength in self.strengths)})"
 
 

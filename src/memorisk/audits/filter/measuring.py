@@ -27,17 +27,14 @@ _SIZED = ("network", "transformers")
 class Opened:
     """A detector with the training images' features."""
 
+    name: str
+    """As a report shows it, told apart from the others."""
     detector: PairDetector
     train_store: ImageStore
     train: Features
     """Of the training images."""
     similarity: Similarity
     """Larger is more alike."""
-
-    @property
-    def name(self) -> str:
-        """As a report may show it."""
-        return self.detector.name
 
     @property
     def top(self) -> float:
@@ -79,6 +76,16 @@ def open_detectors(options: FilterOptions) -> list[PairDetector]:
     return found
 
 
+def detector_names(detectors: Sequence[PairDetector]) -> list[str]:
+    """Names of a report, numbered where several detectors lie in folders of one name.
+
+    Args:
+        detectors: As they were given.
+    """
+    names = [detector.name for detector in detectors]
+    return [name if names.count(name) == 1 else f"{name} ({i + 1})" for i, name in enumerate(names)]
+
+
 def open_all(
     detectors: Sequence[PairDetector], sets: FilterSets, options: FilterOptions, progress: Progress
 ) -> list[Opened]:
@@ -88,9 +95,9 @@ def open_all(
         InputError: Features cannot be had, or some training images cannot be compared (listed).
     """
     found = []
-    for detector in detectors:
+    for name, detector in zip(detector_names(detectors), detectors, strict=True):
         train = _features(detector, sets.train, sets.train, options, progress)
-        opened = Opened(detector, sets.train, train, detector.similarity(train.values))
+        opened = Opened(name, detector, sets.train, train, detector.similarity(train.values))
         bad = np.flatnonzero(~opened.usable(train.values))
         if len(bad):
             raise InputError(

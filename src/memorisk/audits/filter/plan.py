@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from memorisk.audits.filter.families import Family
+from memorisk.audits.filter.measuring import detector_names
 from memorisk.audits.filter.sets import FilterSets
 from memorisk.statistics.guarantee import MissGuarantee
 from memorisk.training.pair_detectors import PairDetector
@@ -67,7 +68,7 @@ def describe_sets(
             if what != "synthetic"
         },
         left_out=sets.left_out.n,
-        detectors=tuple(detector.name for detector in detectors),
+        detectors=tuple(detector_names(detectors)),
         families=tuple(
             {"family": f.words, "identities": c.n_identities, "needed": c.needed, "missing": c.missing}
             for f, c in zip(families, counted, strict=True)

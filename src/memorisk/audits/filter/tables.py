@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 
 from memorisk.audits.filter.deciding import UNREADABLE
+from memorisk.audits.filter.measuring import detector_names
 from memorisk.audits.filter.screening import PIXELS, SCORE, Matches
 from memorisk.audits.pseudonyms import Pseudonyms
 
@@ -22,7 +23,7 @@ class FilterTables:
         self.image, self.known = names.names(sets.asked.images), set(sets.asked.images)
         self.train_image = names.names(sets.train.manifest.images)
         self.patient = names.names(sets.train.manifest.groups)
-        self.names = [detector.name for detector in evidence.detectors]
+        self.names = detector_names(evidence.detectors)
 
     def per_image(self) -> pd.DataFrame:
         """A row a synthetic image, those that could not be read among them."""
