@@ -104,6 +104,8 @@ def test_a_probability_is_the_heads_and_the_same_both_ways_round(tmp_path: Path)
     logits = np.diag(score(u, v, head.weight, head.bias))
     np.testing.assert_allclose(found, 1 / (1 + np.exp(-logits)), rtol=1e-9)
     assert detector.probability(a[:1], a[:1], device="cpu")[0] == pytest.approx(1 / (1 + np.exp(-head.bias)))
+    assert (head.weight < 0).all()  # before it is trained, nothing is as alike as an image and itself
+    assert (found < 1 / (1 + np.exp(-head.bias))).all()
 
 
 def test_latents_are_compared_without_their_images(tmp_path: Path) -> None:

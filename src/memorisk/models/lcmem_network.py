@@ -195,6 +195,9 @@ def _fit_stem(network: nn.Module, side: int, loaded: bool, seed: int, note: Note
 def new_branch(trunk: Trunk, shape: tuple[int, int, int], form: Form, dimension: int, seed: int) -> LatentNetwork:
     """A backbone with a new layer to the features and a new head, drawn from a seed by torch's own rule.
 
+    But the head's weights begin with a minus: a difference makes two images less alike from the start. Torch's rule has
+    half of them the other way round, and a training then spends its first epochs turning them.
+
     Args:
         trunk: From latents to [b, k]; it is not copied.
         shape: Of a latent.
@@ -218,6 +221,9 @@ def new_branch(trunk: Trunk, shape: tuple[int, int, int], form: Form, dimension:
         raise InputError(f"the backbone gives features of shape {list(found.shape)}; needed is a vector an image")
     with seeded(seed):
         network = LatentNetwork(trunk, nn.Linear(found.shape[1], dimension), form, shape[0])
+    if network.head is not None:
+        with torch.no_grad():
+            network.head.weight.abs_().neg_()
     network.requires_grad_(False)
     for parameter in network.trained():
         parameter.requires_grad_(True)
