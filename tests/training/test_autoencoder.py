@@ -13,6 +13,7 @@ import pytest
 import torch
 from PIL import Image
 
+from memorisk.console_latents import _with_limits
 from memorisk.models.latents import load_encoder, open_latents, save_encoder
 from memorisk.runs.errors import InputError
 from memorisk.runs.files import read_json, read_table
@@ -253,3 +254,11 @@ def test_the_baseline_keeps_as_many_numbers() -> None:
     flat = np.full((1, 1, 8, 8), 0.25, np.float32)
     np.testing.assert_allclose(resized(flat, 3), flat)
     np.testing.assert_array_equal(of_patients(np.array([1.0, 3.0, 5.0]), np.array(["b", "b", "a"])), [5.0, 2.0])
+
+
+def test_too_few_patients_are_told_in_place_of_limits() -> None:
+    interval = {"estimate": 30.123, "low": 29.5, "high": 31.0}
+    assert _with_limits(interval, 2) == "30.12 (29.50 to 31.00)"
+    assert _with_limits(interval | {"estimate": 1.5}, 2, sign="+").startswith("+1.50 ")
+    for nothing in (None, float("nan")):
+        assert _with_limits(interval | {"low": nothing}, 2) == "30.12 (too few patients)"
