@@ -15,6 +15,7 @@ from sklearn.metrics import roc_auc_score
 import memorisk
 from memorisk.models.latents import open_latents
 from memorisk.models.lcmem import LatentDetector
+from memorisk.models.lcmem_network import by_sample
 from memorisk.runs.errors import InputError, MemoriskError
 from memorisk.statistics.identity_pairs import negative_pairs, pair_weights, positive_pairs
 from memorisk.training import lcmem_fit
@@ -125,6 +126,21 @@ def test_killed_it_goes_on_to_the_same_bytes(tmp_path: Path) -> None:
     assert (tmp_path / "run" / "detector" / "checkpoint.safetensors").is_file()
     fit_lcmem(latents, *parts(latents), latents.groups, TINY, tmp_path / "run")
     assert content(tmp_path / "run") == content(tmp_path / "whole")
+
+
+def test_mild_augmentation_changes_stage_one_only_where_it_is_asked_for(tmp_path: Path) -> None:
+    latents = latents_of(patients(tmp_path))
+    data = PairData.build(latents, *parts(latents), latents.groups, ignore=False)
+    plain, mild = (
+        StageTraining.first(data, replace(TINY, stage1_augment=how, sample_normalisation=1.0).filled())  # pyright: ignore
+        for how in ("none", "mild")
+    )
+    batch = plain.sampler.batches(0, plain.batches, plain.size)[0]
+    x, moved = (one._normalised(batch, torch.Generator().manual_seed(1)) for one in (plain, mild))
+    rows = np.concatenate([batch.first, batch.second])
+    torch.testing.assert_close(x, by_sample(torch.from_numpy(np.array(latents.values[rows]))))
+    assert ((x - moved).abs().amax(dim=(1, 2, 3)) > 0).all()
+    assert float((x * moved).mean() / x.square().mean()) > 0.8
 
 
 def test_patience_ends_a_stage(tmp_path: Path) -> None:

@@ -9,8 +9,8 @@ from PIL import Image
 from scipy import ndimage
 
 from memorisk.runs.errors import InputError
-from memorisk.training.pair_augmentations import FAMILIES, PairAugmentation, augmented, to_unit
-from memorisk.training.pair_operations import rotate
+from memorisk.training.pair_augmentations import FAMILIES, MildAugmentation, PairAugmentation, augmented, to_unit
+from memorisk.training.pair_operations import rotate, shift_and_scale
 
 
 def pictures(n: int = 6, side: int = 16, channels: int = 1, dtype: type = np.uint8) -> np.ndarray:
@@ -114,3 +114,22 @@ def test_stage_two_draws_from_its_generator_alone() -> None:
 def test_no_probability_changes_nothing() -> None:
     x = to_unit(pictures())
     assert torch.equal(PairAugmentation(probability=0).apply(x, torch.Generator().manual_seed(1)), x)
+
+
+def test_images_are_turned_enlarged_and_shifted_at_once() -> None:
+    x = to_unit(pictures(side=16))[:, :, :, :16]
+    none, one = torch.zeros(6), torch.ones(6)
+    torch.testing.assert_close(shift_and_scale(x, none, one, none, none), x, atol=1e-6, rtol=0)
+    right = shift_and_scale(x, none, one, one / 8, none)
+    torch.testing.assert_close(right[..., 2:], x[..., :-2], atol=1e-5, rtol=0)
+    turned = shift_and_scale(x, torch.full((6,), 90.0), one, none, none)
+    torch.testing.assert_close(turned, torch.rot90(x, 1, (2, 3)), atol=1e-5, rtol=0)
+    larger = shift_and_scale(x, none, 2 * one, none, none)
+    wanted = torch.nn.functional.interpolate(x[:, :, 4:12, 4:12], (16, 16), mode="bilinear", align_corners=False)
+    torch.testing.assert_close(larger[:, :, 2:14, 2:14], wanted[:, :, 2:14, 2:14], atol=1e-5, rtol=0)
+
+
+def test_a_mild_copy_is_nearer_than_a_strong_one() -> None:
+    x = to_unit(pictures(n=40))
+    mild, strong = (how.apply(x, torch.Generator().manual_seed(1)) for how in (MildAugmentation(), PairAugmentation()))
+    assert 0 < (mild - x).abs().mean() < (strong - x).abs().mean()

@@ -24,6 +24,7 @@ SMALLEST_SIDE = 8
 SPREAD = 0.5
 """Deviation that latents are brought to (paper 004, section 3.1)."""
 _REDUCTION = 32
+_HEAD_SUM, _HEAD_BIAS = 40.0, 2.0
 _LEAST_DEVIATION = 1e-3  # of a channel: a constant one is centred and not blown up
 
 
@@ -195,8 +196,9 @@ def _fit_stem(network: nn.Module, side: int, loaded: bool, seed: int, note: Note
 def new_branch(trunk: Trunk, shape: tuple[int, int, int], form: Form, dimension: int, seed: int) -> LatentNetwork:
     """A backbone with a new layer to the features and a new head, drawn from a seed by torch's own rule.
 
-    But the head's weights begin with a minus: a difference makes two images less alike from the start. Torch's rule has
-    half of them the other way round, and a training then spends its first epochs turning them.
+    But the head begins as minus the city-block distance: each weight is -40 / d, the bias 2. So nothing is as alike as
+    an image and itself (probability 0.88), and features 0.05 apart are even. Torch's rule has half of the weights the
+    other way round, and a training then spends its first epochs turning them.
 
     Args:
         trunk: From latents to [b, k]; it is not copied.
@@ -223,7 +225,8 @@ def new_branch(trunk: Trunk, shape: tuple[int, int, int], form: Form, dimension:
         network = LatentNetwork(trunk, nn.Linear(found.shape[1], dimension), form, shape[0])
     if network.head is not None:
         with torch.no_grad():
-            network.head.weight.abs_().neg_()
+            network.head.weight.fill_(-_HEAD_SUM / dimension)
+            network.head.bias.fill_(_HEAD_BIAS)
     network.requires_grad_(False)
     for parameter in network.trained():
         parameter.requires_grad_(True)

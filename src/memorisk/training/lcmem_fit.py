@@ -50,7 +50,7 @@ from memorisk.training.lcmem_start import latent_start, recipe
 from memorisk.training.loop import Bounds, Watch, run_epochs
 from memorisk.training.optimizers import build_optimizer
 from memorisk.training.order import step_seeds
-from memorisk.training.pair_augmentations import PairAugmentation
+from memorisk.training.pair_augmentations import MildAugmentation, PairAugmentation
 from memorisk.training.pair_losses import pair_loss
 from memorisk.training.pair_sampler import PairBatch, PairSampler
 
@@ -214,8 +214,10 @@ class StageTraining:
             same_dataset=options.same_dataset,
             seed=options.seed,
         )
-        if sampler.copies_needed and latents.store is None:
-            raise InputError("without identities images are augmented, and these latents were given without images")
+        mild = stage.number == 1 and options.stage1_augment == "mild"
+        if (sampler.copies_needed or mild) and latents.store is None:
+            why = "stage1_augment augments images" if mild else "without identities images are augmented"
+            raise InputError(f"{why}, and these latents were given without images")
         notes = (*notes, *_copied(sampler, stage, data.identities_known))
         batches, size = sampler.plan(options.pairs or len(rows), stage.batch_size)
         if size < stage.batch_size:
@@ -301,15 +303,19 @@ class StageTraining:
     def _normalised(self, batch: PairBatch, generator: torch.Generator) -> torch.Tensor:
         """Latents of the first, then of the second images, as the branch takes them: [2b, c, h, w]."""
         both = np.concatenate([batch.first, batch.second])
-        augment = torch.from_numpy(np.tile(batch.copied, 2))
+        copied = torch.from_numpy(np.tile(batch.copied, 2))
+        strong, mild = copied, torch.zeros_like(copied)
         if self.stage.number == 2:
             first = torch.rand(len(batch), generator=generator) < _AUGMENT_FIRST
-            augment |= torch.cat([first, torch.ones(len(batch), dtype=torch.bool)])
+            strong = copied | torch.cat([first, torch.ones(len(batch), dtype=torch.bool)])
+        elif self.options.stage1_augment == "mild":
+            mild = ~copied
         z = self.latents(both)
-        if bool(augment.any()):
-            chosen = augment.nonzero()[:, 0]
-            pixels = self.encoder.pixels(both[chosen.numpy()])
-            z[chosen.to(self.device)] = self.encoder.encode(PairAugmentation().apply(pixels, generator))
+        for chosen, augmentation in ((strong, PairAugmentation()), (mild, MildAugmentation())):
+            places = chosen.nonzero()[:, 0]
+            if len(places):
+                pixels = self.encoder.pixels(both[places.numpy()])
+                z[places.to(self.device)] = self.encoder.encode(augmentation.apply(pixels, generator))
         if not self.branch.form.by_sample:
             return by_statistics(z, self.branch.mean, self.branch.std)
         if self.stage.number == 2:

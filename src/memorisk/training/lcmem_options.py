@@ -97,6 +97,9 @@ class LatentOptions:
     """Of NT-Xent."""
     sample_normalisation: float | None = None
     """Probability in stage 1 that a latent is normalised by itself, as it always is afterwards; lcmem only."""
+    stage1_augment: Literal["none", "mild"] = "none"
+    """mild: images of stage 1 are moved and brightened a little (`pair_augmentations.MildAugmentation`), for small data
+    sets; none is the paper's."""
     same_dataset: float = 0.9
     """Share of the negative pairs within one data set, of the corrected protocol."""
     network_size: int | None = None
@@ -157,6 +160,7 @@ class LatentOptions:
             ("protocol", PROTOCOLS),
             ("identities", ("use", "ignore")),
             ("precision", PRECISIONS),
+            ("stage1_augment", ("none", "mild")),
             ("stages", (1, 2)),
         ):
             if getattr(self, name) not in allowed:

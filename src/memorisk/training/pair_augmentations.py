@@ -41,6 +41,7 @@ from memorisk.training.pair_operations import (
     mirror,
     noise,
     rotate,
+    shift_and_scale,
 )
 
 _FACTORS = (1.1, 1.3, 1.6, 2.0)
@@ -190,6 +191,36 @@ class PairAugmentation:
         x = _where(acts[:, 5], x, contrast, ((2 * values[:, 5] - 1) * spread).exp())
         x = _where(acts[:, 6], x, jpeg, (lowest + values[:, 6] * (highest + 1 - lowest)).floor())
         return x.clamp(0, 1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class MildAugmentation:
+    """What two images of one patient differ in anyway: where they lie, and how bright they are.
+
+    Not of the paper, whose stage 1 has none. With few patients a network soon knows their images by heart; this keeps
+    it from that, and asks for nothing that a re-identification should not forgive. Always all of it, uniform.
+    """
+
+    degrees: float = 8.0
+    """Largest rotation either way."""
+    scale: float = 0.08
+    """Largest change of size."""
+    shift: float = 0.06
+    """Largest shift, as a share of the side."""
+    factor: float = 0.2
+    """Largest change of brightness."""
+    deviation: float = 0.02
+    """Of the noise, of the range of grey."""
+
+    def apply(self, x: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+        """A moved copy of each image; as `PairAugmentation.apply`."""
+        check_pixels(tuple(x.shape))
+        drawn = (2 * torch.rand(len(x), 5, generator=generator, dtype=torch.float64) - 1).to(x.device)
+        normal = torch.randn(tuple(x.shape), generator=generator, dtype=torch.float32).to(x.device, x.dtype)
+        across, down = drawn[:, 2] * self.shift, drawn[:, 3] * self.shift
+        moved = shift_and_scale(x, drawn[:, 0] * self.degrees, 1 + drawn[:, 1] * self.scale, across, down)
+        brighter = brightness(moved, 1 + drawn[:, 4] * self.factor)
+        return noise(brighter, torch.full((len(x),), self.deviation, device=x.device), normal)
 
 
 def _where(acting: torch.Tensor, x: torch.Tensor, operation: Operation, values: torch.Tensor) -> torch.Tensor:

@@ -53,6 +53,27 @@ def rotate(x: torch.Tensor, degrees: torch.Tensor) -> torch.Tensor:
     return F.grid_sample(x - low, grid, mode="bilinear", padding_mode="zeros", align_corners=False) + low
 
 
+def shift_and_scale(
+    x: torch.Tensor, degrees: torch.Tensor, factor: torch.Tensor, across: torch.Tensor, down: torch.Tensor
+) -> torch.Tensor:
+    """Rotation, zoom and shift in one bilinear resampling; the border is repeated outside.
+
+    Args:
+        x: [b, C, H, W].
+        degrees: [b], counter-clockwise.
+        factor: [b], above 1 enlarges.
+        across: [b], to the right, as a share of the width.
+        down: [b], as a share of the height.
+    """
+    height, width = x.shape[2:]
+    angle = torch.deg2rad(degrees.double())
+    cos, sin = angle.cos() / factor.double(), angle.sin() / factor.double()
+    top = torch.stack([cos, -sin * (height / width), -2 * across.double()], dim=1)
+    bottom = torch.stack([sin * (width / height), cos, -2 * down.double()], dim=1)
+    grid = F.affine_grid(torch.stack([top, bottom], dim=1).to(x.dtype), list(x.shape), align_corners=False)
+    return F.grid_sample(x, grid, mode="bilinear", padding_mode="border", align_corners=False)
+
+
 def mirror(x: torch.Tensor) -> torch.Tensor:
     """Left to right."""
     return x.flip(3)

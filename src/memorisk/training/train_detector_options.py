@@ -23,7 +23,7 @@ SHARED = (
 COPY_ONLY = ("loss", "augment", "frozen_epochs", "margin", "normalise")
 LATENT_ONLY = (
     *("encoder", "identities", "stages", "patience", "stage2_epochs", "stage2_patience", "stage2_batch_size"),
-    *("stage2_lr", "pairs", "bce_share", "sample_normalisation", "same_dataset"),
+    *("stage2_lr", "pairs", "bce_share", "sample_normalisation", "stage1_augment", "same_dataset"),
 )
 
 
@@ -105,6 +105,10 @@ class TrainDetectorOptions(ImageOptions):
 
     sample_normalisation: float | None = None
     """Probability in lcmem's stage 1 that a latent is normalised by itself (0.01), as it always is afterwards."""
+
+    stage1_augment: Literal["none", "mild"] | None = None
+    """mild: images of stage 1 are moved and brightened a little, for small data sets; none is the paper's and the
+    default. Not for copy."""
 
     same_dataset: float | None = None
     """Share of the pairs of two patients that are within one data set (0.9); not for copy."""
