@@ -149,7 +149,9 @@ def test_interrupted_anywhere_it_ends_with_the_same_bytes(
     assert weights(tmp_path / "late") == whole
     with monkeypatch.context() as patch:
         patch.setattr(autoencoder.AutoencoderTraining, "run", fails)
+        (tmp_path / "whole" / "checkpoint.safetensors").touch()
         assert train_autoencoder(table, out=tmp_path / "whole", **given).summary["best_epoch"] > 0  # only read
+        assert not (tmp_path / "whole" / "checkpoint.safetensors").exists()
     with pytest.raises(InputError, match="lr"):
         train_autoencoder(table, out=tmp_path / "whole", lr=1e-4, **given)
 

@@ -103,6 +103,7 @@ def train_autoencoder(
         with open_run(folder, config, identity=["run"]) as run:
             written = run.path / SUMMARY
             if written.is_file() and read_json(written).get("key") == training.key:
+                (run.path / CHECKPOINT).unlink(missing_ok=True)  # a kill may have come before
                 return TrainedAutoencoder(folder, read_json(written))
             run.log("started", versions=versions(), machine=machine())
             write_table(run.path / MANIFEST, store.manifest.table.assign(split=parts.names))
