@@ -68,6 +68,24 @@ def test_equals_the_cpu(number):
         assert_same(merge(parts), expected)
 
 
+def test_what_rounding_takes_decides_nothing():
+    """One wide column makes the step as large as all the others: V orders pairs otherwise than their logits do."""
+    rng = np.random.default_rng(9)
+    u = 3e-5 * rng.random((200, 30))
+    u[:, 0] = rng.random(200) < 0.5
+    w = -np.ones(30)
+    logits = score(u, None, w, 0.0)[np.triu_indices(200, 1)]
+    for share in (0.6, 0.9, 0.97):
+        told = {
+            "threshold": np.quantile(logits, share),
+            "limit": 40,
+            "k": 3,
+            "edges": np.quantile(logits, [0.5, 0.8, 1]),
+        }
+        found, expected = both(u, None, w, 0.0, block=70, **told)
+        assert_same(found, expected)
+
+
 @pytest.mark.parametrize("d", [16, 600])
 def test_sums_are_those_of_the_whole_numbers(d):
     """V itself, of the widest numbers there are, against sums in 64 bits."""
@@ -186,7 +204,8 @@ sizes = {"CHUNK": kernels.CHUNK, "EACH": kernels.EACH, "SIDE": kernels.SIDE}
 signature = dict(zip(numbers, kinds)) | dict.fromkeys(sizes, "constexpr")
 for card in (75, 90):
     source = ASTSource(kernels._signed_sums, signature, sizes)
-    compiled = triton.compile(source, target=GPUTarget("cuda", card, 32), options={"num_warps": 8, "enable_fp_fusion": False})
+    options = {"num_warps": 8, "enable_fp_fusion": False}
+    compiled = triton.compile(source, target=GPUTarget("cuda", card, 32), options=options)
     assert compiled.asm["cubin"], card
     body = compiled.asm["ptx"]
     assert "abs.f32" in body and "cvt.rzi.s32.f32" in body, card
