@@ -2,10 +2,12 @@
 
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 from memorisk.audits.synthetic.audit import audit_synthetic
 from memorisk.audits.synthetic.words import Terms, p_words, share
+from tests.audits.synthetic_set.heads import NAME, use_heads
 from tests.audits.synthetic_set.making import N_TRAIN, parts, store_of
 from tests.report.chromium import Chromium
 from tests.report.conftest import browser
@@ -17,7 +19,8 @@ HOSTILE = "<img src=x onerror=\"document.title='hacked'\">"
 
 @pytest.fixture(scope="module")
 def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """A failed audit of patients with hostile names and pictures; an audit without patients or held-out images."""
+    """A failed audit of patients with hostile names and pictures; one without patients or held-out images; one by two
+    detectors, of images whose origin is known, after a review."""
     place = tmp_path_factory.mktemp("pages")
     train, held, synthetic = parts()
     synthetic[:20] = train[:20]
@@ -25,7 +28,18 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     made, theirs = store_of(synthetic, place, "set"), store_of(held, place, "held", groups=[f"h{r}" for r in range(99)])
     audit_synthetic(ours, made, held_out=theirs, out=place / "full", plants=2, gallery=True)
     audit_synthetic(store_of(train[20:], place, "train"), made, out=place / "alone", plants=0)
-    return {name: place / name / "report.html" for name in ("full", "alone")}
+    sources = pd.DataFrame({"synthetic_image": made.manifest.images[:60], "training_image": ours.manifest.images[:60]})
+    sources.to_csv(place / "pairs.csv", index=False)
+    with pytest.MonkeyPatch.context() as patch:
+        use_heads(patch)
+        how = {"plants": 2, "detector": (NAME, "pixels"), "paired": str(place / "pairs.csv"), "gallery": True}
+        audit_synthetic(ours, made, held_out=theirs, out=place / "first", **how)
+        table = pd.read_csv(place / "first" / "review.csv", dtype=str, keep_default_na=False)
+        table.loc[:3, ["verdict", "by", "reason"]] = ("dismiss", HOSTILE, HOSTILE)
+        table.loc[4:5, ["verdict", "by", "reason"]] = ("confirm", HOSTILE, HOSTILE)
+        table.to_csv(place / "judged.csv", index=False)
+        audit_synthetic(ours, made, held_out=theirs, out=place / "judged", review=place / "judged.csv", **how)
+    return {name: place / name / "report.html" for name in ("full", "alone", "judged")}
 
 
 @pytest.mark.browser
@@ -68,6 +82,11 @@ def test_the_order_is_that_of_the_questions_and_pictures_stand_by_their_names(
     heads = browser.evaluate("[...document.querySelectorAll('.sections h2')].map(h => h.textContent)")
     assert heads[0] == "Which images are exposed"
     assert browser.evaluate("document.images.length") == 0
+    browser.open(pages["judged"])
+    heads = browser.evaluate("[...document.querySelectorAll('.sections h2, .sections h3')].map(h => h.textContent)")
+    assert "Images and what they were generated from" in heads
+    assert {"Dismissed by a person: 4", "Confirmed by a person: 2", "Clusters of copies", "Pairs of images"} <= {*heads}
+    assert browser.evaluate("document.querySelectorAll('svg').length") == 6
 
 
 def test_words_by_what_a_group_is() -> None:

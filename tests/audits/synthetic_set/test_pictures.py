@@ -1,11 +1,14 @@
 """The pictures of the synthetic report: each pair once, near pairs beside equal ones, mirrored ones mirrored."""
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from memorisk.audits.synthetic import audit as audit_module
 from memorisk.audits.synthetic.audit import audit_synthetic
 from memorisk.audits.synthetic.pictures import MOST, Pictures, pair_pictures, side_by_side
+from memorisk.report.result import Result
+from tests.audits.synthetic_set.heads import NAME, use_heads
 from tests.audits.synthetic_set.making import parts, store_of
 
 EQUAL, MIRRORED = 14, 3
@@ -50,6 +53,31 @@ def test_mirrored_pairs_are_shown_with_the_difference_to_the_mirrored_image(pict
         made = (pictures.exposed | pictures.near)[pair].astype(int)
         assert made[9:, :8].max() <= 8  # below the gap: what was added as noise
         assert np.abs(made[:8, :8] - made[:8, 9:]).max() > 8
+
+
+def test_memorized_pairs_are_shown_where_they_are_not_yet(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MEMORISK_CACHE", str(tmp_path / "cache"))
+    use_heads(monkeypatch)
+    kept: list[Pictures] = []
+    monkeypatch.setattr(audit_module, "pair_pictures", lambda *given: kept.append(pair_pictures(*given)) or kept[-1])
+    train, held, synthetic = parts()
+    moved = np.random.default_rng(5).integers(-60, 61, (20, 8, 8, 1))
+    synthetic[:20] = np.clip(train[:20].astype(int) + moved, 0, 255)
+    stores = [store_of(i, tmp_path, n) for i, n in ((train, "train"), (synthetic, "set"), (held, "held"))]
+    table = pd.DataFrame(
+        {"synthetic_image": stores[1].manifest.images[:20], "training_image": stores[0].manifest.images[:20]}
+    )
+    table.to_csv(tmp_path / "pairs.csv", index=False)
+    how = {"plants": 0, "detector": (NAME,), "gallery": True, "paired": str(tmp_path / "pairs.csv")}
+    found = audit_synthetic(stores[0], stores[1], held_out=stores[2], out=tmp_path / "run", **how)
+    assert isinstance(found, Result)
+    memorized = found.tables["paired"].query("memorized")
+    assert len(memorized)
+    (shown,) = kept
+    wanted = set(zip(memorized["training_image"], memorized["image"], strict=True))
+    elsewhere = {*shown.exposed, *shown.equal, *shown.near, *shown.closest}
+    assert {*shown.paired} <= wanted - elsewhere
+    assert len(shown.paired) == min(MOST, len(wanted - elsewhere))
 
 
 def test_a_mirrored_difference_is_nothing_for_a_mirrored_copy() -> None:

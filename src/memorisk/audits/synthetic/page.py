@@ -66,7 +66,7 @@ def synthetic_page(result: Result, pictures: Pictures | None = None, *, redact: 
         Section(f"Which {terms.units} are exposed", _exposed(result, terms, pictures, redact), "exposed"),
         Section("How sure is that", power_section(result, terms), "power"),
         Section("Distances", distance_section(result, terms), "distances"),
-        *_paired(result, terms, redact),
+        *_paired(result, terms, pictures, redact),
         Section("Single synthetic images", describing_section(result, terms, redact), "images"),
         Section("Closest pairs", pair_section(result, terms, pictures, redact), "pairs"),
         Section("Pairs that a person judged", review_section(result, terms, redact), "review"),
@@ -83,11 +83,15 @@ def synthetic_page(result: Result, pictures: Pictures | None = None, *, redact: 
     )
 
 
-def _paired(result: Result, terms: Terms, redact: bool) -> list[Section]:
+def _paired(result: Result, terms: Terms, pictures: Pictures | None, redact: bool) -> list[Section]:
     """Of images whose origin was said."""
     if result.summary["numbers"]["paired"] is None:
         return []
-    return [Section("Images and what they were generated from", paired_section(result, terms, redact), "paired")]
+    shown = []
+    if pictures is not None and pictures.paired:
+        shown = [picture_gallery(pictures.paired, "Memorized pairs that are not shown elsewhere", pictures.mirrored)]
+    blocks = paired_section(result, terms, redact, shown)
+    return [Section("Images and what they were generated from", blocks, "paired")]
 
 
 def _lead(result: Result, terms: Terms) -> list[Block]:

@@ -1,5 +1,6 @@
 """Sections of the synthetic report about pairs: conditioned ones, clusters of copies, what a person said, logits."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -74,8 +75,8 @@ def spread_figures(result: Result, one: dict[str, Any], terms: Terms) -> list[Bl
     return blocks
 
 
-def paired_section(result: Result, terms: Terms, redact: bool) -> list[Block]:
-    """MemRate beside its value on held-out images, and the pairs that make it."""
+def paired_section(result: Result, terms: Terms, redact: bool, pictures: Sequence[Block] = ()) -> list[Block]:
+    """MemRate beside its value on held-out images, and the pairs that make it, with pictures where they are shown."""
     found: dict[str, Any] = result.summary["numbers"]["paired"]
     table = pd.DataFrame(
         [
@@ -123,7 +124,7 @@ def paired_section(result: Result, terms: Terms, redact: bool) -> list[Block]:
     ]
     listing = Table(frame=chosen, columns=shown, caption="Memorized pairs, most alike first.",
                     elsewhere="tables/paired.parquet", visible_rows=10)  # fmt: skip
-    return [*blocks, listing]
+    return [*blocks, listing, *pictures]
 
 
 def cluster_block(result: Result, terms: Terms, redact: bool) -> list[Block]:

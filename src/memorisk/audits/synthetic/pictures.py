@@ -34,6 +34,8 @@ class Pictures:
     """Of pairs with nearly equal pixels, perhaps mirrored."""
     closest: dict[Pair, np.ndarray]
     """Of the closest pairs by features that have no equal pixels."""
+    paired: dict[Pair, np.ndarray]
+    """Of pairs of an image and what it was generated from that a detector takes for one patient."""
     mirrored: frozenset[Pair]
     """Pairs whose details agree when the training image is mirrored: so is its difference taken."""
 
@@ -64,10 +66,20 @@ def pair_pictures(sets: Sets, result: Result, names: Pseudonyms) -> Pictures:
     equal = [pair for pair in equal if pair not in shown][:more]
     near = [pair for pair in near if pair not in shown][:MOST]
     closest = [pair for pair in closest if pair not in shown | {*near}][:MOST]
+    paired = [pair for pair in dict.fromkeys(_memorized(result)) if pair not in shown | {*near, *closest, *equal}]
     mirrored -= {*_ids(rows(pairs, same), "real_image", "image")}
     pictures_of = _Pairs(sets, names, mirrored)
-    parts = (pictures_of.of(chosen) for chosen in (exposed, equal, near, closest))
+    parts = (pictures_of.of(chosen) for chosen in (exposed, equal, near, closest, paired[:MOST]))
     return Pictures(*parts, mirrored=frozenset(mirrored))
+
+
+def _memorized(result: Result) -> list[Pair]:
+    """Pairs of an image and what it was generated from that any detector takes for one patient, most alike first."""
+    if "paired" not in result.tables:
+        return []
+    table = result.tables["paired"]
+    chosen = rows(table, truths(table, "memorized")).sort_values("score", ascending=False, kind="stable")
+    return _ids(chosen, "training_image", "image")
 
 
 def suspects(result: Result) -> pd.DataFrame:
