@@ -86,7 +86,8 @@ def small_detector(
     config = LatentConfig(
         kind=kind, backbone="small_cnn", weights="random", weights_fingerprint="", preprocessing=encoder.preprocessing,
         stored=(height, width, channels), depth=8, dimension=8, measure=form.measure, loss="bce", protocol="corrected",
-        recipe={}, departures=(), best_epoch=0, data_hash=store.data_hash, groups_given=store.manifest.groups_given,
+        recipe={"bce_share": 0.8, "sample_normalisation": 0.01},
+        departures=(), best_epoch=0, data_hash=store.data_hash, groups_given=store.manifest.groups_given,
         versions={}, encoder=encoder.name, latent_shape=shape, stage=1, calibration={},
     )  # fmt: skip
     LatentDetector(branch.eval(), encoder, config, seen).save(folder)

@@ -88,7 +88,10 @@ def test_decisions_are_of_detectors_with_a_head(identified: Run) -> None:
     told = row(table.ours, form="every pair alike")
     confusion = told["recall"], told["precision"]
     assert np.isclose(told["f1"], 2 * confusion[0] * confusion[1] / sum(confusion))
-    assert list(table.paper.columns) == ["Detector", "Accuracy", "F1-Score", "Precision", "Recall", "AUC"]
+    (printed,) = table.paper.to_dict("records")
+    assert list(printed)[1:5] == ["Backbone", "Augmentation", "α", "Latent"]
+    assert [printed[name] for name in list(printed)[1:5]] == ["small_cnn", "SWN", "0.8", "No"]
+    assert list(printed)[5:] == ["Accuracy", "F1-Score", "Precision", "Recall", "AUC"]
 
 
 def test_false_matches_are_counted_one_against_all(people: Path, headed: Path, identified: Run) -> None:

@@ -103,6 +103,10 @@ REID_COLUMNS: Mapping[str, Sequence[Column]] = {
     ),
     "table_4": (
         DETECTOR,
+        words("backbone", "Backbone"),
+        words("augmentation", "Augmentation", wide=True),
+        words("bce_share", "α"),
+        words("latent", "Latent"),
         words("form", "Pairs count"),
         estimate("accuracy", "Accuracy [95 %]"),
         estimate("f1", "F1 [95 %]"),

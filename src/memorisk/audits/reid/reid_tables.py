@@ -14,12 +14,15 @@ from memorisk.audits.reid.frames import MACRO, limits
 from memorisk.audits.reid.published import section_place
 from memorisk.audits.reid.reid_reading import FORMS, Listed, Measured, pooled
 from memorisk.audits.study_parts import StudyTable
+from memorisk.models.lcmem import LatentConfig
 from memorisk.statistics.jackknife import JackknifeInterval
 from memorisk.statistics.pair_auc import macro_average, pair_auc, pair_auc_difference
 from memorisk.statistics.pair_decisions import identity_share, pair_decisions, sensitivity_threshold
 from memorisk.statistics.pair_specificity import PairSpecificity, specificity_at_sensitivity
 
 _SUFFIX = {"corrected": "", "paper": "_paper"}
+_GRID = {"backbone": "Backbone", "augmentation": "Augmentation", "bce_share": "α", "latent": "Latent"}
+_STAGE_TWO = "Rotate, Flip, Blur, Noise, Brightness, Contrast, JPEG"
 _FORM_WORDS = {"corrected": "every patient alike", "paper": "every pair alike"}
 
 
@@ -142,20 +145,39 @@ def table_4(found: Sequence[Measured]) -> StudyTable:
             told = pair_decisions(every.score >= m.at_half, *every[1:4], weight=every.weight)
             auc = pair_auc(*every[:4], weights=every.weight).interval
             names = ("accuracy", "f1", "precision", "recall")
-            row: dict[str, object] = {"detector": m.name, "form": _FORM_WORDS[form], "n_pairs": len(every.score)}
+            row: dict[str, object] = {"detector": m.name, **_design(m), "form": _FORM_WORDS[form]}
+            row["n_pairs"] = len(every.score)
             for name in names:
                 row |= limits(name, getattr(told, name))
             ours.append(row | limits("auc", auc))
             if form == "paper":
                 heads_of = ("Accuracy", "F1-Score", "Precision", "Recall")
                 each = {h: _four(getattr(told, n).estimate) for h, n in zip(heads_of, names, strict=True)}
-                paper.append({"Detector": m.name, **each, "AUC": _four(auc.estimate)})
+                design = {_GRID[name]: value for name, value in _design(m).items()}
+                paper.append({"Detector": m.name, **design, **each, "AUC": _four(auc.estimate)})
     note = (
         "Micro-averaged: pairs of all data sets together, so that scores of different data sets meet one threshold. "
         "A pair is called positive from a probability of one half on; detectors without a head have no probability."
     )
     why = "" if ours else "no detector with a head was measured"
     return StudyTable("table_4", "Decisions at P = 0.5", pd.DataFrame(paper), pd.DataFrame(ours), note, why)
+
+
+def _design(m: Measured) -> dict[str, str]:
+    """What the rows of the paper's ablation differ in, as the detector's folder says it; empty where it does not."""
+    detector = m.contender.detector.detector if m.contender.detector is not None else None
+    config = None if detector is None else detector.config
+    if not isinstance(config, LatentConfig):
+        return dict.fromkeys(_GRID, "")
+    sees = _STAGE_TWO if config.stage == 2 else ""
+    own = "SWN" if float(config.recipe.get("sample_normalisation") or 0) > 0 else ""
+    share = config.recipe.get("bce_share")
+    return {
+        "backbone": config.backbone,
+        "augmentation": ", ".join(part for part in (sees, own) if part),
+        "bce_share": "" if share is None else f"{share:g}",
+        "latent": "No" if config.encoder.startswith("pixels") else "Yes",
+    }
 
 
 def false_matches(found: Sequence[Measured], sensitivity: float) -> StudyTable:
