@@ -172,7 +172,7 @@ def test_detectors_and_families_share_the_confidence(place: Path) -> None:
     assert strict.verdict["thresholds"][0] >= found.verdict["thresholds"][0]
 
 
-def test_links_are_hard_or_symbolic_and_inputs_stay_as_they_were(place: Path, monkeypatch) -> None:
+def test_links_are_hard_or_symbolic_and_inputs_stay_as_they_were(place: Path, filtered: Result, monkeypatch) -> None:
     before = contents(place / "set")
     run(place, "linked", families="noise:0.1", keep="link")
     name = next(iter(contents(place / "linked" / KEPT)))
@@ -362,7 +362,7 @@ def test_a_head_gives_probabilities_and_half_is_a_threshold(place: Path, monkeyp
     assert (own["missed_high"] > own["missed_share"]).all()
 
 
-def test_calibration_images_may_be_a_split_of_train(place: Path) -> None:
+def test_calibration_images_may_be_a_split_of_train(place: Path, filtered: Result) -> None:
     rows = [(f"train/t{i:03d}_0.png", f"t{i:03d}", "train") for i in range(N_TRAIN)]
     rows += [(f"new/n{i:03d}_0.png", f"n{i:03d}", "test") for i in range(N_NEW)]
     rows.append(("new/n001_0.png", "t007", "val"))
@@ -378,7 +378,7 @@ def test_calibration_images_may_be_a_split_of_train(place: Path) -> None:
     assert contents(place / "split" / KEPT) == contents(place / "out" / KEPT)
 
 
-def test_without_patients_a_pass_has_to_be_asked_for(place: Path) -> None:
+def test_without_patients_a_pass_has_to_be_asked_for(place: Path, filtered: Result) -> None:
     found = run(place, "nobody", families="noise:0.1", group_from=None)
     assert (found.status, found.verdict["filtered"]) == ("undecided", True)
     assert "--one-image-per-patient" in found.verdict["what_would_decide"][0]
@@ -428,7 +428,7 @@ def test_siamese_detectors_of_one_name_that_know_some_people(tmp_path: Path, mon
     store = patients(tmp_path, n=30, each=4)
     train, new, others = (select_rows(store, np.arange(start, end)) for start, end in ((0, 40), (40, 100), (100, 120)))
     for seed in (0, 1):
-        options = LatentOptions(backbone="convnext_atto@none", dimension=24, device="cpu", seed=seed).filled()
+        options = LatentOptions(backbone="small_cnn@none", dimension=16, device="cpu", seed=seed).filled()
         latents = latents_of(store)
         start = latent_start(latents, options)
         known = group_hashes(np.array(["patient010", "patient000"]), start.config.data_hash)
@@ -456,3 +456,18 @@ def test_siamese_detectors_of_one_name_that_know_some_people(tmp_path: Path, mon
         best = score(u, v, head.weight, head.bias).max(axis=1)
         mine = scores["score"][scores["detector"] == f"detector:net ({number + 1})"].to_numpy()
         np.testing.assert_allclose(mine[: len(best)], best, atol=1e-5)
+
+
+def test_files_that_a_table_names_and_nobody_has_are_listed(place: Path, filtered: Result) -> None:
+    names = sorted(contents(place / "set"))
+    table = pd.DataFrame({"path": [*names, "c0/absent.png"], "label": ["a", *["b"] * len(names)]})
+    table.to_csv(place / "set" / "table.csv", index=False)
+    found = run(place, "table", made="set/table.csv", families="noise:0.1")
+    (place / "set" / "table.csv").unlink()
+    rows = found.per_image.set_index("image")
+    assert len(rows) == found.verdict["n_synthetic"] == N_SET + 2
+    assert (rows.loc["c0/absent.png", "reason"], rows.loc["c0/absent.png", "kept"]) == ("unreadable", False)
+    assert rows.loc["c0/absent.png", "detail"] != ""
+    assert found.verdict["rejected"]["unreadable"] == 2
+    assert contents(place / "table" / KEPT) == contents(place / "out" / KEPT)
+    assert set(found.per_class["label"]) == {"a", "b"}

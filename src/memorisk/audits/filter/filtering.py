@@ -100,16 +100,7 @@ def filter_synthetic(
     config = {"train": _name(train), "synthetic": _name(synthetic), "out": str(folder), **asdict(options)}
     with open_run(folder, config | {"run": _identity(evidence, options)}, identity=["run"]) as run:
         run.log("started", versions=versions(), machine=machine())
-        (run / FINISHED).unlink(missing_ok=True)
-        result = analyse_filter(evidence, options, names)
-        result.save(run.path)
-        _write_manifest(run, result)
-        pictures = closest_pairs(sets, result, names) if options.gallery and not options.redact else None
-        write_text(run / REPORT, render_page(filter_page(result, pictures, redact=options.redact)))
-        kept = _keep(run, evidence, contents, options, progress)
-        write_json(
-            run / FINISHED, result.verdict | {"kept": None if kept is None else {"folder": KEPT, **asdict(kept)}}
-        )
+        result = _write(run, evidence, contents, options, names, progress)
         run.log("finished", status=result.status)
     return result
 
@@ -151,6 +142,26 @@ def gather(
     return FilterEvidence(
         sets, detectors, families, counted, decision, opened, calibrated, screened, real, rejected, spread
     )
+
+
+def _write(
+    run: RunFolder,
+    evidence: FilterEvidence,
+    contents: Mapping[str, str],
+    options: FilterOptions,
+    names: Pseudonyms,
+    progress: Progress,
+) -> Result:
+    """Tables, report, kept set, and last the file that says that all of it is there."""
+    (run / FINISHED).unlink(missing_ok=True)
+    result = analyse_filter(evidence, options, names)
+    result.save(run.path)
+    _write_manifest(run, result)
+    pictures = closest_pairs(evidence.sets, result, names) if options.gallery and not options.redact else None
+    write_text(run / REPORT, render_page(filter_page(result, pictures, redact=options.redact)))
+    kept = _keep(run, evidence, contents, options, progress)
+    write_json(run / FINISHED, result.verdict | {"kept": None if kept is None else {"folder": KEPT, **asdict(kept)}})
+    return result
 
 
 def _decoded(
