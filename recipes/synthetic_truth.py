@@ -43,12 +43,12 @@ CLAIMS = ("found", "chance", "list")
 NETWORK = "squeezenet1_1_caffe@{data}/weights_squeezenet_imagenet/squeezenet11_features_derived_oihw.npz"
 TEXT = f"""Real images at {SIDE} px stand for a synthetic set, so that the truth is known: images of other patients, and
 copies of as many training patients as the report speaks of (`--copied`), hidden among them; seven kinds, drawn anew in
-every split. *Found* is a copied patient with a p-value at the cut of the report; claimed is the share of the audit's
-own plants at that cut, R its lower limit. *By chance* is the share of training patients without a copy who are found
-at it; claimed is the rank that the cut is. *Wrongly listed* is the share of a list (none where it is empty) without a
-copy; claimed is at most 10 %. *Flagged images* are those of other patients that are said to expose somebody.
-Intervals are of
-{100 * LEVEL:.1f} %, over splits (t); a claim holds where its difference from the truth may be 0."""
+every split. *Found* is a copied patient whose p-value is at the cut of the report by the very copy; claimed is the
+share of the audit's own plants at that cut, R its lower limit (the share of so few copies varies by itself). *By
+chance* is the share of training patients without a copy who are found at the cut; claimed is the rank that the cut is.
+*Wrongly listed* is the share of a list (none where it is empty) without a copy; claimed is at most 10 %. *Flagged
+images* are those of other patients that are said to expose somebody. Intervals are of {100 * LEVEL:.1f} %, over splits
+(t); a claim holds where its difference from the truth may be 0, or the share of a list at most 10 %."""
 
 
 @dataclass(frozen=True)
@@ -166,7 +166,13 @@ def held_to_truth(found: FeatureTables, detector: PairDetector, one: Split) -> d
     said = find(sets, [distances], _no_pixels(len(found.train), len(found.held), n), one.plants, one.options)
     assert said.asked is not None
     assert said.power is not None
-    copied = np.isin(said.unit, sets.train.manifest.groups.astype(str)[one.copies.source])
+    groups = sets.train.manifest.groups.astype(str)
+    copied = np.isin(said.unit, groups[one.copies.source])
+    by_copy = np.zeros(len(said.unit), bool)
+    for i, patient in enumerate(groups[one.copies.source]):
+        images = np.flatnonzero(groups == patient)
+        nearest = images[np.argmin(distances.train[images])]
+        by_copy[np.searchsorted(said.unit, patient)] = distances.train_nearest[nearest] == n_others + i
     at_cut = said.asked.p_value <= said.cut * (1 + 1e-12)
     rank = np.floor(said.cut * (said.asked.n_compared + 1) * (1 + 1e-12)) / (said.asked.n_compared + 1)
     return {
@@ -176,7 +182,7 @@ def held_to_truth(found: FeatureTables, detector: PairDetector, one: Split) -> d
         "copied": int(copied.sum()),
         "claimed": said.power.recall.estimate,
         "lower": said.power.recall.low,
-        "true": float(at_cut[copied].mean()),
+        "true": float((at_cut & by_copy)[copied].mean()),
         "chance": float(at_cut[~copied].mean()),
         "chance_claimed": float(rank[~copied].mean()),
         "listed": int(said.listed.sum()),

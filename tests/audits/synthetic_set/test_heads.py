@@ -189,6 +189,14 @@ def test_what_does_not_go_together_is_refused(place: Path) -> None:
     sets = made_sets(place)
     with pytest.raises(InputError, match="a file of features stands by itself"):
         audited(sets, "run", "f.npz", "pixels")
+    (place / "trained" / "detector").mkdir(parents=True)
+    with pytest.raises(InputError, match=r"trained holds no detector: there is no detector.json in it$"):
+        audited(sets, "run", "trained")
+    (place / "trained" / "detector" / "detector.json").touch()
+    with pytest.raises(InputError, match="did you mean trained/detector"):
+        audited(sets, "run", "trained")
+    with pytest.raises(InputError, match="there is no folder nowhere/detector"):
+        audited(sets, "run", "nowhere/detector")
     assert not Path("run").exists()
     twins = [open_pair_detector("pixels"), open_pair_detector("pixels"), open_pair_detector("pixels:4")]
     assert shown_names(twins) == ("pixels, euclidean (1)", "pixels, euclidean (2)", "pixels:4, euclidean")

@@ -18,8 +18,9 @@ from memorisk.audits.synthetic.options import AUTO, SyntheticOptions
 from memorisk.audits.synthetic.sets import Sets
 from memorisk.images.store import ImageStore
 from memorisk.images.wording import listed
+from memorisk.models.detectors import CONFIG
 from memorisk.models.features import FeatureSource, parse_source
-from memorisk.runs.errors import InputError, several
+from memorisk.runs.errors import InputError, one_line, several
 from memorisk.runs.progress import Progress
 from memorisk.scores.similarity import Similarity
 from memorisk.training.feature_matrix import FeatureDescription, Features, load_features
@@ -59,6 +60,8 @@ def open_detectors(options: SyntheticOptions, sets: Sets) -> tuple[PairDetector,
     Raises:
         InputError: No such source or measure, or files of features for some of the sets only or beside another.
     """
+    for text in options.detector:
+        _check_folder(text)
     side = max(sets.train.images.shape[1:3])
     default = f"pixels:{AUTO_SIDE}" if side > AUTO_SIDE else "pixels"
     found = tuple(
@@ -67,6 +70,21 @@ def open_detectors(options: SyntheticOptions, sets: Sets) -> tuple[PairDetector,
     )
     _check_saved(found, options, sets)
     return found
+
+
+def _check_folder(text: str) -> None:
+    """Refuse a path without a detector by what is missing there, not as an unknown network.
+
+    Raises:
+        InputError: It is a folder of something else, or is not there.
+    """
+    path = Path(text.removeprefix("detector:"))
+    if path.is_dir() and not (path / CONFIG).is_file():
+        inside = path / "detector"
+        way = f"; did you mean {one_line(inside)}?" if (inside / CONFIG).is_file() else ""
+        raise InputError(f"{one_line(path)} holds no detector: there is no {CONFIG} in it{way}")
+    if "/" in text and not {"@", ":"} & set(text) and not path.exists():
+        raise InputError(f"there is no folder {one_line(path)} of a detector")
 
 
 def shown_names(detectors: Sequence[PairDetector]) -> tuple[str, ...]:
