@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 from rich.text import Text
 
+from memorisk.report.text import visible
 from memorisk.runs.files import plain
 
 if TYPE_CHECKING:  # PyTorch comes with them
@@ -73,9 +74,9 @@ def show_pair_plan(plan: "PairBenchPlan", *, as_json: bool) -> None:
         console.print(Text(f"not at hand: {name}: give {give}"), soft_wrap=True)
     for name, images in plan.images.items():
         parts = ", ".join(f"{part} {plan.patients[name][part]:,} patients ({n:,} images)" for part, n in images.items())
-        console.print(Text(f"{name}: {parts}"), soft_wrap=True)
+        console.print(Text(f"{visible(name)}: {parts}"), soft_wrap=True)
     for note in plan.notes:
-        console.print(Text(note), soft_wrap=True)
+        console.print(Text(visible(note)), soft_wrap=True)
     embedded = f"; {plan.embeddings:,} images and copies to embed" if plan.embeddings else ""
     console.print(Text(f"{plan.pairs:,} pairs for each detector to score{embedded}"), soft_wrap=True)
 

@@ -76,6 +76,8 @@ def test_a_given_split_is_kept_and_known_test_patients_are_refused(tmp_path: Pat
     left = division(table, str(known), leave_out_seen=True, **columns)
     assert left.patients(TEST) == 5
     assert set(left.part[left.groups == "p007"]) == {""}
+    chosen = small_detector(tmp_path / "v", store, {"training": np.flatnonzero(store.manifest.groups == "p003")})
+    assert any("v was trained on 1 validation patient:" in n for n in division(table, str(chosen), **columns).notes)
 
 
 def test_a_split_that_a_patient_straddles_names_the_way_out(tmp_path: Path) -> None:

@@ -275,6 +275,26 @@ def test_the_command_plans_prints_and_answers(
     assert memorisk.benchmark_reid is benchmark_reid
 
 
+def test_names_are_data(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    name = "<b>|\u202e*evil*\x1b[31m"
+    frame = pd.read_csv(two_sets(tmp_path)).assign(dataset=name)
+    frame.to_csv(tmp_path / "table.csv", index=False)
+    columns = ("--group-column", "group", "--dataset-column", "dataset")
+    command = ("bench", "reid", tmp_path / "table.csv", "--out", tmp_path / "run", *columns)
+    command = (*command, "--detectors", "mse=<i>", "ncc")
+    for told in ((*command, "--dry-run"), command):
+        code, shown, _ = answer(capsys, *told)
+        assert code == 0
+        assert "\x1b" not in shown
+        assert "\u202e" not in shown
+    page = (tmp_path / "run" / "report.html").read_text()
+    text = (tmp_path / "run" / "tables" / "tables.md").read_text()
+    for written_out in (page, text.replace("\\<", "")):  # in Markdown a backslash takes its meaning
+        assert "\u202e" not in written_out
+        assert "<i>" not in written_out
+        assert "<b>|" not in written_out
+
+
 @pytest.mark.parametrize("width", [320, 1280])
 def test_the_page_in_a_browser(identified: Run, width: int) -> None:
     path = find_chromium()

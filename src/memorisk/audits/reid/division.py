@@ -200,6 +200,10 @@ def _without_known(
     """
     notes, part = [], part.copy()
     for name, seen in known.items():
+        trained = len(np.unique(groups[(part == VALIDATION) & (seen == TRAINING)].astype(str)))
+        if trained:
+            notes.append(f"{name} was trained on {several(trained, 'validation patient', 'validation patients')}: its "
+                         "thresholds come from patients whom it knows.")  # fmt: skip
         mine = (part == TEST) & (seen != "")
         n = len(np.unique(groups[mine].astype(str)))
         if not n:

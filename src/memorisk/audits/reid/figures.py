@@ -5,7 +5,7 @@ import pandas as pd
 
 from memorisk.audits.reid.frames import MACRO
 from memorisk.audits.reid.results import PairBenchmark
-from memorisk.report.blocks import Block, Column, Figure, Paragraph, Table
+from memorisk.report.blocks import Block, Column, Figure, Inline, Name, Paragraph, Table
 from memorisk.report.formats import count, decimal, percent
 from memorisk.report.frames import numbers, rows, texts
 from memorisk.report.joint_figure import joint_plot
@@ -44,12 +44,11 @@ def joint_figure(found: PairBenchmark) -> list[Block]:
         "Macro averages with their 95 % intervals; a larger point is a longer vector. A detector for both tasks lies "
         "in the upper right corner."
     )
-    words = [
-        f"{row['detector']}: AUC {decimal(row['auc'])}, recall {percent(row['recall'])}. "
-        for row in frame.to_dict("records")
-    ]
+    words: list[Inline] = []
+    for row in frame.to_dict("records"):
+        words += [Name(str(row["detector"])), f": AUC {decimal(row['auc'])}, recall {percent(row['recall'])}. "]
     title = "Figure 1: re-identification and copies"
-    return [Figure(svg=svg, title=title, caption=said, alternative="".join(words), table=table)]
+    return [Figure(svg=svg, title=title, caption=said, alternative=words, table=table)]
 
 
 def score_figures(found: PairBenchmark, thresholds: pd.DataFrame) -> list[Block]:
@@ -75,12 +74,12 @@ def score_figures(found: PairBenchmark, thresholds: pd.DataFrame) -> list[Block]
         counts = {"of one patient": same, "of two patients": different}
         svg = score_plot(edges, counts, x_title="Score", marks=marks)
         under = int(below.sum())
-        said = f"All {count(int(same.sum()))} pairs of one patient and all "
+        said = f": all {count(int(same.sum()))} pairs of one patient and all "
         said += f"{count(int(different.sum()) + under)} of two, each as a share of its own"
         said += f"; {count(under)} of two lie below the axis." if under else "."
         words = f"Pairs of one patient reach from {edges[0]:.4g} to {edges[-1]:.4g}."
-        title = f"Figure 6: {detector}, {dataset}"
-        blocks.append(Figure(svg=svg, title=title, caption=said, alternative=words))
+        named = [Name(detector), ", ", Name(dataset), said]
+        blocks.append(Figure(svg=svg, title="Figure 6: all pairs by score", caption=named, alternative=words))
     if len(keys) > MOST_HISTOGRAMS:
         blocks.append(Paragraph(f"{len(keys) - MOST_HISTOGRAMS} more are in tables/figure_6.parquet."))
     return blocks
@@ -104,7 +103,8 @@ def strongest_figure(found: PairBenchmark) -> list[Block]:
         "of each family, with 95 % intervals over patients. The drawn numbers are those of the table below."
     )
     best = found.board.to_dict("records")[0]
-    words = f"{len(names)} detectors; {best['detector']} recognises most: {percent(best['recall'])}."
+    most = f" recognises most: {percent(best['recall'])}."
+    words = [f"{len(names)} detectors; ", Name(str(best["detector"])), most]
     return [Figure(svg=svg, title="Figure 4: copies, strongest", caption=said, alternative=words)]
 
 
@@ -124,8 +124,9 @@ def strength_figures(found: PairBenchmark) -> list[Block]:
         by = {(str(r["detector"]), float(r["strength"])): float(r["recall"]) for r in own}
         lines = {name: [by.get((name, s), np.nan) for s in strengths] for name in chosen}
         svg = strength_plot(strengths, lines, x_title=STRENGTH_WORDS.get(family, "Strength"), y_title="Recall")
-        last = {name: values[-1] for name, values in lines.items()}
-        words = " ".join(f"{name}: {percent(value)} at the strongest." for name, value in last.items())
+        words: list[Inline] = []
+        for name, values in lines.items():
+            words += [Name(name), f": {percent(values[-1])} at the strongest. "]
         columns = [
             Column(source="detector", heading="Detector", row_heading=True),
             Column(source="strength", heading="Strength", format="short"),

@@ -9,7 +9,7 @@ from memorisk.audits.detectors.tables import heading, told
 from memorisk.audits.reid.preparing import Prepared
 from memorisk.audits.reid.results import PairBenchmark
 from memorisk.audits.study_parts import StudyTable
-from memorisk.audits.study_text import markdown
+from memorisk.audits.study_text import escaped, markdown
 from memorisk.report.blocks import Column, Page
 from memorisk.report.page import render_page
 from memorisk.runs.environment import machine, versions
@@ -86,7 +86,7 @@ def tables_text(found: PairBenchmark) -> str:
             continue
         if len(table.paper.columns):
             blocks += ["As the paper prints it:", markdown(table.paper), "Corrected, intervals are 95 %:"]
-        blocks += [markdown(table.ours, shown(found, table)), table.note]
+        blocks += [markdown(table.ours, shown(found, table)), escaped(table.note)]
     return "\n\n".join(block for block in blocks if block) + "\n"
 
 
@@ -100,7 +100,7 @@ def board_text(found: PairBenchmark) -> str:
 
     if not len(found.board):
         return ""
-    said = "\n".join(f"- {line}" for line in findings(found))
+    said = "\n".join(f"- {escaped(line)}" for line in findings(found))
     return "\n\n".join([said, "## Leaderboard", markdown(found.board, board_columns(found))])
 
 
