@@ -56,6 +56,8 @@ def test_two_stages_learn_who_is_who(tmp_path: Path) -> None:
     before = memorisk.load_detector(tmp_path / "run" / "stage1")
     images = patients(tmp_path).images
     assert not np.array_equal(loaded.embed(images, device="cpu"), before.embed(images, device="cpu"))
+    for stage, kept in (("stage1", before), ("detector", loaded)):  # stage 2 leaves stage 1 as it was
+        assert np.array_equal(fitted[stage].detector.embed(images, device="cpu"), kept.embed(images, device="cpu"))
     assert loaded.calibration is not None
     assert loaded.calibration["identities"] == 8
     assert set(loaded.seen["part"]) == {"training", "validation"}

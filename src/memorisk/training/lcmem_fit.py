@@ -20,6 +20,7 @@ Everything random derives from (seed, epoch, step), so that a killed training go
 """
 
 from collections.abc import Callable, Iterator, Mapping
+from copy import deepcopy
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -172,11 +173,11 @@ class StageTraining:
 
     @classmethod
     def second(cls, data: PairData, options: LatentOptions, detector: LatentDetector) -> "StageTraining":
-        """Stage 2, from the detector of stage 1."""
-        detector.branch.requires_grad_(False)
-        for parameter in detector.branch.trained():
+        """Stage 2, from a copy of the network of stage 1, which is kept."""
+        branch = deepcopy(detector.branch).requires_grad_(False)
+        for parameter in branch.trained():
             parameter.requires_grad_(True)
-        return cls._build(data, options, options.stage(2), detector.branch, _of_stage_two(detector.config), ())
+        return cls._build(data, options, options.stage(2), branch, _of_stage_two(detector.config), ())
 
     def as_second(self) -> "StageTraining":
         """Stage 2 of the network as it is now, to see what it would take."""
