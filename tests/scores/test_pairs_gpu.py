@@ -100,7 +100,7 @@ def test_sums_are_those_of_the_whole_numbers(d):
         u = np.where(rng.random((70, d)) < 0.5, -1.0, 1.0) * rng.choice([1.0, 0.3, 0.01], d)
         rows, given = Rows(u, "first vectors (u)"), check_head(head(weights, d, rng), 1.0, d)
         with team(1) as workers, on_device(DEVICE):
-            grid = find_grid(given, (rows,))
+            grid = find_grid(given, (rows,), workers)
             there = DeviceTable(rows, 0, 70, grid, workers, DEVICE, 40)
             some, others = there.block(0), there.block(1)
             tile = evaluate(there, some, others, torch.empty(128 * 128, dtype=torch.int32, device=DEVICE)).cpu().numpy()
@@ -113,6 +113,7 @@ def test_sums_are_those_of_the_whole_numbers(d):
 
 def test_whole_numbers_of_a_chunk_fit_float32():
     """What the kernel's exactness stands on: no column's weight passes 16, no number 32,767."""
+    from memorisk.scores.distances.parallel import Team
     from memorisk.scores.distances.rows import Rows
     from memorisk.scores.pairs.gpu_kernels import CHUNK
     from memorisk.scores.pairs.grid import find_grid
@@ -121,7 +122,8 @@ def test_whole_numbers_of_a_chunk_fit_float32():
     rng = np.random.default_rng(0)
     for d in (1, 3, 33, 512, 4096):
         for spread in (1.0, 10.0 ** rng.integers(-9, 9, d)):
-            grid = find_grid(check_head(rng.normal(size=d), 0.0, d), (Rows(rng.random((20, d)) * spread, "u"),))
+            rows = Rows(rng.random((20, d)) * spread, "u")
+            grid = find_grid(check_head(rng.normal(size=d), 0.0, d), (rows,), Team(1, None))
             assert CHUNK * 2 * grid.half * int(np.abs(grid.whole).max()) <= 2**24
 
 

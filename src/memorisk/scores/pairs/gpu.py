@@ -50,8 +50,8 @@ class DevicePass(Pass):
         with on_device(self.device):
             right = self._table(self.right or self.left, job.first if alone else 0, (self.right or self.left).n)
             left = right if alone else self._table(self.left, job.first, job.last)
-            exact = Exact(self.left)
-            self.exact = exact, exact if self.right is None else Exact(self.right)
+            exact = Exact(self.left, self.workers)
+            self.exact = exact, exact if self.right is None else Exact(self.right, self.workers)
             self.codes = tuple(torch.from_numpy(codes).to(self.device) for codes in self.groups)
             sides = [max((padded(b - a, PADDED) for a, b in table.parts), default=0) for table in (left, right)]
             space = torch.empty(sides[0] * sides[1], dtype=torch.int32, device=self.device)

@@ -9,7 +9,7 @@ import numpy as np
 
 from memorisk.runs.errors import InputError
 from memorisk.scores.distances.parallel import Team
-from memorisk.scores.distances.rows import FloatArray, Rows
+from memorisk.scores.distances.rows import FloatArray, Rows, rows_per_block
 from memorisk.scores.pairs.grid import Grid
 
 ROWS = 1 << 14
@@ -129,11 +129,20 @@ class Exact:
 
     Args:
         rows: The table.
+        workers: That read it.
     """
 
-    def __init__(self, rows: Rows) -> None:
+    def __init__(self, rows: Rows, workers: Team) -> None:
         self._rows = rows
-        self._whole = rows.block(0, rows.n) if rows.n * rows.d <= KEPT else None
+        self._whole = whole = np.empty((rows.n, rows.d)) if rows.n * rows.d <= KEPT else None
+        if whole is not None:
+            step = rows_per_block(rows.d)
+
+            def read(first: int) -> None:
+                """A block."""
+                whole[first : first + step] = rows.block(first, min(first + step, rows.n))
+
+            workers.run(read, range(0, rows.n, step))
 
     def take(self, numbers: Any) -> tuple[FloatArray, Any]:
         """A table [*, d] and where in it each of the numbers is."""

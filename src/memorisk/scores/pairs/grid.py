@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memorisk.scores.distances.parallel import Team
-from memorisk.scores.distances.rows import LARGEST, FloatArray, Rows
+from memorisk.scores.distances.rows import LARGEST, FloatArray, Rows, rows_per_block
 from memorisk.scores.pairs.head import Head
 
 LANES = 32
@@ -96,21 +96,22 @@ class Grid:
         return block
 
 
-def find_grid(head: Head, tables: tuple[Rows, ...]) -> Grid:
+def find_grid(head: Head, tables: tuple[Rows, ...], workers: Team) -> Grid:
     """Ranges of the columns, one pass over all rows, which are checked by it.
 
     Args:
         head: The linear layer.
         tables: u, or u and v.
+        workers: That read them.
 
     Raises:
         InputError: A row holds NaN, inf or values beyond 1e100.
     """
     low, high = np.full(len(head.weight), np.inf), np.full(len(head.weight), -np.inf)
     for rows in tables:
-        for _, x in rows.blocks():
-            np.minimum(low, x.min(axis=0), out=low)
-            np.maximum(high, x.max(axis=0), out=high)
+        for lowest, highest in _ranges(rows, workers):
+            np.minimum(low, lowest, out=low)
+            np.maximum(high, highest, out=high)
         if rows.n and not max(float(np.abs(low).max()), float(np.abs(high).max())) <= LARGEST:
             rows.check()
     size = np.abs(head.weight)
@@ -132,6 +133,21 @@ def find_grid(head: Head, tables: tuple[Rows, ...]) -> Grid:
     widest = np.minimum(np.ceil(far * (1 + 1e-9) + 1.0), half).astype(np.int64)
     stages = np.unique(-(-width * np.array(STAGES) // LANES)).astype(np.int64) * LANES
     return Grid(head, step, used, centre, size[used], whole, half, widest, stages)
+
+
+def _ranges(rows: Rows, workers: Team) -> FloatArray:
+    """[blocks, 2, d] the least and the largest number of every column of each block of rows."""
+    step = rows_per_block(rows.d)
+    found = np.empty((-(-rows.n // step), 2, rows.d))
+
+    def look(number: int) -> None:
+        """One block."""
+        x = rows.block(number * step, min((number + 1) * step, rows.n))
+        x.min(axis=0, out=found[number, 0])
+        x.max(axis=0, out=found[number, 1])
+
+    workers.run(look, range(len(found)))
+    return found
 
 
 def _levels(share: FloatArray, number: int) -> FloatArray:

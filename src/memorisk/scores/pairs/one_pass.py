@@ -114,7 +114,7 @@ def survey(
 
         kind = partial(DevicePass, device=place)
     with team(threads) as workers:
-        grid = find_grid(head, (left,) if right is None else (left, right))
+        grid = find_grid(head, (left,) if right is None else (left, right), workers)
         return kind(left, right, head, grid, groups, asked, part, workers, block).run()
 
 
