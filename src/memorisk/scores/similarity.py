@@ -96,7 +96,8 @@ class HeadSimilarity:
         self, queries: Any, references: Any, k: int = 1, *, exclude_same: Any = None, device: str = "cpu"
     ) -> Nearest:
         """By `memorisk.scores.pairs.top`."""
-        found = pairs.top(queries, references, self.head.weight, self.head.bias, k, exclude_same=exclude_same)
+        weight, bias = self.head.weight, self.head.bias
+        found = pairs.top(queries, references, weight, bias, k, exclude_same=exclude_same, device=device)
         return Nearest(found.indices, found.logits)
 
     def reaching(
@@ -111,7 +112,8 @@ class HeadSimilarity:
     ) -> Reaching:
         """By `memorisk.scores.pairs.above`."""
         weight, bias = self.head.weight, self.head.bias
-        found = pairs.above(queries, references, weight, bias, threshold, limit=limit, exclude_same=exclude_same)
+        how = {"limit": limit, "exclude_same": exclude_same, "device": device}
+        found = pairs.above(queries, references, weight, bias, threshold, **how)
         return Reaching(found.first, found.second, found.logit, found.count)
 
 
