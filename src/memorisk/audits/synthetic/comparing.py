@@ -119,12 +119,7 @@ def compare(
         real_images = np.concatenate([found.train, found.held])
         everybody = np.concatenate([patients, np.char.add("held out: ", sets.held.manifest.groups.astype(str))])
         _, among_real = ask(real_images, real_images, 4, exclude=(everybody, everybody))
-    standing, standing_nearest = real[:n].copy(), real_nearest[:n].copy()
-    for row, left in review.left_of(sets):
-        standing[row] = real.max()
-        if len(left):
-            d, at = _nearest(similarity, found.train[row : row + 1], found.synthetic[left], None, device)
-            standing[row], standing_nearest[row] = d[0], left[at[0]]
+    standing, standing_nearest = _standing(found, similarity, sets, review, real[:n], real_nearest[:n])
     progress("comparing", 5, 6)
     return Distances(
         train=real[:n],
@@ -143,6 +138,24 @@ def compare(
         among_train=among,
         among_real=among_real,
     )
+
+
+def _standing(
+    found: FeatureTables,
+    similarity: Similarity,
+    sets: Sets,
+    review: Review,
+    distance: FloatArray,
+    nearest: np.ndarray,
+) -> tuple[FloatArray, np.ndarray]:
+    """Distance and row of the nearest synthetic image of each training image when dismissed pairs are left out."""
+    standing, at = distance.copy(), nearest.copy()
+    for row, left in review.left_of(sets):
+        standing[row] = distance.max()
+        if len(left):
+            d, place = _nearest(similarity, found.train[row : row + 1], found.synthetic[left], None, "cpu")
+            standing[row], at[row] = d[0], left[place[0]]
+    return standing, at
 
 
 def _nearest(

@@ -192,12 +192,9 @@ def find(
     ahead_by = int(np.argmin(alone))
     power, bound = _power(by, distances, plants, patients, cut, options.seed)
     near = [one.asked.p_value / one.cut for one in by if one.asked is not None]
-    listed = np.zeros(len(unit), bool)
+    listed = np.any([np.zeros(len(unit), bool), *(one.asked.listed.rejected for one in by if one.asked)], axis=0)
     exposing = np.zeros(len(sets.synthetic.images), bool)
-    for one in by:
-        if one.asked is not None and one.exposed is not None:
-            listed |= one.asked.listed.rejected
-            exposing[one.exposed.images] = True
+    exposing[[row for one in by if one.exposed is not None for row in one.exposed.images]] = True
     before = np.any([was.listed.rejected for _, was in lists], axis=0) if lists else listed
     return Findings(
         by=by,
