@@ -55,7 +55,10 @@ def test_two_stages_learn_who_is_who(tmp_path: Path) -> None:
     assert (loaded.config.stage, loaded.config.best_epoch) == (2, second.best_epoch)
     before = memorisk.load_detector(tmp_path / "run" / "stage1")
     images = patients(tmp_path).images
-    assert not np.array_equal(loaded.embed(images, device="cpu"), before.embed(images, device="cpu"))
+    u = {name: one.detector.embed(images, device="cpu") for name, one in fitted.items()}
+    assert not np.array_equal(u["stage1"], u["detector"])
+    np.testing.assert_array_equal(u["stage1"], before.embed(images, device="cpu"))
+    np.testing.assert_array_equal(u["detector"], loaded.embed(images, device="cpu"))
     for stage, kept in (("stage1", before), ("detector", loaded)):  # stage 2 leaves stage 1 as it was
         assert np.array_equal(fitted[stage].detector.embed(images, device="cpu"), kept.embed(images, device="cpu"))
     assert loaded.calibration is not None
