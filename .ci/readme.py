@@ -90,10 +90,20 @@ EXPECTED: dict[str, list[Expected]] = {
     "memorisk train classifier DATA": [Expected((0,), "dp-lora-8", " --epochs 1")],
     "memorisk study rare-distinctive": [Expected((0,), "report: ")],
     "memorisk study unique-features": [Expected((0,), "Table 3. Regularisers")],
+    "memorisk audit synthetic TRAIN SYNTHETIC --held-out HELD_OUT --group-from '^(\\d+)_' --size 64 --detector": [
+        Expected((0, 1), "Report: ", " --plants 5")
+    ],
     "memorisk audit synthetic TRAIN SYNTHETIC --held-out HELD_OUT --group-from '^(\\d+)_' --size 64 --features": [
         Expected((0, 1), "Report: ", " --plants 5")
     ],
     "memorisk audit synthetic TRAIN SYNTHETIC": [Expected((1,), "Report: ", " --plants 5")],
+    "memorisk train autoencoder ATLAS": [Expected((0,), "autoencoder", " --epochs 1")],
+    "memorisk train detector ATLAS --kind lcmem": [
+        Expected((0,), "detector", " --backbone test_convnext@none --epochs 1 --stage2-epochs 1")
+    ],
+    "memorisk bench reid ATLAS": [Expected((0,), "LCMem")],
+    "memorisk bench copies ATLAS": [Expected((0,), "LCMem")],
+    "memorisk filter TRAIN SYNTHETIC shared": [Expected((0, 1), "Report: ")],
     "memorisk train detector ATLAS": [
         Expected((0,), "detector", " --epochs 1 --frozen-epochs 0", ("resnet50@default", "small_cnn@none"))
     ],
