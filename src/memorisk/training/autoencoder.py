@@ -218,5 +218,5 @@ def _notes(store: ImageStore, log: EarlyLog) -> tuple[str, ...]:
     if not store.manifest.groups_given:
         notes.append("Whose each image is was not given: every image counts as a patient of its own.")
     if not log.stopped and log.best_epoch >= len(log.losses) - 1:
-        notes.append("The error was still falling when the epochs were over: more epochs would render more.")
+        notes.append("The best epoch is the last or the one before it: more epochs may render more.")
     return tuple(notes)
