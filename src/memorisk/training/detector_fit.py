@@ -323,10 +323,10 @@ def _finished(folder: Path, key: str) -> FittedDetector:
         found = read_json(folder / HISTORY)
     except (OSError, ValueError):
         found = {}
-    if found.get("key") != key:
+    detector = load_detector(folder) if found.get("key") == key else None
+    if not isinstance(detector, Detector):
         raise InputError(
             f"{one_line(folder)} holds a detector that was trained otherwise, or on other images: name another folder, "
             "or delete that one"
         )
-    detector = load_detector(folder)
     return FittedDetector(detector, tuple(found["history"]), detector.config.best_epoch, tuple(found["notes"]))
