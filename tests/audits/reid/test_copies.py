@@ -105,6 +105,11 @@ def test_a_set_without_identities_takes_the_mean_of_the_others(tmp_path: Path) -
     }
     assert np.isclose(by["Macro average"]["recall"], (by["chest"]["recall"] + by["skin"]["recall"]) / 2)
     assert found.board["recall_95"].notna().all()
+    own = benchmark_copies(tmp_path / "table.csv", out=tmp_path / "run", no_identities="own", **told)
+    skin = row(own.table("thresholds").ours, dataset="skin", rule="50 % specificity")
+    assert skin["made_from"] == IMAGES
+    assert skin["threshold"] != row(cuts, dataset="skin", rule="50 % specificity")["threshold"]
+    assert row(own.table("thresholds").ours, dataset="skin", rule="95 % recall")["made_from"] == MEAN
 
 
 def test_without_any_identities_pairs_of_two_images_make_the_threshold(tmp_path: Path) -> None:

@@ -4,12 +4,13 @@ A copy is recognised where its score with its source is at least the threshold. 
 detector, on validation patients of the data set: half of the pairs of two patients lie below it (figures 4 and 5 of
 paper 004), or 95 % of the pairs of one patient lie at or above it (its text). A data set without pairs of one patient
 takes the mean threshold of the others, on the raw scale of the scores, as the paper does; where no other has any
-either, its own pairs of two images make the first threshold, and there is none of the second.
+either, or where that is asked for, its own pairs of two images make the first threshold. Of the second there is none.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import cast
 
 import numpy as np
 
@@ -18,6 +19,7 @@ from memorisk.audits.reid.contenders import Contender
 from memorisk.audits.reid.copies_cell import PAIRS, CopyPairs, copy_pairs, sampled_rows
 from memorisk.audits.reid.division import TEST, VALIDATION
 from memorisk.audits.reid.figures import RULE_WORDS
+from memorisk.audits.reid.options import BenchCopiesOptions
 from memorisk.audits.unique.results import Arrays
 from memorisk.statistics.pair_decisions import sensitivity_threshold, specificity_threshold
 
@@ -112,11 +114,12 @@ class CopiesMeasured:
     def _cut(self, rule: str, dataset: str, own: dict[str, float]) -> Cut:
         if dataset in own:
             return Cut(own[dataset], OWN)
+        negative = self.scores(VALIDATION, dataset, "negative")
+        of_images = cast(BenchCopiesOptions, self.cell.options).no_identities == "own" or not own
+        if rule == "specificity" and len(negative) and of_images:
+            return Cut(specificity_threshold(negative, specificity=SPECIFICITY), IMAGES)
         if own:
             return Cut(float(np.mean(list(own.values()))), MEAN)
-        negative = self.scores(VALIDATION, dataset, "negative")
-        if rule == "specificity" and len(negative):
-            return Cut(specificity_threshold(negative, specificity=SPECIFICITY), IMAGES)
         return Cut(float("nan"), "no patient of the validation part has two images")
 
     @cached_property

@@ -131,9 +131,9 @@ def thresholds_table(found: Sequence[CopiesMeasured]) -> StudyTable:
                         row |= limits("sensitivity", identity_share(over, groups[pairs.positive.first].astype(str)))
                 rows.append(row)
     note = (
-        "A mean of other data sets' thresholds is taken on the raw scale of the scores, as the paper does: of "
-        "probabilities that is sensible, of distances between pixels of other images less so. The last columns say "
-        "what the threshold does to pairs of test patients, who did not make it."
+        "The last columns say what a threshold does to pairs of test patients, who did not make it. A mean of other "
+        "data sets' thresholds, on the raw scale of the scores as the paper takes it, keeps no specificity: where it "
+        "is far from the others', recall does not compare, and --no-identities own makes the set's own threshold."
     )
     why = "" if rows else "no detector was measured"
     return StudyTable("thresholds", "Thresholds", pd.DataFrame(), pd.DataFrame(rows), note, why)

@@ -110,6 +110,9 @@ class BenchCopiesOptions(PairBenchOptions):
     """Images of each data set that copies are made of, drawn at random; 0 for all."""
     families: Several = ()
     """Of the copies: blur, noise, rotation, brightness, darkening, contrast, jpeg; all if not given."""
+    no_identities: Literal["mean", "own"] = "mean"
+    """Threshold of a data set without identities: the others' mean, as published, or (own) from pairs of two of its
+    images, which keeps its 50 % specificity."""
     reid: Path | None = None
     """A finished run of `bench reid` of the same detectors, for figure 1."""
 
@@ -120,6 +123,8 @@ class BenchCopiesOptions(PairBenchOptions):
             InputError: A value is outside what its field allows.
         """
         super().validate()
+        if self.no_identities not in ("mean", "own"):
+            raise unknown_name("no_identities", self.no_identities, ("mean", "own"))
         if self.test_images < 0:
             raise InputError(f"test_images is {self.test_images}; give a whole number, 0 for all")
         self.chosen_families()
