@@ -4,6 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy.special import expit
 from scipy.stats import betabinom, binom
@@ -25,8 +26,10 @@ from memorisk.training.pair_detectors import open_pair_detector
 from tests.audits.synthetic_set.heads import NAME, head, use_heads
 from tests.audits.synthetic_set.making import N_HELD, N_TRAIN, parts, store_of
 from tests.audits.synthetic_set.test_level import copies_of_nobody
+from tests.models.test_lcmem import made
 
 COPIED = 16
+SIZES = {"train": 30, "held": 25, "set": 20}
 
 
 @pytest.fixture
@@ -200,3 +203,28 @@ def test_what_does_not_go_together_is_refused(place: Path) -> None:
     assert not Path("run").exists()
     twins = [open_pair_detector("pixels"), open_pair_detector("pixels"), open_pair_detector("pixels:4")]
     assert shown_names(twins) == ("pixels, euclidean (1)", "pixels, euclidean (2)", "pixels:4, euclidean")
+
+
+def test_a_trained_folder_brings_its_head_and_knows_whom_it_saw(place: Path) -> None:
+    """An LCMem detector's folder: probabilities are its own, and one that knows one part only is refused."""
+    detector = made(place / "made")
+    none = detector.seen.iloc[:0]
+    replace(detector, seen=none).save(place / "lcmem")
+    rng = np.random.default_rng(0)
+    images = {name: rng.integers(0, 256, (n, 16, 16, 1), dtype=np.uint8) for name, n in SIZES.items()}
+    images["set"][:6] = images["train"][:6]
+    stores = {name: store_of(x, place, name) for name, x in images.items()}
+    sets = Sets(stores["train"], stores["set"], stores["held"], 0, 0, frozenset(), ())
+    for text in (str(place / "lcmem"), f"detector:{place / 'lcmem'}"):
+        evidence = gather(sets, synthetic_options({"detector": (text,), "plants": 1}), quiet)
+        view = evidence.views[0]
+        assert view.has_head
+        assert "0 of 30 training patients and 0 of 25 held-out" in " ".join(view.features.notes)
+        own = detector.probability(images["set"], images["train"][view.distances.nearest])
+        np.testing.assert_allclose(expit(-view.distances.synthetic[6:]), own[6:], atol=1e-6)
+        np.testing.assert_allclose(expit(-view.distances.train[:6]), expit(view.similarity.head.bias), atol=1e-6)
+    hashes = pd.DataFrame({"part": "training", "pixel_hash": sets.train.pixel_hashes, "group_hash": "x"})
+    stored = replace(detector.config, stored=(16, 16, 1), groups_given=False)
+    replace(detector, seen=hashes, config=stored).save(place / "knows")
+    with pytest.raises(InputError, match="30 of 30 training patients and 0 of 25 held-out"):
+        audited(sets, "run", str(place / "knows"))
