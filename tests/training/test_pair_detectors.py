@@ -40,7 +40,7 @@ def test_a_measure_may_be_named(digit_store: ImageStore) -> None:
 
 
 def test_what_is_not_there_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="Did you mean .cosine."):
+    with pytest.raises(InputError, match=r"Did you mean .cosine."):
         open_pair_detector("pixels:4", measure="cosin")
     with pytest.raises(InputError):
         open_pair_detector(tmp_path)  # a folder without a detector

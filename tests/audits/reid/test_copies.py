@@ -92,9 +92,9 @@ def test_half_of_new_pairs_are_told_apart(copied: Run) -> None:
             assert 0.3 < told["specificity"] < 0.7
 
 
-def test_a_set_without_identities_takes_the_mean_of_the_others(tmp_path: Path) -> None:
+def test_a_set_without_identities_has_its_own_threshold_or_the_mean_of_the_others(tmp_path: Path) -> None:
     told = {"group_column": "group", "dataset_column": "dataset", "detectors": ("mse",), "families": ("jpeg",)}
-    found = benchmark_copies(two_sets(tmp_path), out=tmp_path / "run", **told)
+    found = benchmark_copies(two_sets(tmp_path), out=tmp_path / "run", no_identities="mean", **told)
     cuts = found.table("thresholds").ours
     for rule in ("50 % specificity", "95 % recall"):
         chest, skin = (row(cuts, dataset=s, rule=rule) for s in ("chest", "skin"))
@@ -105,7 +105,7 @@ def test_a_set_without_identities_takes_the_mean_of_the_others(tmp_path: Path) -
     }
     assert np.isclose(by["Macro average"]["recall"], (by["chest"]["recall"] + by["skin"]["recall"]) / 2)
     assert found.board["recall_95"].notna().all()
-    own = benchmark_copies(tmp_path / "table.csv", out=tmp_path / "run", no_identities="own", **told)
+    own = benchmark_copies(tmp_path / "table.csv", out=tmp_path / "run", **told)
     skin = row(own.table("thresholds").ours, dataset="skin", rule="50 % specificity")
     assert skin["made_from"] == IMAGES
     assert skin["threshold"] != row(cuts, dataset="skin", rule="50 % specificity")["threshold"]

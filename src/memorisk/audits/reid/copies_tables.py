@@ -132,8 +132,8 @@ def thresholds_table(found: Sequence[CopiesMeasured]) -> StudyTable:
                 rows.append(row)
     note = (
         "The last columns say what a threshold does to pairs of test patients, who did not make it. A mean of other "
-        "data sets' thresholds, on the raw scale of the scores as the paper takes it, keeps no specificity: where it "
-        "is far from the others', recall does not compare, and --no-identities own makes the set's own threshold."
+        "data sets' thresholds (--no-identities mean), on the raw scale of the scores as the paper takes it, keeps no "
+        "specificity: where it is far from the others', recall does not compare."
     )
     why = "" if rows else "no detector was measured"
     return StudyTable("thresholds", "Thresholds", pd.DataFrame(), pd.DataFrame(rows), note, why)

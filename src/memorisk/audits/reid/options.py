@@ -110,9 +110,9 @@ class BenchCopiesOptions(PairBenchOptions):
     """Images of each data set that copies are made of, drawn at random; 0 for all."""
     families: Several = ()
     """Of the copies: blur, noise, rotation, brightness, darkening, contrast, jpeg; all if not given."""
-    no_identities: Literal["mean", "own"] = "mean"
-    """Threshold of a data set without identities: the others' mean, as published, or (own) from pairs of two of its
-    images, which keeps its 50 % specificity."""
+    no_identities: Literal["own", "mean"] = "own"
+    """Threshold of a data set without identities: from pairs of two of its images (own), or the others' mean, as
+    published, which keeps no specificity."""
     reid: Path | None = None
     """A finished run of `bench reid` of the same detectors, for figure 1."""
 
