@@ -21,7 +21,7 @@ from scipy import stats
 
 from memorisk.audits.filter.families import REIDENTIFICATION, Family, draw_pairs, parse_families
 from memorisk.audits.filter.filtering import filter_synthetic
-from memorisk.audits.synthetic.sets import select_rows
+from memorisk.audits.image_sets import select_rows
 from memorisk.images.options import ImageOptions
 from memorisk.images.sources import load_manifest
 from memorisk.images.store import ImageStore, build_store

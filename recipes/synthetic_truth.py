@@ -22,12 +22,13 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
+from memorisk.audits.image_sets import select_rows, stack_stores
 from memorisk.audits.synthetic.comparing import PixelCopies, compare
 from memorisk.audits.synthetic.findings import find
 from memorisk.audits.synthetic.hidden import Plants, draw_plants
 from memorisk.audits.synthetic.measuring import FeatureTables
 from memorisk.audits.synthetic.options import SyntheticOptions
-from memorisk.audits.synthetic.sets import Sets, select_rows, stack_stores
+from memorisk.audits.synthetic.sets import Sets
 from memorisk.images.decoding import hash_pixels
 from memorisk.images.manifest import Manifest
 from memorisk.images.near_copies import BestMatches

@@ -19,7 +19,7 @@ from memorisk.audits.filter import kept as kept_module
 from memorisk.audits.filter import measuring
 from memorisk.audits.filter.filtering import _places, filter_synthetic
 from memorisk.audits.filter.plan import FilterPlan
-from memorisk.audits.synthetic.sets import select_rows
+from memorisk.audits.image_sets import select_rows
 from memorisk.models.detectors import group_hashes, load_detector
 from memorisk.models.lcmem import LatentDetector
 from memorisk.report.result import Result

@@ -6,12 +6,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from memorisk.audits.image_sets import stack_stores
 from memorisk.audits.synthetic.audit import gather
 from memorisk.audits.synthetic.hidden import Plants, draw_plants, hide, no_plants
 from memorisk.audits.synthetic.knowledge import Known, alike, detector_notes, known_patients
 from memorisk.audits.synthetic.measuring import FeatureTables, fit_similarity, measure_features, open_detectors
 from memorisk.audits.synthetic.options import SyntheticOptions, synthetic_options
-from memorisk.audits.synthetic.sets import Sets, stack_stores
+from memorisk.audits.synthetic.sets import Sets
 from memorisk.runs.errors import InputError
 from memorisk.runs.progress import quiet
 from memorisk.scores.distances import pairwise

@@ -31,9 +31,9 @@ from memorisk.audits.filter.page import filter_page
 from memorisk.audits.filter.pictures import closest_pairs
 from memorisk.audits.filter.plan import FilterPlan, describe_sets
 from memorisk.audits.filter.screening import screen
-from memorisk.audits.filter.sets import FilterSets, Manifests, decode, manifest_of, read_manifests
+from memorisk.audits.filter.sets import FilterSets, Manifests, decode, read_manifests
+from memorisk.audits.image_sets import Source, manifest_of
 from memorisk.audits.pseudonyms import Pseudonyms
-from memorisk.audits.synthetic.sets import Source
 from memorisk.images.manifest import Manifest
 from memorisk.images.source_several import several_sources
 from memorisk.images.store import ImageStore

@@ -5,20 +5,25 @@ not is left out and counted: the guarantee needs new identities, not these.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 
 from memorisk.audits.filter.options import FilterOptions
-from memorisk.audits.synthetic.sets import Source, is_blank, select_rows
+from memorisk.audits.image_sets import (
+    Source,
+    decode_alike,
+    given_splits,
+    is_blank,
+    manifest_of,
+    read_source,
+    select_rows,
+    split_source,
+)
 from memorisk.images.manifest import Manifest
-from memorisk.images.options import ImageOptions
-from memorisk.images.sources import load_manifest
-from memorisk.images.store import ImageStore, build_store
+from memorisk.images.store import ImageStore
 from memorisk.images.wording import listed
-from memorisk.runs.errors import InputError, one_line
 from memorisk.runs.progress import Progress
 from memorisk.training.pair_detectors import PairDetector
 
@@ -92,17 +97,17 @@ def read_manifests(
         InputError: A source cannot be read, or a split does not exist.
     """
     progress("reading the manifests", 0, 0)
-    ours = _read(train, options.of_real())
+    ours = read_source(train, options.of_real())
     theirs: Manifest | ImageStore | None = None
     notes: list[str] = []
     if options.calibration_split is not None:
-        ours, theirs, notes = _split(ours, options.trained_on, options.calibration_split)
+        ours, theirs, notes = split_source(ours, options.trained_on, options.calibration_split)
     else:
-        theirs = None if calibration is None else _read(calibration, options.of_real())
-        parts = sorted(set(_splits(manifest_of(ours))) - {""})
+        theirs = None if calibration is None else read_source(calibration, options.of_real())
+        parts = given_splits(manifest_of(ours))
         if len(parts) > 1:
             notes.append(f"TRAIN has splits ({listed(parts)}): all of its images are taken for training images.")
-    made = _read(synthetic, options.of_synthetic())
+    made = read_source(synthetic, options.of_synthetic())
     notes += [note for source in (ours, theirs) if source is not None for note in manifest_of(source).notes]
     return Manifests(ours, made, theirs, tuple(dict.fromkeys(notes)))
 
@@ -122,16 +127,8 @@ def decode(
         InputError: Real images cannot be read, no synthetic one can, or sizes differ.
     """
     given = {TRAIN: found.train, SYNTHETIC: found.synthetic, CALIBRATION: found.calibration}
-    stores: dict[str, ImageStore] = {}
-    for what, source in given.items():
-        if source is not None:
-            stores[what] = _store(what, source, _how(what, options), progress)
-    if len({store.images.shape[3] for store in stores.values()}) > 1:
-        for what, store in stores.items():
-            source = given[what]
-            if store.images.shape[3] == 1 and isinstance(source, Manifest):
-                stores[what] = _store(what, source, replace(_how(what, options), channels=3), progress)
-    _same_shape(stores)
+    real = options.of_real()
+    stores = decode_alike(given, {TRAIN: real, SYNTHETIC: options.of_synthetic(), CALIBRATION: real}, progress)
     train, calibration = stores[TRAIN], stores.get(CALIBRATION)
     left_out, unseen, notes = LeftOut(), [], list(found.notes)
     if calibration is not None:
@@ -153,65 +150,6 @@ def decode(
         unseen=tuple(unseen),
         notes=(*notes, *_of_training(train, detectors)),
     )
-
-
-def manifest_of(source: Manifest | ImageStore) -> Manifest:
-    """The manifest of a source, decoded or not."""
-    return source.manifest if isinstance(source, ImageStore) else source
-
-
-def _how(what: str, options: FilterOptions) -> ImageOptions:
-    return options.of_synthetic() if what == SYNTHETIC else options.of_real()
-
-
-def _read(source: Source, options: ImageOptions) -> Manifest | ImageStore:
-    return source if isinstance(source, (Manifest, ImageStore)) else load_manifest(source, options)
-
-
-def _splits(manifest: Manifest) -> list[str]:
-    return [] if manifest.splits is None else [str(part) for part in manifest.splits]
-
-
-def _split(
-    source: Manifest | ImageStore, train: str, other: str
-) -> tuple[Manifest | ImageStore, Manifest | ImageStore, list[str]]:
-    """Two given splits of one source, and how many images are in neither.
-
-    Raises:
-        InputError: There is no such split.
-    """
-    manifest = manifest_of(source)
-    splits = np.array(_splits(manifest), dtype=object)
-    known = sorted(set(splits) - {""})
-    for name in (train, other):
-        if name not in known:
-            have = f"has the splits {listed(known)}" if known else "has no given split"
-            raise InputError(f"{one_line(manifest.name)} {have}; there is no {one_line(name, 40)!r} in it")
-    rows = [np.flatnonzero(splits == name) for name in (train, other)]
-    first, second = (
-        select_rows(source, part) if isinstance(source, ImageStore) else source.subset(part) for part in rows
-    )
-    left = manifest.n - sum(map(len, rows))
-    said = f"{left:,} images of TRAIN are in other parts than {train} and {other}; they take no part."
-    return first, second, [said] if left else []
-
-
-def _store(what: str, source: Manifest | ImageStore, options: ImageOptions, progress: Progress) -> ImageStore:
-    if isinstance(source, ImageStore):
-        return source
-    return build_store(source, options, progress=partial(progress, f"decoding {what} images"))
-
-
-def _same_shape(stores: dict[str, ImageStore]) -> None:
-    """Refuse sets of other sizes or types.
-
-    Raises:
-        InputError: They differ.
-    """
-    shapes = {what: (store.images.shape[1:], store.images.dtype.name) for what, store in stores.items()}
-    if len(set(shapes.values())) > 1:
-        said = "; ".join(f"{what}: {' x '.join(map(str, shape))} {kind}" for what, (shape, kind) in shapes.items())
-        raise InputError(f"the sets are stored in different forms ({said}): give size, and channels or depth")
 
 
 def _new_identities(

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from memorisk.audits.image_sets import is_blank
 from memorisk.audits.pseudonyms import Pseudonyms
 from memorisk.audits.synthetic.clusters import Clusters, copy_clusters
 from memorisk.audits.synthetic.detector_tables import detector_table, paired_table, spread_table
@@ -22,7 +23,6 @@ from memorisk.audits.synthetic.flagged import Flag, flag_pairs, review_table
 from memorisk.audits.synthetic.knowledge import UNSEEN
 from memorisk.audits.synthetic.options import SyntheticOptions
 from memorisk.audits.synthetic.pairing import PairedFindings, compare_pairs
-from memorisk.audits.synthetic.sets import is_blank
 from memorisk.audits.synthetic.tables import SyntheticTables
 from memorisk.audits.synthetic.verdict import synthetic_verdict
 from memorisk.images.planting import KINDS

@@ -12,6 +12,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from memorisk.audits.image_sets import Source
 from memorisk.audits.pseudonyms import Pseudonyms
 from memorisk.audits.synthetic.analysis import analyse_synthetic
 from memorisk.audits.synthetic.comparing import compare, compare_pixels
@@ -31,7 +32,7 @@ from memorisk.audits.synthetic.pairing import Pairing, read_pairing
 from memorisk.audits.synthetic.pictures import Pictures, pair_pictures
 from memorisk.audits.synthetic.plan import SyntheticPlan, describe_sets
 from memorisk.audits.synthetic.reviewing import NOTHING, Review, read_review, write_review
-from memorisk.audits.synthetic.sets import HELD_OUT, SYNTHETIC, TRAIN, Sets, Source, decode, read_manifests
+from memorisk.audits.synthetic.sets import HELD_OUT, SYNTHETIC, TRAIN, Sets, decode, read_manifests
 from memorisk.audits.synthetic.spreads import logit_spread
 from memorisk.images.manifest import Manifest
 from memorisk.images.store import ImageStore

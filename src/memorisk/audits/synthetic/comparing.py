@@ -9,10 +9,11 @@ from functools import partial
 
 import numpy as np
 
+from memorisk.audits.image_sets import is_blank
 from memorisk.audits.synthetic.hidden import Plants
 from memorisk.audits.synthetic.measuring import FeatureTables
 from memorisk.audits.synthetic.reviewing import NOTHING, Review
-from memorisk.audits.synthetic.sets import Sets, is_blank
+from memorisk.audits.synthetic.sets import Sets
 from memorisk.images.duplicates import NEAR
 from memorisk.images.near_copies import BestMatches, best_matches, thumbnails
 from memorisk.runs.progress import Progress

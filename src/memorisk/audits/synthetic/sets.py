@@ -4,27 +4,27 @@ Training and held-out patients must be apart: one in both is refused by name, on
 patient and is left out. Synthetic images are nobody's.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
-from functools import partial
-from pathlib import Path
-from typing import cast
+from dataclasses import dataclass
 
 import numpy as np
-import pandas as pd
 
+from memorisk.audits.image_sets import (
+    Source,
+    decode_alike,
+    given_splits,
+    is_blank,
+    manifest_of,
+    read_source,
+    select_rows,
+    split_source,
+    stack_stores,
+)
 from memorisk.audits.synthetic.options import SyntheticOptions
 from memorisk.images.manifest import Manifest
-from memorisk.images.options import ImageOptions
-from memorisk.images.sources import load_manifest
-from memorisk.images.stacked import StackedImages
-from memorisk.images.store import ImageStore, build_store
+from memorisk.images.store import ImageStore
 from memorisk.images.wording import listed
 from memorisk.runs.errors import InputError, one_line, several
 from memorisk.runs.progress import Progress
-
-Source = str | Path | Manifest | ImageStore
-"""A source as for `load_manifest`, its manifest, or the store of its images."""
 
 TRAIN, SYNTHETIC, HELD_OUT = "training", "synthetic", "held out"
 
@@ -76,27 +76,22 @@ def read_manifests(
         InputError: A source cannot be read, a split does not exist, or patients are in both real parts.
     """
     progress("reading the manifests", 0, 0)
-    ours = _read(train, options.of_real())
+    ours = read_source(train, options.of_real())
     notes: list[str] = []
     theirs: Manifest | ImageStore | None = None
     if options.held_out_split is not None:
-        ours, theirs, said = _split(ours, options.trained_on, options.held_out_split)
+        ours, theirs, said = split_source(ours, options.trained_on, options.held_out_split)
         notes += said
     else:
-        theirs = None if held_out is None else _read(held_out, options.of_real())
-        if len(names := _parts_of(_of(ours))) > 1:
+        theirs = None if held_out is None else read_source(held_out, options.of_real())
+        if len(names := given_splits(manifest_of(ours))) > 1:
             notes.append(f"TRAIN has splits ({listed(names)}): all of its images are taken for training images.")
-    if len(set(_of(ours).groups)) < 2:
-        raise InputError(f"{one_line(_of(ours).name)}: one training patient; nearest of several are looked for")
+    if len(set(manifest_of(ours).groups)) < 2:
+        raise InputError(f"{one_line(manifest_of(ours).name)}: one training patient; nearest of several are looked for")
     if theirs is not None:
-        notes += _refuse_overlap(_of(ours), _of(theirs))
-    notes += [note for source in (ours, theirs) if source is not None for note in _of(source).notes]
-    return Manifests(ours, _read(synthetic, options.of_synthetic()), theirs, tuple(dict.fromkeys(notes)))
-
-
-def _parts_of(manifest: Manifest) -> list[str]:
-    """Names of its given splits."""
-    return [] if manifest.splits is None else sorted({str(part) for part in manifest.splits if part})
+        notes += _refuse_overlap(manifest_of(ours), manifest_of(theirs))
+    notes += [note for source in (ours, theirs) if source is not None for note in manifest_of(source).notes]
+    return Manifests(ours, read_source(synthetic, options.of_synthetic()), theirs, tuple(dict.fromkeys(notes)))
 
 
 def decode(found: Manifests, options: SyntheticOptions, progress: Progress) -> Sets:
@@ -105,91 +100,14 @@ def decode(found: Manifests, options: SyntheticOptions, progress: Progress) -> S
     Raises:
         InputError: Images cannot be read, differ in size, or no held-out patient is left.
     """
-    stores = {
-        TRAIN: _store(TRAIN, found.train, options.of_real(), progress),
-        SYNTHETIC: _store(SYNTHETIC, found.synthetic, options.of_synthetic(), progress),
-    }
-    if found.held is not None:
-        stores[HELD_OUT] = _store(HELD_OUT, found.held, options.of_real(), progress)
-    if len({store.images.shape[3] for store in stores.values()}) > 1:
-        sources = {TRAIN: found.train, SYNTHETIC: found.synthetic, HELD_OUT: found.held}
-        for what, store in stores.items():
-            given = sources[what]
-            if store.images.shape[3] == 1 and isinstance(given, Manifest):
-                how = options.of_synthetic() if what == SYNTHETIC else options.of_real()
-                stores[what] = _store(what, given, replace(how, channels=3), progress)
-    _same_shape(stores)
+    given = {TRAIN: found.train, SYNTHETIC: found.synthetic, HELD_OUT: found.held}
+    real = options.of_real()
+    stores = decode_alike(given, {TRAIN: real, SYNTHETIC: options.of_synthetic(), HELD_OUT: real}, progress)
     notes = [*found.notes, *_skipped(stores)]
     held, images, patients, hashes = stores.get(HELD_OUT), 0, 0, frozenset[str]()
     if held is not None:
         held, images, patients, hashes = _apart(stores[TRAIN], held)
     return Sets(stores[TRAIN], stores[SYNTHETIC], held, images, patients, hashes, tuple(notes))
-
-
-def stack_stores(stores: list[ImageStore], order: np.ndarray | None = None) -> ImageStore:
-    """Stores laid end to end, in an order, as one store; the pixels stay where they are.
-
-    Args:
-        stores: Of one shape and type.
-        order: [N] rows of the stores laid end to end; None for all as they lie.
-    """
-    images = StackedImages([store.images for store in stores], order)
-    tables = [store.manifest.table[["image", "path", "label", "group"]] for store in stores]
-    table = pd.concat(tables, ignore_index=True)
-    hashes = np.concatenate([store.pixel_hashes for store in stores])
-    return replace(
-        stores[0],
-        images=cast(np.ndarray, images),
-        manifest=replace(stores[0].manifest, table=table.iloc[images.order].reset_index(drop=True)),
-        pixel_hashes=hashes[images.order],
-    )
-
-
-def select_rows(store: ImageStore, rows: np.ndarray) -> ImageStore:
-    """Some rows of a store, [n] by index."""
-    return replace(
-        store,
-        images=cast(np.ndarray, StackedImages([store.images], rows)),
-        manifest=store.manifest.subset(rows),
-        pixel_hashes=store.pixel_hashes[rows],
-    )
-
-
-def is_blank(store: ImageStore, rows: np.ndarray) -> np.ndarray:
-    """[n] whether an image has one value only: nobody is recognised in it."""
-    return np.array([image.min() == image.max() for image in (np.asarray(store.images[row]) for row in rows)], bool)
-
-
-def _of(source: Manifest | ImageStore) -> Manifest:
-    return source.manifest if isinstance(source, ImageStore) else source
-
-
-def _read(source: Source, options: ImageOptions) -> Manifest | ImageStore:
-    return source if isinstance(source, (Manifest, ImageStore)) else load_manifest(source, options)
-
-
-def _split(
-    source: Manifest | ImageStore, train: str, held: str
-) -> tuple[Manifest | ImageStore, Manifest | ImageStore, list[str]]:
-    """Two given splits of one source.
-
-    Raises:
-        InputError: There is no such split.
-    """
-    manifest = _of(source)
-    splits = manifest.splits
-    known = [] if splits is None else sorted(set(splits) - {""})
-    for name in (train, held):
-        if name not in known:
-            have = f"has the splits {listed(known)}" if known else "has no given split"
-            raise InputError(f"{one_line(manifest.name)} {have}; there is no {one_line(name, 40)!r} in it")
-    assert splits is not None
-    take: Callable[[np.ndarray], Manifest | ImageStore] = (
-        partial(select_rows, source) if isinstance(source, ImageStore) else source.subset
-    )
-    left = int(np.sum((splits != train) & (splits != held)))
-    said = f"{left:,} images of TRAIN are in other parts than {train} and {held}; they take no part."
-    return take(np.flatnonzero(splits == train)), take(np.flatnonzero(splits == held)), [said] if left else []
 
 
 def _refuse_overlap(train: Manifest, held: Manifest) -> list[str]:
@@ -211,24 +129,6 @@ def _refuse_overlap(train: Manifest, held: Manifest) -> list[str]:
         "patients are given, so that they were taken for different images; if the names are patients, say so with "
         "--group-from '(.+)[.]'."
     ]
-
-
-def _store(what: str, source: Manifest | ImageStore, options: ImageOptions, progress: Progress) -> ImageStore:
-    if isinstance(source, ImageStore):
-        return source
-    return build_store(source, options, progress=partial(progress, f"decoding {what} images"))
-
-
-def _same_shape(stores: dict[str, ImageStore]) -> None:
-    """Refuse sets of other sizes or types.
-
-    Raises:
-        InputError: They differ.
-    """
-    shapes = {what: (store.images.shape[1:], store.images.dtype.name) for what, store in stores.items()}
-    if len(set(shapes.values())) > 1:
-        said = "; ".join(f"{what}: {' x '.join(map(str, shape))} {kind}" for what, (shape, kind) in shapes.items())
-        raise InputError(f"the sets are stored in different forms ({said}): give size, and channels or depth")
 
 
 def _skipped(stores: dict[str, ImageStore]) -> list[str]:
