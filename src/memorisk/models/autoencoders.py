@@ -277,7 +277,7 @@ def _encoder(
             "code": _CODE,
             "kind": "autoencoder",
             "library": f"diffusers {version('diffusers')}",
-            "torch": torch.__version__,
+            "torch": str(torch.__version__),
             "weights": content,
             "size": list(size),
         },

@@ -67,7 +67,7 @@ def open_detector(source: FeatureSource, stored: Stored, *, size: int | None, no
             "library": dict(config.versions).get("timm", ""),
             "weights": content,
             "preprocessing": preprocessing.describe(),
-            "torch": torch.__version__,
+            "torch": str(torch.__version__),
             **({} if latents is None else {"latents": latents}),
         },
         weights_fingerprint=content,

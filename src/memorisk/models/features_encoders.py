@@ -223,7 +223,7 @@ def _identity(architecture: str, content: str, preprocessing: Preprocessing, own
 
     library = "memorisk" if own else f"timm {version('timm')}"
     found = {"code": _CODE, "architecture": architecture, "library": library, "weights": content}
-    return found | {"preprocessing": preprocessing.describe(), "torch": torch.__version__}
+    return found | {"preprocessing": preprocessing.describe(), "torch": str(torch.__version__)}
 
 
 def _channels_of_file(spec: ModelSpec, source: FeatureSource) -> int:

@@ -92,7 +92,7 @@ def open_transformers(
             "library": f"transformers {version}",
             "weights": content,
             "preprocessing": preprocessing.describe(),
-            "torch": torch.__version__,
+            "torch": str(torch.__version__),
         },
         weights_fingerprint=content,
         load=load,

@@ -105,7 +105,7 @@ def read_array(path: str | Path, *, mmap: bool = False) -> np.ndarray:
 
 
 def plain(value: Any) -> Any:
-    """The same value in JSON's own types: NumPy scalars and arrays unpacked, NaN and infinities as None."""
+    """The same value in JSON's own types: NumPy's unpacked, kinds of text as text, NaN and infinities as None."""
     if isinstance(value, Mapping):
         return {str(k): plain(v) for k, v in value.items()}
     if isinstance(value, (list, tuple, np.ndarray)):
@@ -116,6 +116,4 @@ def plain(value: Any) -> Any:
         return int(value)
     if isinstance(value, (float, np.floating)):
         return float(value) if np.isfinite(value) else None
-    if value is None or isinstance(value, str):
-        return value
-    return str(value)
+    return None if value is None else str(value)

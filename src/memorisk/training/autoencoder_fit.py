@@ -84,7 +84,7 @@ class AutoencoderTraining:
         precision = choose_precision(options.precision, device)
         network = new_autoencoder(options.architecture(height, channels), options.seed)
         place(network, device)
-        content = [recipe(options), precision, device.type, torch.__version__, store.images.shape[1:]]
+        content = [recipe(options), precision, device.type, str(torch.__version__), store.images.shape[1:]]
         pixels = [store.pixel_hashes[chosen].tolist() for chosen in (rows, validation)]
         key = fingerprint(content, pixels, length=32)
         return cls(store, rows, validation, options, network, device, precision, notes, key)
