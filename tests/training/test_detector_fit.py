@@ -16,7 +16,8 @@ import memorisk
 from memorisk.images.store import ImageStore
 from memorisk.runs.errors import InputError, MemoriskError
 from memorisk.training import detector_fit
-from memorisk.training.detector_fit import CHECKPOINT, HISTORY, FittedDetector, Training, fit_detector
+from memorisk.training.detector_fit import FittedDetector, Training, fit_detector
+from memorisk.training.detector_history import CHECKPOINT, HISTORY
 from memorisk.training.detector_options import DetectorOptions
 from memorisk.training.detector_record import DetectorRecord, Looked
 from memorisk.training.detector_retrieval import embed, found_sources, retrieval

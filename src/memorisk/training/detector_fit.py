@@ -35,12 +35,11 @@ from memorisk.models.detectors import (
     Detector,
     DetectorNetwork,
     group_hashes,
-    load_detector,
 )
 from memorisk.models.preparation import preparation
 from memorisk.runs.devices import check_device
-from memorisk.runs.errors import InputError, MemoriskError, one_line
-from memorisk.runs.files import read_json, write_json
+from memorisk.runs.errors import MemoriskError
+from memorisk.runs.files import write_json
 from memorisk.runs.fingerprint import fingerprint
 from memorisk.runs.progress import Progress, quiet
 from memorisk.training.checkpoint import Checkpoint
@@ -49,6 +48,7 @@ from memorisk.training.copy_augmentations import (
     augmented_copies,
     load_strength,
 )
+from memorisk.training.detector_history import CHECKPOINT, HISTORY, read_finished
 from memorisk.training.detector_options import DetectorOptions
 from memorisk.training.detector_record import DetectorRecord, Looked
 from memorisk.training.detector_retrieval import embed, found_sources, retrieval
@@ -62,7 +62,6 @@ from memorisk.training.optimizers import build_optimizer
 from memorisk.training.order import batch_bounds, batch_order, step_seeds
 from memorisk.training.pixels import Normalisation, PixelSource
 
-CHECKPOINT, HISTORY = "checkpoint.safetensors", "history.json"
 _AT_MARGIN = 0.05  # of the margin
 _WHOLE_RANGE = Normalisation((0.0,), (1.0,))
 
@@ -319,14 +318,5 @@ def _finished(folder: Path, key: str) -> FittedDetector:
     Raises:
         InputError: It is another detector.
     """
-    try:
-        found = read_json(folder / HISTORY)
-    except (OSError, ValueError):
-        found = {}
-    detector = load_detector(folder) if found.get("key") == key else None
-    if not isinstance(detector, Detector):
-        raise InputError(
-            f"{one_line(folder)} holds a detector that was trained otherwise, or on other images: name another folder, "
-            "or delete that one"
-        )
+    detector, found = read_finished(folder, key, Detector)
     return FittedDetector(detector, tuple(found["history"]), detector.config.best_epoch, tuple(found["notes"]))

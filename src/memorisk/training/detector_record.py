@@ -1,7 +1,4 @@
-"""What a detector's training has come to: retrieval by epoch and the best weights so far, in live tensors.
-
-They are saved with the training's own state, so that a killed one chooses the same epoch.
-"""
+"""The validation figures of a copy detector's training, by epoch."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -11,6 +8,7 @@ import numpy as np
 import torch
 
 from memorisk.statistics.proportions import clopper_pearson
+from memorisk.training.best_epoch import BestEpoch
 from memorisk.training.detector_retrieval import Retrieval
 
 
@@ -24,8 +22,8 @@ class Looked:
     """The published code's validation loss; NaN where it is not asked for."""
 
 
-class DetectorRecord:
-    """The validation figures of one training and its best weights so far.
+class DetectorRecord(BestEpoch):
+    """Loss, retrieval, validation loss, patients found and patients of each epoch, and the best weights so far.
 
     Args:
         epochs: Of the whole training.
@@ -34,17 +32,14 @@ class DetectorRecord:
     """
 
     def __init__(self, epochs: int, state: Mapping[str, torch.Tensor], *, by_loss: bool) -> None:
+        super().__init__(epochs, 5, state)
         self.by_loss = by_loss
-        self.figures = torch.full((epochs + 1, 5), float("nan"), dtype=torch.float64)
-        """[epochs + 1, 5] loss, retrieval, validation loss, patients found, patients; row 0 is the untrained start."""
-        self.best = {name: value.detach().clone() for name, value in state.items()}
 
     @property
-    def tensors(self) -> dict[str, torch.Tensor]:
-        """What a checkpoint holds of it."""
-        return {"figures": self.figures, **{f"best.{name}": value for name, value in self.best.items()}}
+    def chosen_by(self) -> torch.Tensor:
+        """[epochs + 1] minus the validation loss, or retrieval."""
+        return -self.figures[:, 2] if self.by_loss else self.figures[:, 1]
 
-    @torch.no_grad()
     def add(
         self,
         epoch: int,
@@ -61,18 +56,7 @@ class DetectorRecord:
             state: The network's tensors now.
         """
         share, patients = looked.retrieval.share, looked.retrieval.of_patients
-        row = [loss, share, looked.loss, patients.successes, patients.trials]
-        self.figures[epoch] = torch.tensor(row, dtype=torch.float64)
-        if state is not None and self.best_epoch == epoch:
-            for name, value in self.best.items():
-                value.copy_(state[name])
-
-    @property
-    def best_epoch(self) -> int:
-        """The best of the epochs done; 0 before the first."""
-        chosen = -self.figures[1:, 2] if self.by_loss else self.figures[1:, 1]
-        values = chosen.numpy()
-        return int(np.nanargmax(values)) + 1 if np.isfinite(values).any() else 0
+        self.note(epoch, (loss, share, looked.loss, patients.successes, patients.trials), state)
 
     def history(self) -> tuple[Mapping[str, Any], ...]:
         """A row an epoch, None where there is nothing.

@@ -30,17 +30,17 @@ import numpy as np
 import pandas as pd
 import torch
 
-from memorisk.models.detectors import CONFIG, group_hashes, load_detector
+from memorisk.models.detectors import CONFIG, group_hashes
 from memorisk.models.features_encoders import state_fingerprint
 from memorisk.models.lcmem import LatentConfig, LatentDetector
 from memorisk.models.lcmem_network import LatentNetwork, by_sample, by_statistics
 from memorisk.runs.devices import check_device
-from memorisk.runs.errors import InputError, one_line
-from memorisk.runs.files import read_json, write_json
+from memorisk.runs.errors import InputError
+from memorisk.runs.files import write_json
 from memorisk.runs.fingerprint import fingerprint
 from memorisk.runs.progress import Progress, quiet
 from memorisk.training.checkpoint import Checkpoint
-from memorisk.training.detector_fit import CHECKPOINT, HISTORY
+from memorisk.training.detector_history import CHECKPOINT, HISTORY, read_finished
 from memorisk.training.devices import autocast, choose_precision, forked_generators, limited_threads, place
 from memorisk.training.latent_store import Latents
 from memorisk.training.lcmem_data import AugmentedEncoder, LatentSource, PairData
@@ -373,14 +373,5 @@ def _finished(folder: Path, key: str) -> FittedStage:
     Raises:
         InputError: It is another detector.
     """
-    try:
-        found = read_json(folder / HISTORY)
-    except (OSError, ValueError):
-        found = {}
-    detector = load_detector(folder) if found.get("key") == key else None
-    if not isinstance(detector, LatentDetector):
-        raise InputError(
-            f"{one_line(folder)} holds a detector that was trained otherwise, or on other images: name another folder, "
-            "or delete that one"
-        )
+    detector, found = read_finished(folder, key, LatentDetector)
     return FittedStage(detector, tuple(found["history"]), detector.config.best_epoch, tuple(found["notes"]))

@@ -1,7 +1,4 @@
-"""What a stage has come to: validation figures by epoch and the best weights so far, in live tensors.
-
-They are saved with the training's own state, so that a killed one chooses the same epoch and ends at the same.
-"""
+"""The validation figures of a stage, by epoch."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -9,11 +6,12 @@ from typing import Any
 import numpy as np
 import torch
 
+from memorisk.training.best_epoch import BestEpoch
 from memorisk.training.lcmem_validation import Seen
 
 
-class StageRecord:
-    """The validation figures of one stage and its best weights so far.
+class StageRecord(BestEpoch):
+    """Loss, AUC and recall of each epoch, and the best weights so far.
 
     Args:
         epochs: Of the whole stage.
@@ -22,32 +20,19 @@ class StageRecord:
     """
 
     def __init__(self, epochs: int, state: Mapping[str, torch.Tensor], *, with_recall: bool) -> None:
+        super().__init__(epochs, 3, state)
         self.with_recall = with_recall
-        self.figures = torch.full((epochs + 1, 3), float("nan"), dtype=torch.float64)
-        """[epochs + 1, 3] loss, AUC, recall; row 0 is the start."""
-        self.best = {name: value.detach().clone() for name, value in state.items()}
 
     @property
-    def tensors(self) -> dict[str, torch.Tensor]:
-        """What a checkpoint holds of it."""
-        return {"figures": self.figures, **{f"best.{name}": value for name, value in self.best.items()}}
+    def chosen_by(self) -> torch.Tensor:
+        """[epochs + 1] AUC + recall, or AUC."""
+        return self.figures[:, 1:].sum(dim=1) if self.with_recall else self.figures[:, 1]
 
-    @torch.no_grad()
     def add(
         self, epoch: int, seen: Seen, loss: float = float("nan"), state: Mapping[str, torch.Tensor] | None = None
     ) -> None:
         """Note an epoch (0 the start), and its weights if it is the best so far."""
-        self.figures[epoch] = torch.tensor([loss, seen.auc, seen.recall], dtype=torch.float64)
-        if state is not None and self.best_epoch == epoch:
-            for name, value in self.best.items():
-                value.copy_(state[name])
-
-    @property
-    def best_epoch(self) -> int:
-        """The best of the epochs done; 0 before the first."""
-        chosen = self.figures[1:, 1:].sum(dim=1) if self.with_recall else self.figures[1:, 1]
-        values = chosen.numpy()
-        return int(np.nanargmax(values)) + 1 if np.isfinite(values).any() else 0
+        self.note(epoch, (loss, seen.auc, seen.recall), state)
 
     def history(self, epochs: int) -> tuple[Mapping[str, Any], ...]:
         """``epoch, loss, auc, recall`` of the start and each epoch done; None where there is nothing."""
