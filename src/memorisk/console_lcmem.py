@@ -32,14 +32,20 @@ def _show(trained: "TrainedDetector") -> None:
     summary, console = trained.summary, Console()
     test = summary["test"]
     table = Table(box=None, header_style="bold", pad_edge=False)
-    for heading in ("same patient or not, test", "data set", "patients", "AUC (95 %)"):
-        table.add_column(heading, justify="left" if heading in ("same patient or not, test", "data set") else "right")
+    for heading in ("same patient, test", "data set"):
+        table.add_column(heading)
+    for heading in ("patients", "AUC (95 %)", "told apart, %"):
+        table.add_column(heading, justify="right")
     for stage, words in _STAGES.items():
         for name, found in test.get(stage, {}).get("auc", {}).items():
             patients = str(found["n_positive_identities"]) if "n_positive_identities" in found else ""
-            table.add_row(words, Text(name), patients, _estimate(found.get("interval", found)))
+            apart = test[stage].get("specificity", {}).get(name)
+            shown = "" if apart is None else _told_apart(apart["interval"])
+            table.add_row(words, Text(name), patients, _estimate(found.get("interval", found)), shown)
     if table.row_count:
         console.print(table)
+        console.print(Text("told apart: pairs of two patients below the score that 95 % of the pairs of one reach"))
+        console.print(Text("(all of them, where fewer than 59 patients have pairs)"))
     else:
         console.print(Text("no patient has two test images: nothing to say about telling patients apart"))
     _show_recalls(console, test)
@@ -69,6 +75,10 @@ def _show_recalls(console: Console, test: dict[str, Any]) -> None:
 
 def _share(found: dict[str, Any]) -> str:
     return f"{100 * found['estimate']:.1f} ({100 * found['low']:.1f} to {100 * found['high']:.1f})"
+
+
+def _told_apart(interval: dict[str, Any]) -> str:
+    return "" if interval["estimate"] is None else _share(interval)
 
 
 def _estimate(interval: dict[str, Any]) -> str:

@@ -60,6 +60,9 @@ def test_figures_are_those_of_test_patients(folder: Path, tmp_path: Path, monkey
     wanted = roc_auc_score(np.arange(len(p)) < len(positive), p, sample_weight=weights)
     found = summary["test"]["detector"]["auc"]["all"]
     assert found["interval"]["estimate"] == pytest.approx(wanted, abs=1e-9)
+    apart = summary["test"]["detector"]["specificity"]["all"]  # few patients: at the lowest of their pairs
+    below = p[len(positive) :] < p[: len(positive)].min()
+    assert apart["interval"]["estimate"] == pytest.approx(np.average(below, weights=weights[len(positive) :]), abs=1e-9)
     assert found["n_positive_identities"] == len(np.unique(own)) == summary["parts"]["test"]["patients"]
     assert {family: list(rows) for family, rows in summary["test"]["stage1"]["recall"].items()} == {
         family: [f"{strength:g}" for strength in strengths] for family, strengths in FAMILIES.items()

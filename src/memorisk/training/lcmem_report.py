@@ -2,6 +2,7 @@
 
 * **AUC** over all positive pairs of the test identities and one negative of the same data set for each, every identity
   counting one, with its interval over identities (`memorisk.statistics.pair_auc`); by data set, and their mean.
+* **Specificity** of the same pairs at the score that 95 % of the positive ones reach: what a filter would leave.
 * **Recall**: the share of identities whose copy (one image each, at most 1,000) scores at least the threshold that half
   of the *validation* negatives stay below; by family and strength, with Clopper-Pearson limits.
 """
@@ -16,6 +17,7 @@ from memorisk.runs.progress import Progress
 from memorisk.statistics.calibration import one_per_group
 from memorisk.statistics.identity_pairs import Pairs, negative_pairs, positive_pairs
 from memorisk.statistics.pair_auc import macro_average, pair_auc, pair_auc_difference
+from memorisk.statistics.pair_specificity import specificity_at_sensitivity
 from memorisk.statistics.paired_detectors import paired_hits
 from memorisk.statistics.proportions import clopper_pearson
 from memorisk.training.detector_parts import Division
@@ -27,6 +29,7 @@ from memorisk.training.lcmem_options import LatentOptions
 from memorisk.training.pair_augmentations import FAMILIES, augmented
 
 _MOST_COPIED = 1000
+_SENSITIVITY = 0.95
 _ALL = "all"
 
 
@@ -43,9 +46,9 @@ def measure_stages(
         progress: Called with (stage, done, total).
 
     Returns:
-        ``{stage: {"auc": {data set: ...}, "recall": {family: {strength: ...}}}}`` and, of two stages,
-        ``{"detector_less_stage1": {"auc", "recall" at the strongest}}``; "auc" is empty where no identity has two test
-        images.
+        ``{stage: {"auc": {data set: ...}, "specificity": likewise, "recall": {family: {strength: ...}}}}`` and, of two
+        stages, ``{"detector_less_stage1": {"auc", "recall" at the strongest}}``; "auc" and "specificity" are empty
+        where no identity has two test images.
     """
     rows = parts.rows["test"]
     identity = latents.hashes[rows].astype(str) if options.identities == "ignore" else parts.groups[rows].astype(str)
@@ -63,7 +66,12 @@ def measure_stages(
     }
     hits = _hits(latents, rows, identity, fitted, features, options, progress)
     found: dict[str, Any] = {
-        stage: {"auc": _aucs(scores[stage], pairs, identity), "recall": _recalls(hits[stage])} for stage in fitted
+        stage: {
+            "auc": _aucs(scores[stage], pairs, identity),
+            "specificity": _specificities(scores[stage], pairs, identity),
+            "recall": _recalls(hits[stage]),
+        }
+        for stage in fitted
     }
     if STAGE1 in fitted:
         both = {name: (scores[DETECTOR][name], scores[STAGE1][name], pairs[name]) for name in pairs}
@@ -104,6 +112,16 @@ def _aucs(scores: dict[str, np.ndarray], pairs: dict[str, tuple[Pairs, Pairs]], 
     if len(found) > 1:
         said["macro average"] = asdict(macro_average([one.interval for one in found.values()]))
     return said
+
+
+def _specificities(
+    scores: dict[str, np.ndarray], pairs: dict[str, tuple[Pairs, Pairs]], identity: np.ndarray
+) -> dict[str, Any]:
+    """At 95 % sensitivity, by data set."""
+    return {
+        name: asdict(specificity_at_sensitivity(scores[name], *_design(*both, identity), sensitivity=_SENSITIVITY))
+        for name, both in pairs.items()
+    }
 
 
 def _difference(
