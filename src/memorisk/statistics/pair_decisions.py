@@ -13,9 +13,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from memorisk.runs.errors import InputError
 from memorisk.statistics.jackknife import JackknifeInterval, counting_bound, jackknife, unavailable
+from memorisk.statistics.weighted_order import ROUNDING, largest_missing, weight_below
 
 FloatArray = NDArray[np.float64]
-_ROUNDING = 1e-9
 
 
 def sensitivity_threshold(score: ArrayLike, weight: ArrayLike | None = None, *, sensitivity: float) -> float:
@@ -41,8 +41,7 @@ def sensitivity_threshold(score: ArrayLike, weight: ArrayLike | None = None, *, 
     values, share = _checked(score, weight, sensitivity)
     if not len(values):
         return float("nan")
-    found, below = _below(values, share)
-    return float(found[np.flatnonzero(below <= 1 - sensitivity + _ROUNDING)[-1]])
+    return largest_missing(values, share, 1 - sensitivity)
 
 
 def specificity_threshold(score: ArrayLike, weight: ArrayLike | None = None, *, specificity: float) -> float:
@@ -66,8 +65,8 @@ def specificity_threshold(score: ArrayLike, weight: ArrayLike | None = None, *, 
     values, share = _checked(score, weight, specificity)
     if not len(values):
         return float("nan")
-    found, below = _below(values, share)
-    enough = np.flatnonzero(below >= specificity - _ROUNDING)
+    found, below = weight_below(values, share)
+    enough = np.flatnonzero(below >= specificity - ROUNDING)
     return float(found[enough[0]]) if len(enough) else float(np.nextafter(found[-1], np.inf))
 
 
@@ -80,13 +79,6 @@ def _checked(score: ArrayLike, weight: ArrayLike | None, level: float) -> tuple[
     if not np.isfinite(values).all() or not (share > 0).all():
         raise InputError("scores must be finite and weights above 0; leave out pairs that have none")
     return values, share
-
-
-def _below(values: FloatArray, share: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Different scores, rising, and the share of weight below each."""
-    found, index = np.unique(values, return_inverse=True)
-    mass = np.bincount(index, share)
-    return found, (np.cumsum(mass) - mass) / mass.sum()
 
 
 def identity_share(hit: ArrayLike, group: ArrayLike) -> JackknifeInterval:

@@ -19,10 +19,10 @@ from scipy import stats
 from memorisk.statistics.calibration import identities_needed
 from memorisk.statistics.jackknife import JackknifeInterval, jackknife, unavailable
 from memorisk.statistics.pair_auc import DECIMALS, PairDesign, check_scores, disjoint_negatives, lacking, pair_design
+from memorisk.statistics.weighted_order import ROUNDING, largest_missing
 
 FloatArray = NDArray[np.float64]
 CONFIDENCE = 0.95
-_ROUNDING = 1e-9
 
 
 @dataclass(frozen=True)
@@ -103,32 +103,23 @@ def specificity_at_sensitivity(
         return PairSpecificity(none, math.nan, sensitivity, math.nan, at_lowest, n, needed)
     up, down = values[design.positive], values[~design.positive]
     missed = 0.0 if at_lowest else 1 - sensitivity
-    threshold = _quantile(up, design.weight, missed)
+    threshold = largest_missing(up, design.weight, missed)
     found = _share_below(down, threshold, design, level)
     if not at_lowest:
         tail = (1 - level) / 2
         lowest, highest = (int(k) for k in stats.binom.ppf((tail, 1 - tail), n, missed))
         # the lowest-th smallest value lies below the quantile, the (highest + 1)-th above, each with 1 - tail
-        below = _weight_share(down, _quantile(up, design.weight, (lowest - 1) / n), design) if lowest else 0.0
-        above = _weight_share(down, _quantile(up, design.weight, highest / n), design)
+        below = _weight_share(down, largest_missing(up, design.weight, (lowest - 1) / n), design) if lowest else 0.0
+        above = _weight_share(down, largest_missing(up, design.weight, highest / n), design)
         low = found.estimate - math.hypot(found.estimate - below, found.estimate - found.low)
         high = found.estimate + math.hypot(above - found.estimate, found.high - found.estimate)
         method = f"{found.method}; the threshold by order statistics of {n:,} identities"
         found = JackknifeInterval(
             found.estimate, max(low, 0.0) if lowest else 0.0, min(high, 1.0), found.df, found.n_groups, 1, method
         )
-    k = math.floor(n * missed + _ROUNDING)
+    k = math.floor(n * missed + ROUNDING)
     sure = float(1 - stats.beta.ppf(CONFIDENCE, k + 1, n - k))
     return PairSpecificity(found, threshold, sensitivity, sure, at_lowest, n, needed)
-
-
-def _quantile(score: FloatArray, weight: FloatArray, missed: float) -> float:
-    """The largest score with at most the share ``missed`` of the weight below it."""
-    order = np.argsort(score)
-    values, total = score[order], float(weight.sum())
-    below = np.concatenate([[0.0], np.cumsum(weight[order])[:-1]])
-    below = below[np.searchsorted(values, values, "left")]  # ties lie together
-    return float(values[below <= (missed + _ROUNDING) * total][-1])
 
 
 def _weight_share(score: FloatArray, threshold: float, design: PairDesign) -> float:
