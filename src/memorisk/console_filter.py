@@ -46,12 +46,16 @@ def show_filter_plan(plan: "FilterPlan", *, as_json: bool) -> None:
     if as_json:
         _json(asdict(plan))
         return
+    from memorisk.audits.filter.words import not_counted  # here, since it loads images
+    from memorisk.audits.synthetic.words import Terms
+
     console = Console()
     lines = [
         ("images", ", ".join(f"{what} {n:,}" for what, n in plan.images.items())),
         ("unreadable synthetic images, rejected", f"{plan.unreadable:,}"),
         ("patients", ", ".join(f"{what} {n:,}" for what, n in plan.patients.items())),
-        ("calibration patients left out", f"{plan.left_out:,}"),
+        ("calibration patients left out", f"{sum(plan.left_out.values()):,}"),
+        *(("calibration", told) for told in not_counted(vars(plan), Terms("patients"))),
         *(("detector", name) for name in plan.detectors),
         *(
             ("copies", f"{f['family']}: {f['identities']:,} identities of {f['needed']:,} needed")
@@ -67,11 +71,15 @@ def show_filter_plan(plan: "FilterPlan", *, as_json: bool) -> None:
 
 
 def _lines(v: dict[str, Any]) -> list[tuple[str, str]]:
+    from memorisk.audits.filter.words import not_counted  # here, since it loads images
+    from memorisk.audits.synthetic.words import Terms
+
     rejected = ", ".join(f"{n:,} {reason}" for reason, n in v["rejected"].items() if n)
     lines = [
         ("synthetic images", f"{v['n_synthetic']:,}, kept {v['n_kept']:,}"),
         ("rejected", f"{v['n_rejected']:,}" + (f" ({rejected})" if rejected else "")),
         (f"calibration {v['units']}", f"{v['n_calibration']:,}; missing for the guarantee {v['missing']:,}"),
+        *(("calibration", told) for told in not_counted(v, Terms(v["units"]))),
         ("compared by", "; ".join(v["detectors"])),
     ]
     if v["filtered"]:

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.ndimage import gaussian_filter
 
 from memorisk.audits.filter.families import REIDENTIFICATION, Family, draw_pairs, identities, parse_families
 from memorisk.audits.filter.options import filter_options
@@ -53,6 +54,51 @@ def test_people_who_are_not_new_are_left_out_and_counted(tmp_path) -> None:
     left = set(found.calibration.manifest.groups)
     assert left == set(groups) - {"t1", "c15", "c20", groups[8]}
     assert found.unseen == ()
+
+
+def pixel_changed(images: np.ndarray) -> np.ndarray:
+    """The same with one pixel a little darker or brighter."""
+    found = images.copy()
+    found[:, 2, 2] ^= 3
+    return found
+
+
+def blobs(n: int) -> np.ndarray:
+    """[n, 64, 64, 1] smooth noise of which no two are alike."""
+    noise = gaussian_filter(np.random.default_rng(5).random((n, 64, 64)), (0, 1.5, 1.5))
+    return np.rint(255 * (noise - noise.min()) / np.ptp(noise)).astype(np.uint8)[..., None]
+
+
+def test_people_who_share_an_image_or_nearly_one_are_one(tmp_path) -> None:
+    images = blobs(44)
+    train, made = store_of(images[:20], tmp_path, "t", range(20)), store_of(images[20:32], tmp_path, "m")
+    twelve = images[32:]
+    copies = np.concatenate([twelve, twelve, pixel_changed(twelve)])
+    names = [f"invented{i:02}" for i in range(36)]
+    found = sets_of(tmp_path, train, made, store_of(copies, tmp_path, "new", names))
+    assert (found.merged, found.left_out.n) == (24, 0)
+    assert found.calibration is not None
+    assert found.calibration.manifest.groups.tolist() == names[:12]
+    np.testing.assert_array_equal(np.stack(list(found.calibration.images)), twelve)
+    alone = sets_of(tmp_path, train, made, store_of(copies, tmp_path, "nobody"))
+    assert alone.calibration is not None
+    assert (len(alone.calibration.images), alone.merged) == (12, 24)
+    assert not alone.calibration.manifest.groups_given
+    two_each = store_of(np.concatenate([copies[:24], images[20:32]]), tmp_path, "two", [*names[:24], *names[:12]])
+    assert identities(Family(REIDENTIFICATION), sets_of(tmp_path, train, made, two_each).calibration) == 12
+
+
+def test_people_who_are_nearly_training_images_do_not_calibrate(tmp_path) -> None:
+    images = blobs(30)
+    train, made = store_of(images[:20], tmp_path, "t", range(20)), store_of(images[20:24], tmp_path, "m")
+    given = np.concatenate([pixel_changed(images[:3]), pixel_changed(images[3:5])[:, :, ::-1], images[24:]])
+    found = sets_of(tmp_path, train, made, store_of(given, tmp_path, "new", [f"p{i:02}" for i in range(11)]))
+    assert (found.left_out.same_pixels, found.left_out.nearly_same, found.left_out.n) == (0, 5, 5)
+    assert found.calibration is not None
+    assert found.calibration.manifest.groups.tolist() == [f"p{i:02}" for i in range(5, 11)]
+    twins = np.concatenate([pixel_changed(images[:1]), images[25:26], images[25:26]])  # who is one with such a one
+    found = sets_of(tmp_path, train, made, store_of(twins, tmp_path, "twins", ["a", "a", "b"]))
+    assert (found.calibration, found.left_out.nearly_same, found.merged) == (None, 1, 1)
 
 
 def test_a_detector_that_cannot_be_asked_is_told(tmp_path) -> None:

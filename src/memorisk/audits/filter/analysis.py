@@ -104,6 +104,7 @@ def numbers_of(evidence: FilterEvidence, options: FilterOptions) -> dict[str, An
         "n_calibration_images": 0 if calibration is None else len(calibration.images),
         "n_calibration": 0 if calibration is None else len(np.unique(calibration.manifest.groups.astype(str))),
         "left_out": asdict(sets.left_out),
+        "n_merged": sets.merged,
         "calibration_given": options.calibration is not None or options.calibration_split is not None,
         "miss_rate": options.miss_rate,
         "confidence": options.confidence,

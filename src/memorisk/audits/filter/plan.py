@@ -1,7 +1,7 @@
 """What a filter would compare and could promise, before any feature is computed (``--dry-run``)."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -21,7 +21,8 @@ class FilterPlan:
         images: In each set; of the synthetic ones those that could be read.
         unreadable: Synthetic images that could not, and will be rejected.
         patients: Training and calibration ones; images where no patients are given.
-        left_out: Calibration identities that are not new.
+        left_out: Calibration identities that are not new, by reason.
+        n_merged: Calibration names that were taken for another one's.
         detectors: What compares images.
         families: Of copies: identities there are, needed and missing for the guarantee.
         missing: Identities that are missing for it; 0 where it can be given.
@@ -33,7 +34,8 @@ class FilterPlan:
     images: dict[str, int]
     unreadable: int
     patients: dict[str, int]
-    left_out: int
+    left_out: dict[str, int]
+    n_merged: int
     detectors: tuple[str, ...]
     families: tuple[dict[str, Any], ...]
     missing: int
@@ -67,7 +69,8 @@ def describe_sets(
             for what, store in stores.items()
             if what != "synthetic"
         },
-        left_out=sets.left_out.n,
+        left_out=asdict(sets.left_out),
+        n_merged=sets.merged,
         detectors=tuple(detector_names(detectors)),
         families=tuple(
             {"family": f.words, "identities": c.n_identities, "needed": c.needed, "missing": c.missing}

@@ -33,8 +33,8 @@ def guarantee_section(result: Result, terms: Terms) -> list[Block]:
     if n["guarantee"] and n["shared_by"] > 1:
         blocks.append(Paragraph(_shared(n)))
     blocks.append(_guarantees(result, terms))
-    if told := _left_out(n, terms):
-        blocks += [Paragraph("Calibration asks for new people. Left out:"), Steps(told)]
+    if told := words.not_counted(n, terms):
+        blocks += [Paragraph("Calibration asks for new people, and counts each once:"), Steps(told)]
     return blocks
 
 
@@ -132,17 +132,6 @@ def _shared(n: dict[str, Any]) -> str:
         shared=n["shared_by"],
         each=(1 - n["confidence"]) / n["shared_by"],
     )
-
-
-def _left_out(n: dict[str, Any], terms: Terms) -> list[str]:
-    told = {
-        "in_training": "named among the training {units}",
-        "same_pixels": "with an image that is a training image, pixel by pixel",
-        "known": "on whom a detector was trained or chosen",
-    }
-    return [
-        f"{terms.counted(n['left_out'][key])} {terms.fill(text)}." for key, text in told.items() if n["left_out"][key]
-    ]
 
 
 def _guarantees(result: Result, terms: Terms) -> Table:

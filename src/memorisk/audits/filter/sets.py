@@ -1,24 +1,18 @@
-"""The three sets of a filter: training, synthetic and calibration images, and who may calibrate.
-
-A calibration identity must be new to the generator and to every detector (METHODS section 4, "Guarantee"). Whoever is
-not is left out and counted: the guarantee needs new identities, not these.
-"""
+"""The three sets of a filter: training, synthetic and calibration images."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
 import pandas as pd
 
+from memorisk.audits.filter.identities import LeftOut, known_images, new_identities
 from memorisk.audits.filter.options import FilterOptions
 from memorisk.audits.image_sets import (
     Source,
     decode_alike,
     given_splits,
-    is_blank,
     manifest_of,
     read_source,
-    select_rows,
     split_source,
 )
 from memorisk.images.manifest import Manifest
@@ -41,23 +35,6 @@ class Manifests:
     notes: tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class LeftOut:
-    """Calibration identities that are not new, by the first reason that holds."""
-
-    in_training: int = 0
-    """Named among the training patients."""
-    same_pixels: int = 0
-    """An image of theirs is a training image, pixel by pixel."""
-    known: int = 0
-    """A detector was trained or chosen on them."""
-
-    @property
-    def n(self) -> int:
-        """All of them."""
-        return self.in_training + self.same_pixels + self.known
-
-
 @dataclass(frozen=True, eq=False)
 class FilterSets:
     """What is compared."""
@@ -72,6 +49,8 @@ class FilterSets:
     calibration: ImageStore | None
     """Of new identities; None where there are none."""
     left_out: LeftOut
+    merged: int
+    """Calibration names that were taken for another one's, since they share an image or nearly one."""
     unseen: tuple[str, ...]
     """Detectors of which it cannot be seen whom they know."""
     notes: tuple[str, ...]
@@ -130,15 +109,18 @@ def decode(
     real = options.of_real()
     stores = decode_alike(given, {TRAIN: real, SYNTHETIC: options.of_synthetic(), CALIBRATION: real}, progress)
     train, calibration = stores[TRAIN], stores.get(CALIBRATION)
-    left_out, unseen, notes = LeftOut(), [], list(found.notes)
+    left_out, merged, unseen, notes = LeftOut(), 0, [], list(found.notes)
     if calibration is not None:
         skipped = len(calibration.skipped) + len(calibration.manifest.skipped)
         if skipped:
             notes.append(f"{skipped:,} calibration images could not be read or have no file; they take no part.")
-        calibration, left_out, said = _new_identities(train, calibration, detectors)
-        notes += said
+        new = new_identities(train, calibration, detectors, progress)
+        calibration, left_out, merged = new.store, new.left_out, new.merged
+        notes += new.notes
         if not options.calibration_unseen:
-            unseen = [d.name for d in detectors if d.detector is not None and _known(d, stores[CALIBRATION]) is None]
+            unseen = [
+                d.name for d in detectors if d.detector is not None and known_images(d, stores[CALIBRATION]) is None
+            ]
     asked = manifest_of(found.synthetic)
     return FilterSets(
         train=train,
@@ -147,56 +129,17 @@ def decode(
         unread=_unread(asked, stores[SYNTHETIC]),
         calibration=calibration,
         left_out=left_out,
+        merged=merged,
         unseen=tuple(unseen),
         notes=(*notes, *_of_training(train, detectors)),
     )
-
-
-def _new_identities(
-    train: ImageStore, calibration: ImageStore, detectors: Sequence[PairDetector]
-) -> tuple[ImageStore | None, LeftOut, list[str]]:
-    """Calibration images of identities that neither the generator nor a detector has seen."""
-    groups = calibration.manifest.groups.astype(str)
-    named, notes = np.isin(groups, train.manifest.groups.astype(str)), []
-    if not (train.manifest.groups_given or calibration.manifest.groups_given) and named.any():
-        notes.append(
-            f"{int(named.sum()):,} names of images occur in training and calibration. No patients are given, so that "
-            "they were taken for different images; if the names are patients, say so with --group-from '(.+)[.]'."
-        )
-        named[:] = False
-    shared = np.flatnonzero(np.isin(calibration.pixel_hashes.astype(str), train.pixel_hashes.astype(str)))
-    same = np.isin(groups, groups[shared[~is_blank(calibration, shared)]])
-    known = np.zeros(len(groups), dtype=bool)
-    for detector in detectors:
-        theirs = _known(detector, calibration)
-        known |= False if theirs is None else np.isin(groups, groups[theirs])
-    counted = [len(set(groups[mask])) for mask in (named, same & ~named, known & ~named & ~same)]
-    rows = np.flatnonzero(~(named | same | known))
-    return select_rows(calibration, rows) if len(rows) else None, LeftOut(*counted), notes
-
-
-def _known(detector: PairDetector, store: ImageStore) -> np.ndarray | None:
-    """[N] images of identities that a detector was trained or chosen on; None where that cannot be seen.
-
-    Where patients are not given, on either side, their place is taken by names of files, which occur anywhere: then
-    pixels alone are compared.
-    """
-    known = detector.detector
-    if known is None:
-        return np.zeros(len(store.images), dtype=bool)
-    seen = known.seen_parts(store)
-    if known.config.groups_given and store.manifest.groups_given:
-        return np.asarray(seen.part != "", dtype=bool)
-    if not seen.pixels_compared:
-        return None
-    return np.isin(store.pixel_hashes.astype(str), known.seen["pixel_hash"].tolist())
 
 
 def _of_training(train: ImageStore, detectors: Sequence[PairDetector]) -> list[str]:
     """Whether detectors know the training patients, of whom the guarantee then does not speak."""
     groups, said = train.manifest.groups.astype(str), []
     for detector in detectors:
-        known = _known(detector, train)
+        known = known_images(detector, train)
         if known is not None and known.any():
             said.append(
                 f"The detector {detector.name} was trained or chosen on {len(set(groups[known])):,} of "

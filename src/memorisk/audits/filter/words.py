@@ -65,6 +65,30 @@ UNREAD = (
     "can read, was still not looked at."
 )
 
+LEFT_OUT = {
+    "in_training": "named among the training {units}",
+    "same_pixels": "with an image that is a training image, pixel by pixel",
+    "nearly_same": "with an image that is nearly a training image, as it is or mirrored",
+    "known": "on whom a detector was trained or chosen",
+}
+"""Why somebody does not calibrate."""
+
+
+def not_counted(numbers: dict[str, Any], terms: Terms) -> list[str]:
+    """Who does not calibrate, by reason, and who was counted once; a sentence each.
+
+    Args:
+        numbers: Of the verdict.
+        terms: What a group is called.
+    """
+    left = numbers["left_out"]
+    told = [f"{terms.counted(left[key])} left out, {terms.fill(why)}." for key, why in LEFT_OUT.items() if left[key]]
+    if n := numbers["n_merged"]:
+        told.append(
+            f"{terms.counted(n)} taken for another one: they share an image or nearly one, under several names."
+        )
+    return told
+
 
 def not_said(terms: Terms, numbers: dict[str, Any]) -> list[Text]:
     """What the filter does not say.
