@@ -95,6 +95,8 @@ def _lines(v: dict[str, Any], units: str) -> list[tuple[str, str]]:
     if recall is not None:
         limits = f"{100 * recall['low']:.0f} to {100 * recall['high']:.0f} %"
         lines.append(("planted copies found", f"{recall['successes']} of {recall['trials']} ({limits})"))
+        each = (f"{kind} {s['successes']} of {s['trials']}" for kind, s in v["recall_by_kind"].items())
+        lines.append(("of each kind", ", ".join(each)))
     return lines
 
 

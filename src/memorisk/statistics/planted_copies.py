@@ -162,7 +162,7 @@ def plant_power(
         distance=values,
         p_value=p,
         found=found,
-        promise=f"copies of the planted kinds are found with probability at least {recall.low:.2f} "
+        promise=f"copies of an equal mixture of the planted kinds are found with probability at least {recall.low:.2f} "
         f"({level:.0%} interval, {recall.trials:,} source identities, at p <= {cut:.2g}); a generator's own copies "
         "may be of other kinds",
     )

@@ -14,11 +14,14 @@ from memorisk.audits.synthetic.options import synthetic_options
 from memorisk.audits.synthetic.verdict import synthetic_verdict
 from memorisk.report.result import Result
 from memorisk.runs.errors import InputError
+from memorisk.statistics.proportions import clopper_pearson
 from tests.audits.synthetic_set.making import N_HELD, N_SYNTHETIC, N_TRAIN, parts, store_of, write_sets
 from tests.commands import answer, entries, refusal
 
 COPIED = 16
 SMALL = {"plants": 2}
+KEPT = ("exact", "noised", "jpeg")
+PASSES = {"copied": 0.15, "recall": 0.2, "plants": 12, "plant_kinds": KEPT}
 
 
 @pytest.fixture(scope="module")
@@ -85,19 +88,20 @@ def test_a_clean_set_lists_nobody_and_is_not_passed_by_a_weak_detector(place: Pa
     assert (found.status, v["n_listed"], v["n_certain_copies"]) == ("undecided", 0, 0)
     assert v["recall"]["trials"] == v["n_plants"] == 14
     assert set(v["recall_by_kind"]) == set(found.tables["kinds"]["kind"])
-    assert any("of planted copies" in why for why in v["why"])
+    assert any("copies of 7 of 7 planted kinds are missed, or too few" in why for why in v["why"])
     assert any("trained to find copies" in way for way in v["what_would_decide"])
     assert found.tables["plants"].query("kind == 'exact'")["distance"].eq(0).all()
 
 
 def test_a_pass_needs_power_and_says_what_it_covers(place: Path) -> None:
-    found = run("clean", "runs/passed", recall=0.2, plants=12, copied=0.15)
+    found = run("clean", "runs/passed", **PASSES)
     v = found.verdict
     assert found.status == "pass", v["why"]
     assert v["shortest_list"] <= v["copied"] == 18
-    assert "copies of the planted kinds are found with probability at least" in v["why"][1]
-    assert "missed more often than found: flipped" in v["why"][2]
+    assert "about 3 kinds of copies, each by itself: exact, noised, jpeg; not tried: flipped, rotated" in v["why"][0]
+    assert "copies of each planted kind are found with probability at least" in v["why"][2]
     assert 0 < v["copies_bound"] < 1
+    assert "not tried: flipped, rotated, cropped, pasted" in Path("runs/passed/report.html").read_text()
     numbers = found.summary["numbers"]
 
     def doubts(changed: dict, **settings) -> list[str]:
@@ -107,6 +111,13 @@ def test_a_pass_needs_power_and_says_what_it_covers(place: Path) -> None:
         return [*verdict["why"], *verdict["what_would_decide"]]
 
     assert "a pass needs 60 %" in doubts({}, recall=0.6)[0]
+    many = {"flipped": {"estimate": 0.0, "low": 0.0, "high": 0.06, "successes": 0, "trials": 60}}
+    gone = doubts({"recall_by_kind": {}, "plant_kinds": ["jpeg"]})
+    assert "could be copied in this way: jpeg" in gone[0]
+    blind = doubts({"recall_by_kind": numbers["recall_by_kind"] | many, "plant_kinds": ["flipped", *KEPT]})
+    assert "copies of 1 of 4 planted kinds are missed, or too few were planted to tell: flipped (0 of 60)" in blind[0]
+    assert "--plants" not in blind[1]
+    assert blind[1].endswith("--plant-kinds exact noised jpeg, to say that a pass is about no other kinds")
     short = doubts({"copied": 6, "held_out_needed": 199})
     assert "no list of fewer than 12 patients was possible" in short[0]
     assert "199 held-out patients (there are 99)" in short[1]
@@ -136,6 +147,30 @@ def test_a_pass_needs_power_and_says_what_it_covers(place: Path) -> None:
     certain = synthetic_verdict(numbers | apart | {"n_certain_copies": 1}, synthetic_options({}))
     assert certain["status"] == "fail"
     assert synthetic_verdict(numbers, synthetic_options({"recall": 0.2, "fail_on": "never"}))["gate"] == "never"
+
+
+def test_a_detector_that_is_blind_to_one_planted_kind_cannot_pass(place: Path) -> None:
+    """However many plants there are: most are found, and none of the kind that the set may hold."""
+    many = {"plants": 60, "copied": 0.15}
+    found = run("clean", "runs/blind", plant_kinds=("flipped", "noised", "exact"), **many)
+    v = found.verdict
+    assert (v["n_plants"], v["plant_kinds"]) == (180, ["exact", "flipped", "noised"])
+    assert v["recall"]["low"] > 0.5 > v["recall_by_kind"]["flipped"]["high"]
+    assert found.status == "undecided"
+    assert "1 of 3 planted kinds are missed, or too few were planted to tell: flipped" in v["why"][0]
+    assert "more --plants" not in v["what_would_decide"][0]
+    assert "--plant-kinds exact noised" in v["what_would_decide"][0]
+    least = v["recall_by_kind"]["flipped"]["low"]
+    assert v["copies_bound"] == min(
+        1, clopper_pearson(v["n_found_at_cut"], v["n_synthetic"], 0.95).high / max(least, 1e-9)
+    )
+    seen = run("clean", "runs/seen", plant_kinds=("noised", "exact"), **many)
+    assert seen.status == "pass", seen.verdict["why"]
+    assert "not tried: flipped, rotated, jpeg, cropped, pasted" in seen.verdict["why"][0]
+    with pytest.raises(InputError, match="holds a run with plants = 120, now asked: 60"):
+        run("clean", "runs/seen", plant_kinds=("exact",), **many)
+    with pytest.raises(InputError, match="unknown kind of copy 'flip'\\. Did you mean 'flipped'"):
+        run("clean", "runs/unknown", plant_kinds=("flip",))
 
 
 def test_a_run_folder_among_the_images_is_refused(place: Path) -> None:
@@ -185,7 +220,7 @@ def test_an_image_of_both_parts_is_nobodys_copy_and_held_out_copies_are_a_doubt(
     synthetic[2] = held[11]
     found = audit_synthetic(
         store_of(train, place, "train"), store_of(synthetic, place, "set"), held_out=store_of(held, place, "held"),
-        out="runs/both", copied=0.15, recall=0.2, plants=12,
+        out="runs/both", **PASSES,
     )  # fmt: skip
     v = found.verdict
     assert (v["n_held_shared_images"], v["n_held_shared_patients"], v["n_held_patients"]) == (1, 1, N_HELD - 1)
@@ -277,6 +312,9 @@ def test_redacted_and_pseudonymised_runs_name_nobody(place: Path, copies: Result
 
 def test_the_command(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     given = ("audit", "synthetic", "copies/train.npz", "copies/set.npz", "--held-out", "copies/held.npz", "--plants", 2)
+    kinds = ("--plant-kinds", "jpeg", "exact", "--dry-run", "--json", "--out", "runs/kinds")
+    assert json.loads(answer(capsys, *given, *kinds)[1])["plants"] == 4
+    assert "Did you mean 'jpeg'" in refusal(capsys, *given, "--out", "runs/kinds", "--plant-kinds", "jpg")
     code, out, _ = answer(capsys, *given, "--out", "runs/copies")
     assert code == 1
     assert "THE SYNTHETIC IMAGES EXPOSE TRAINING PATIENTS" in out
@@ -333,7 +371,7 @@ def test_images_that_could_not_be_read_are_listed_and_keep_a_pass_away(place: Pa
     for row, image in enumerate(synthetic):
         Image.fromarray(image[..., 0]).save(place / "pictures" / f"{row:03d}.png")
     (place / "pictures" / "broken.png").write_bytes(b"\x89PNG\r\n\x1a\n and nothing more")
-    given = {"held_out": store_of(held, place, "held"), "copied": 0.15, "recall": 0.2, "plants": 12}
+    given = {"held_out": store_of(held, place, "held"), **PASSES}
     ours = store_of(train, place, "train")
     with pytest.raises(InputError, match=r"broken\.png"):
         audit_synthetic(ours, place / "pictures", out="runs/unread", one_image_per_patient=True, **given)

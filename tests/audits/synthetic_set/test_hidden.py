@@ -27,6 +27,14 @@ def test_every_patient_gives_one_copy_where_there_are_enough(tmp_path: Path) -> 
         assert np.array_equal(pixels, np.asarray(train.images[source])) == (kind == "exact")
 
 
+def test_some_kinds_alone_are_drawn_each_from_its_own_stream(tmp_path: Path) -> None:
+    train, synthetic = stores(tmp_path)
+    whole, some = draw_plants(train, synthetic, 3, seed=0), draw_plants(train, synthetic, 3, 0, ("jpeg", "exact"))
+    assert some.kind.tolist() == ["exact"] * 3 + ["jpeg"] * 3
+    np.testing.assert_array_equal(some.pixels[:3], whole.pixels[:3])
+    assert some.n == 6
+
+
 def test_few_patients_give_several_copies_but_never_two_of_one_kind(tmp_path: Path) -> None:
     train, synthetic = stores(tmp_path, 24, groups=[f"p{i // 2}" for i in range(24)])
     plants = draw_plants(train, synthetic, 20, seed=0)

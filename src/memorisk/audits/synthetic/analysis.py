@@ -20,6 +20,7 @@ from memorisk.audits.synthetic.detector_tables import detector_table, paired_tab
 from memorisk.audits.synthetic.evidence import SyntheticEvidence
 from memorisk.audits.synthetic.findings import Findings, Published, find
 from memorisk.audits.synthetic.flagged import Flag, flag_pairs, review_table
+from memorisk.audits.synthetic.kinds import kinds_promise
 from memorisk.audits.synthetic.knowledge import UNSEEN
 from memorisk.audits.synthetic.options import SyntheticOptions
 from memorisk.audits.synthetic.pairing import PairedFindings, compare_pairs
@@ -122,7 +123,9 @@ def _paired_numbers(evidence: SyntheticEvidence, paired: tuple[PairedFindings, .
                     "rate": None if said.rate is None else asdict(said.rate),
                     "held": None if said.held_rate is None else asdict(said.held_rate),
                     "excess": None if said.excess is None else asdict(said.excess),
-                    "promise": None if said.calibrated is None else said.calibrated.words("the planted kinds"),
+                    "promise": None
+                    if said.calibrated is None
+                    else said.calibrated.words("an equal mixture of the planted kinds"),
                 }
                 for view, said in zip(evidence.views, paired, strict=True)
             ],
@@ -160,7 +163,8 @@ def numbers_of(evidence: SyntheticEvidence, found: Findings, options: SyntheticO
         "recall_by_kind": None
         if power is None
         else {kind: asdict(power.kinds[kind]) for kind in KINDS if kind in power.kinds},
-        "promise": None if power is None else power.promise,
+        "plant_kinds": list(options.kinds),
+        "promise": None if power is None else kinds_promise(power),
         "copies_bound": None if found.bound is None else found.bound.upper,
         "n_found_at_cut": None if found.bound is None else found.bound.found,
         "n_confirmed": len(found.pixels.confirmed),

@@ -35,6 +35,7 @@ from memorisk.audits.synthetic.reviewing import NOTHING, Review, read_review, wr
 from memorisk.audits.synthetic.sets import HELD_OUT, SYNTHETIC, TRAIN, Sets, decode, read_manifests
 from memorisk.audits.synthetic.spreads import logit_spread
 from memorisk.images.manifest import Manifest
+from memorisk.images.planting import KINDS
 from memorisk.images.store import ImageStore
 from memorisk.report.page import render_page
 from memorisk.report.result import Result
@@ -149,7 +150,7 @@ def gather(
     plants = no_plants(sets.train)
     if can_plant(options):
         progress("hiding known copies", 0, 0)
-        plants = draw_plants(sets.train, sets.synthetic, options.plants, options.seed)
+        plants = draw_plants(sets.train, sets.synthetic, options.plants, options.seed, options.kinds)
     hidden, device = hide(sets.synthetic, plants, options.seed), str(check_device(options.device))
     views = []
     for name, detector in zip(shown_names(detectors), detectors, strict=True):
@@ -204,6 +205,7 @@ def _identity(evidence: SyntheticEvidence, options: SyntheticOptions) -> dict[st
         "copied": options.copied,
         "recall": options.recall,
         "pseudonymise": options.pseudonymise,
+        **({} if options.kinds == tuple(KINDS) else {"plant_kinds": list(options.kinds)}),
     }
 
 

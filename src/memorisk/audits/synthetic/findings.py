@@ -144,7 +144,7 @@ class Findings:
     power: PlantPower | None
     """Plants found by any detector at its cut; None without plants or held-out images."""
     bound: CopiesBound | None
-    """Largest share of the set that copies of the planted kinds can be."""
+    """Largest share of the set that copies of the planted kinds can be, in any mixture: by the kind found least."""
     pixels: PixelCounts
     """Pairs by pixels."""
     unlike: NeighbourTest | None
@@ -284,7 +284,8 @@ def _power(
         [(one, one.plant_p) for one in by], [(one, one.set_p) for one in by]))  # fmt: skip
     nearest = distances[0].plant_source
     power = plant_power(nearest, patients[plants.source], plant_p, cut, kinds=plants.kind.tolist(), seed=seed)
-    return power, copies_bound(int((set_p <= cut * (1 + _ROUNDING)).sum()), len(set_p), power.recall)
+    least = min(power.kinds.values(), key=lambda share: share.low)  # holds for any mixture of the kinds
+    return power, copies_bound(int((set_p <= cut * (1 + _ROUNDING)).sum()), len(set_p), least)
 
 
 def _least_alike(tests: Sequence[NeighbourTest | None]) -> NeighbourTest | None:

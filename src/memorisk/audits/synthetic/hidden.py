@@ -5,6 +5,7 @@ like any other image, under no name; p-values and the list then use the other im
 seed, so that a run that goes on hides the same copies in the same places.
 """
 
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import cast
 
@@ -62,7 +63,9 @@ def no_plants(train: ImageStore, asked: int = 0) -> Plants:
     return Plants(np.empty((0, *train.images.shape[1:]), train.images.dtype), empty, empty, rows, rows, asked)
 
 
-def draw_plants(train: ImageStore, synthetic: ImageStore, per_kind: int, seed: int) -> Plants:
+def draw_plants(
+    train: ImageStore, synthetic: ImageStore, per_kind: int, seed: int, kinds: Collection[str] = tuple(KINDS)
+) -> Plants:
     """Copies of random training patients' images, as many of each kind.
 
     A patient gives no second copy before every patient has given one, and never two of one kind. An image that a kind
@@ -73,6 +76,7 @@ def draw_plants(train: ImageStore, synthetic: ImageStore, per_kind: int, seed: i
         synthetic: Synthetic images, of the same shape.
         per_kind: Copies of each kind; fewer where there are fewer patients whose images can be copied so.
         seed: Of patients, images and parameters.
+        kinds: Which; the draws of a kind are of its own stream, whichever others there are.
     """
     if not per_kind:
         return no_plants(train)
@@ -81,6 +85,8 @@ def draw_plants(train: ImageStore, synthetic: ImageStore, per_kind: int, seed: i
     given = np.zeros(len(patients), dtype=np.int64)
     found: list[tuple[Copy, str, int, int]] = []
     for number, kind in enumerate(KINDS.values()):
+        if kind.name not in kinds:
+            continue
         rng = np.random.default_rng([_STREAM, seed, number])
         made = 0
         for patient in np.lexsort((rng.permutation(len(patients)), given)):

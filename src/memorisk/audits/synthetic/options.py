@@ -75,7 +75,9 @@ class SyntheticOptions(ReportOptions, ImageOptions):
     """A filled review.csv of an earlier run: pairs that a person confirmed or dismissed."""
 
     plants: int = 20
-    """Known copies of each of seven kinds that are hidden in the set to measure what would be found; 0 for none."""
+    """Known copies of each kind that are hidden in the set to measure what would be found; 0 for none."""
+    plant_kinds: Annotated[tuple[str, ...], Parameter(negative="", consume_multiple=True)] = ()
+    """The kinds of copies that a pass is to be about; all seven if not given."""
     seed: int = 0
     """Of the plants and their places."""
 
@@ -84,7 +86,7 @@ class SyntheticOptions(ReportOptions, ImageOptions):
     copied: float = 0.05
     """A pass needs that this share of the training patients, if copied, could be listed (one patient at least)."""
     recall: float = 0.5
-    """A pass needs that planted copies are surely found with this probability: more often than not."""
+    """A pass needs that planted copies of every kind are surely found with this probability: more often than not."""
     fail_on: Literal["copied", "never"] = "copied"
     """never: exit code 0 whatever was found."""
 
@@ -111,6 +113,7 @@ class SyntheticOptions(ReportOptions, ImageOptions):
                 raise InputError(f"{name} is {getattr(self, name)}; it must lie between 0 and 1")
         if self.plants < 0:
             raise InputError(f"plants is {self.plants}; it must be a whole number of at least 0")
+        assert self.kinds  # every name is one of a kind's
         if not 0 <= self.seed < 1 << 32:
             raise InputError(f"seed is {self.seed}; it must lie between 0 and {(1 << 32) - 1}")
         if self.held_out is not None and self.held_out_split is not None:
@@ -129,6 +132,18 @@ class SyntheticOptions(ReportOptions, ImageOptions):
     def sources(self) -> tuple[str, ...]:
         """What compares images, as it was named."""
         return self.detector or (self.features,)
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """The kinds of copies that are planted, in the order of `images.planting.KINDS`.
+
+        Raises:
+            InputError: There is no kind of a given name.
+        """
+        from memorisk.images.planting import KINDS, find_kind  # numpy, which --help does without
+
+        named = {find_kind(name).name for name in self.plant_kinds}
+        return tuple(name for name in KINDS if name in named or not named)
 
     @property
     def shared_level(self) -> float:
@@ -167,6 +182,9 @@ def synthetic_options(settings: dict[str, Any]) -> SyntheticOptions:
         given = settings["detector"] or ()
         given = given if isinstance(given, list | tuple) else (given,)
         settings = settings | {"detector": tuple(str(one) for one in given)}
+    if "plant_kinds" in settings:
+        given = settings["plant_kinds"] or ()
+        settings = settings | {"plant_kinds": (given,) if isinstance(given, str) else tuple(given)}
     if isinstance(settings.get("review"), str):
         settings = settings | {"review": Path(settings["review"])}
     options = SyntheticOptions(**settings)

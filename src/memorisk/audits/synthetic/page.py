@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from memorisk.audits.synthetic import words
+from memorisk.audits.synthetic.kinds import about, least_found
 from memorisk.audits.synthetic.pair_sections import (
     cluster_block,
     confirmed_callout,
@@ -98,7 +99,7 @@ def _lead(result: Result, terms: Terms) -> list[Block]:
     """The verdict in words, why, what would decide it, and the numbers to carry away."""
     v = result.verdict
     kind, headline = words.HEADLINES[result.status]
-    blocks: list[Block] = [Paragraph(terms.fill(words.SENTENCES[result.status]))]
+    blocks: list[Block] = [Paragraph(terms.fill(words.SENTENCES[result.status], about=about(v["plant_kinds"])))]
     blocks += [Heading("Why"), Steps([_sentence(why) for why in v["why"]])]
     if v["what_would_decide"]:
         blocks += [Heading("What would decide it"), Steps([_sentence(way) for way in v["what_would_decide"]])]
@@ -123,11 +124,22 @@ def _facts(n: dict[str, Any], terms: Terms) -> list[Fact]:
             "" if n["n_near_held"] is None else f"held out: {count(n['n_near_held'])}",
         ),
         found,
+        *_least_found(n),
         *_rates(n),
         Fact("Shortest possible list", count(shortest) if possible else "none", f"a pass needs {count(n['copied'])}"),
         Fact("Synthetic images", count(n["n_synthetic"])),
         Fact(f"Held-out {terms.units}", _count(n["n_held_patients"], "none given")),
     ]
+
+
+def _least_found(n: dict[str, Any]) -> list[Fact]:
+    """The kind of copy that is missed most."""
+    if not n["recall_by_kind"]:
+        return []
+    kind = least_found(n["recall_by_kind"])
+    found = n["recall_by_kind"][kind]
+    limits = f"{kind}, {percent(found['low'])} to {percent(found['high'])}"
+    return [Fact("Of the kind found least", percent(found["estimate"]), limits)]
 
 
 def _rates(n: dict[str, Any]) -> list[Fact]:
@@ -265,7 +277,10 @@ def _setup(result: Result, terms: Terms, redact: bool) -> list[Block]:
         *(("Features", Name(str(one["sentence"]))) for one in s["detectors"]),
         ("Measure", Name(str(n["measure"]))),
         ("Level of the list (q)", f"{n['level']:g}"),
-        ("A pass needs", f"lists of {n['copied']:,}, and planted copies found: {words.share(s['settings']['recall'])}"),
+        (
+            "A pass needs",
+            f"lists of {n['copied']:,}, and planted copies of every kind found: {words.share(s['settings']['recall'])}",
+        ),
         ("Planted copies", f"{n['n_plants']:,}; {s['plants_asked']:,} of each kind asked for"),
         ("Seed", f"{s['settings']['seed']}"),
         ("Ids replaced by keyed hashes", "yes" if s["pseudonymised"] else "no"),

@@ -59,7 +59,8 @@ def describe_sets(sets: Sets, options: SyntheticOptions) -> SyntheticPlan:
     if sets.held is not None:
         held = np.unique(sets.held.manifest.groups.astype(str), return_counts=True)[1]
     n, s, m = len(sets.train.images), len(sets.synthetic.images), int(held.sum())
-    plants = draw_plants(sets.train, sets.synthetic, options.plants if can_plant(options) else 0, options.seed)
+    wanted = options.plants if can_plant(options) else 0
+    plants = draw_plants(sets.train, sets.synthetic, wanted, options.seed, options.kinds)
     copied = max(1, math.ceil(options.copied * len(train) * (1 - 1e-12)))
     detectors, level = open_detectors(options, sets), options.shared_level
     shortest = possible_list(train, held, level) if m else None

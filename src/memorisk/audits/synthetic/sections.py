@@ -69,7 +69,8 @@ def _power(result: Result, terms: Terms) -> list[Block]:
             Paragraph(
                 f"{count(n['n_found_at_cut'])} of {count(n['n_synthetic'])} synthetic images lie as near to "
                 f"{terms.of_one} as that cut asks. At most {percent(n['copies_bound'])} of the set are copies of the "
-                "planted kinds, if its images were drawn independently."
+                "planted kinds, in whatever mixture (hence by the kind found least), if its images were drawn "
+                "independently."
             )
         )
     return blocks
@@ -252,7 +253,7 @@ def _kinds_figure(result: Result) -> Figure:
             labels, {"found": limits}, x_title="Share found, with 95 % interval", reference=wanted, cut=False
         ),
         title="Planted copies found, by kind",
-        caption=f"The line is the {words.share(wanted)} that a pass asks of all kinds together.",
+        caption=f"The line is the {words.share(wanted)} that the lower end of every kind's interval must reach.",
         alternative="; ".join(told) + ".",
     )
 
