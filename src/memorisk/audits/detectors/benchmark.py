@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from memorisk.audits.detectors.backbones import Backbone, read_backbone, weights_problem
-from memorisk.audits.detectors.cells import CELLS, DETECTORS, Cell, CellJob, encoder_key, fail_cell, grid, run_cell
+from memorisk.audits.detectors.cells import CELLS, DETECTORS, Cell, CellJob, encoder_key, grid, run_cell
 from memorisk.audits.detectors.copies import COPIES, CopiedRows, make_copies, remove_copies
 from memorisk.audits.detectors.detectors import detectors
 from memorisk.audits.detectors.figures import architecture_frame
@@ -233,7 +233,7 @@ def _run(run: RunFolder, ready: Prepared, progress: Progress) -> None:
         done += 1
         job = waiting[of.index]
         if of.error is not None:
-            fail_cell(job, one_line(of.error, 300))
+            job.fail(job.cell.name, one_line(of.error, 300))
             run.log("failed", cell=job.cell.name, why=of.error)
         progress("measuring detectors", done, len(waiting))
 

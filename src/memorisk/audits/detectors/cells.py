@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 import torch
 
+from memorisk.audits.cell_folder import CellFolder
 from memorisk.audits.detectors.backbones import NO_TRAINING, Backbone
 from memorisk.audits.detectors.copies import CopiedRows
 from memorisk.audits.detectors.measuring import measure_pools
@@ -26,12 +27,12 @@ from memorisk.images.store import ImageStore
 from memorisk.models.detectors import load_detector
 from memorisk.models.features_pca import PixelPca
 from memorisk.runs.errors import InputError, several
-from memorisk.runs.files import read_array, read_json, write_json
+from memorisk.runs.files import read_array
 from memorisk.runs.fingerprint import fingerprint
 from memorisk.training.feature_matrix import Features, load_features
 from memorisk.training.feature_pca import fit_pixel_pca
 
-CELLS, DETECTORS, DONE, FAILED = "cells", "detectors", "cell.json", "failed.json"
+CELLS, DETECTORS = "cells", "detectors"
 _FORMAT = 1
 
 
@@ -74,7 +75,7 @@ def grid(backbones: Sequence[Backbone], losses: Sequence[str], seeds: Sequence[i
 
 
 @dataclass(frozen=True, eq=False)
-class CellJob:
+class CellJob(CellFolder):
     """A cell with all that it needs; picklable, images stay on the disk.
 
     Attributes:
@@ -125,22 +126,6 @@ class CellJob:
         """Measures that are not there yet."""
         return tuple(name for name in self.options.chosen_measures if not self.file(name).is_file())
 
-    @property
-    def done(self) -> bool:
-        """Whether all is there."""
-        return (self.folder / DONE).is_file() and not self.missing
-
-    @property
-    def failure(self) -> str:
-        """Why it failed when it was last tried; empty where it did not, or was not tried."""
-        file = self.folder / FAILED
-        return "" if self.done or not file.is_file() else str(read_json(file)["why"])
-
-    @property
-    def described(self) -> dict[str, Any]:
-        """What `DONE` says of the encoder."""
-        return read_json(self.folder / DONE)
-
     def store(self) -> ImageStore:
         """The images."""
         nothing = pd.DataFrame({"image": [], "path": [], "reason": []}, dtype=object)
@@ -176,7 +161,7 @@ def run_cell(job: CellJob) -> str:
     """
     if job.done:
         return job.key
-    job.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    job.make_folder()
     before = torch.get_num_threads()
     torch.set_num_threads(job.options.threads)
     try:
@@ -185,17 +170,11 @@ def run_cell(job: CellJob) -> str:
         for name in job.missing:
             arrays = measure_pools(name, features.values, copies, job.parts, device=job.device, **how)
             write_result(job.file(name), arrays)
-        write_json(job.folder / DONE, _described(job, features))
+        job.finish(_described(job, features))
     finally:
         torch.set_num_threads(before)
-    (job.folder / FAILED).unlink(missing_ok=True)
+    job.forget_failure()
     return job.key
-
-
-def fail_cell(job: CellJob, why: str) -> None:
-    """Note why a cell failed, for the tables."""
-    job.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    write_json(job.folder / FAILED, {"detector": job.cell.name, "why": why})
 
 
 def embed(job: CellJob) -> tuple[Features, dict[str, np.ndarray]]:

@@ -6,10 +6,10 @@ Why a detector failed stands in ``failed.json`` until it runs through; the other
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
 
+from memorisk.audits.cell_folder import CellFolder
 from memorisk.audits.reid.contenders import Contender
 from memorisk.audits.reid.division import TRAINING, VALIDATION, Division
 from memorisk.audits.reid.judges import Judge, open_judge
@@ -18,15 +18,14 @@ from memorisk.audits.unique.results import Arrays, read_result, write_result
 from memorisk.images.store import ImageStore
 from memorisk.runs.errors import MemoriskError, one_line
 from memorisk.runs.executors import Outcome, run_jobs
-from memorisk.runs.files import read_json, write_json
 from memorisk.runs.folder import RunFolder
 from memorisk.runs.progress import Progress, quiet
 
-CELLS, DONE, FAILED = "cells", "cell.json", "failed.json"
+CELLS = "cells"
 
 
 @dataclass(frozen=True, eq=False)
-class Cell:
+class Cell(CellFolder):
     """A detector with all that its measurement needs."""
 
     contender: Contender
@@ -60,22 +59,6 @@ class Cell:
     def missing(self) -> tuple[str, ...]:
         """Results that are not there yet."""
         return tuple(name for name in self.parts if not self._file(name).is_file())
-
-    @property
-    def done(self) -> bool:
-        """Whether all is there."""
-        return (self.folder / DONE).is_file() and not self.missing
-
-    @property
-    def failure(self) -> str:
-        """Why it failed when it was last tried; empty where it did not, or was not tried."""
-        file = self.folder / FAILED
-        return "" if self.done or not file.is_file() else str(read_json(file)["why"])
-
-    @property
-    def described(self) -> dict[str, Any]:
-        """What is said of it."""
-        return read_json(self.folder / DONE)
 
     def write(self, name: str, arrays: Arrays) -> None:
         """Leave a result."""
@@ -129,16 +112,16 @@ def run_cells(run: RunFolder, cells: Sequence[Cell], work: Work, progress: Progr
 
     def measure(cell: Cell) -> None:
         """One detector, from what is there already."""
-        cell.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        cell.make_folder()
         before = torch.get_num_threads()
         torch.set_num_threads(cell.options.threads)
         try:
             judge = cell.judge()
             work(cell, judge)
-            write_json(cell.folder / DONE, {"detector": cell.name, **judge.described, "at_half": judge.at_half})
+            cell.finish({"detector": cell.name, **judge.described, "at_half": judge.at_half})
         finally:
             torch.set_num_threads(before)
-        (cell.folder / FAILED).unlink(missing_ok=True)
+        cell.forget_failure()
 
     def finished(of: Outcome) -> None:
         """Count it, and note why it failed."""
@@ -147,7 +130,7 @@ def run_cells(run: RunFolder, cells: Sequence[Cell], work: Work, progress: Progr
         cell = todo[of.index]
         if of.error is not None:
             why = one_line(of.error, 300)
-            write_json(cell.folder / FAILED, {"detector": cell.name, "why": why})
+            cell.fail(cell.name, why)
             run.log("failed", detector=cell.name, why=why)
         progress("measuring detectors", done, len(todo))
 
