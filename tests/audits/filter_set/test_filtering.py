@@ -6,7 +6,7 @@ import shutil
 import signal
 import subprocess
 import sys
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 
@@ -18,14 +18,18 @@ from PIL import Image
 from memorisk.audits.filter import kept as kept_module
 from memorisk.audits.filter import measuring
 from memorisk.audits.filter.filtering import _places, filter_synthetic
+from memorisk.audits.filter.options import filter_options
 from memorisk.audits.filter.plan import FilterPlan
+from memorisk.audits.filter.verdict import filter_verdict
 from memorisk.audits.image_sets import select_rows
+from memorisk.console_filter import show_filter
 from memorisk.models.detectors import group_hashes, load_detector
 from memorisk.models.lcmem import LatentDetector
 from memorisk.report.result import Result
 from memorisk.runs.errors import InputError, MemoriskError
 from memorisk.scores.pairs import Head, score
 from memorisk.statistics.guarantee import miss_guarantee
+from memorisk.statistics.proportions import clopper_pearson
 from memorisk.training.lcmem_options import LatentOptions
 from memorisk.training.lcmem_start import latent_start
 from memorisk.training.pair_detectors import PairDetector, open_pair_detector
@@ -124,6 +128,31 @@ def test_cost_and_exposed_patients(filtered: Result) -> None:
     assert irs.loc["before", "n"] == N_SET
     assert (irs["low"] <= irs["irs"]).all()
     assert (irs["irs"] <= irs["high"]).all()
+
+
+def test_what_is_not_promised_is_named(place: Path, filtered: Result, capsys) -> None:
+    v = filtered.verdict
+    expected = ["blur", "rotation", "brightness", "darkening", "contrast", "jpeg", "noise stronger than 0.1"]
+    assert v["not_promised"] == [*expected, "mirrored", "cropped", "pasted"]
+    page = (place / "out" / "report.html").read_text()
+    for text in ("Noise copies missed", "noise stronger than 0.1, mirrored, cropped, pasted", "A weak detector"):
+        assert text in page
+    show_filter(filtered, place / "out", as_json=False)
+    said = capsys.readouterr().out
+    assert "noise stronger than 0.1, mirrored, cropped, pasted): run memorisk audit synthetic on the kept set" in said
+
+
+def test_calibration_people_who_are_mostly_found_in_train_are_doubted(filtered: Result) -> None:
+    options = filter_options({"detector": "pixels"})
+    numbers = filtered.summary["numbers"]
+    made = numbers["synthetic_rejected"]
+    assert made["successes"] == (filtered.per_image["reason"] == "score").sum() + 1  # the exact one
+    assert filter_verdict(numbers, options)["status"] == "pass"
+    found = filter_verdict(numbers | {"real_rejected": asdict(clopper_pearson(N_NEW, N_NEW))}, options)
+    assert found["status"] == "undecided"
+    assert "whether they are new is doubtful" in found["why"][0]
+    all_alike = {"real_rejected": asdict(clopper_pearson(N_NEW, N_NEW)), "synthetic_rejected": made | {"high": 1.0}}
+    assert filter_verdict(numbers | all_alike, options)["status"] == "pass"
 
 
 def test_too_few_identities_give_no_number_and_nothing_is_kept(place: Path, capsys) -> None:

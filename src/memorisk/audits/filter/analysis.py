@@ -14,8 +14,8 @@ import numpy as np
 from memorisk.audits.filter.calibrating import Calibrated
 from memorisk.audits.filter.cost import Diversity
 from memorisk.audits.filter.deciding import REASONS, Decision
-from memorisk.audits.filter.families import Family
-from memorisk.audits.filter.measuring import Opened, detector_names
+from memorisk.audits.filter.families import Family, not_promised
+from memorisk.audits.filter.measuring import Opened, detector_names, is_weak
 from memorisk.audits.filter.options import FilterOptions
 from memorisk.audits.filter.screening import Screened
 from memorisk.audits.filter.sets import FilterSets
@@ -42,6 +42,8 @@ class FilterEvidence:
     opened: Sequence[Opened] = ()
     calibrated: Sequence[Calibrated] = ()
     screened: Screened | None = None
+    synthetic: Proportion | None = None
+    """Share of the synthetic images that the detectors reject."""
     real: Proportion | None = None
     """Share of new patients whose real image would be rejected."""
     real_rejected: np.ndarray | None = None
@@ -110,6 +112,9 @@ def numbers_of(evidence: FilterEvidence, options: FilterOptions) -> dict[str, An
         "confidence": options.confidence,
         "shared_by": len(evidence.detectors) * len(evidence.families),
         "families": [family.words for family in evidence.families],
+        "kinds": [family.name for family in evidence.families],
+        "not_promised": not_promised(evidence.families),
+        "weak_features": all(is_weak(detector) for detector in evidence.detectors),
         "missing": evidence.missing,
         "lacking": [
             {"family": family.name, "identities": found.n_identities, "needed": found.needed, "missing": found.missing}
@@ -123,6 +128,7 @@ def numbers_of(evidence: FilterEvidence, options: FilterOptions) -> dict[str, An
         "patients_known": sets.groups_given or options.one_image_per_patient,
         "n_exposed": len(np.unique(exposed)),
         "n_singled_out": len(np.unique(singled)),
+        "synthetic_rejected": None if evidence.synthetic is None else asdict(evidence.synthetic),
         "real_rejected": None if evidence.real is None else asdict(evidence.real),
         "notes": list(sets.notes),
         "data_hash": {

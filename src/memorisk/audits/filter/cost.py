@@ -49,6 +49,12 @@ def real_share(screened: Screened, sets: FilterSets, seed: int) -> tuple[Proport
     return clopper_pearson(int(each.sum()), len(each)), rejected
 
 
+def synthetic_share(screened: Screened) -> Proportion:
+    """Share of the synthetic images that reach a threshold, with its interval over images."""
+    rejected = np.any(screened.reaches(screened.synthetic), axis=0)
+    return clopper_pearson(int(rejected.sum()), len(rejected))
+
+
 def diversity(screened: Screened, kept: np.ndarray, sets: FilterSets, seed: int) -> list[Diversity]:
     """IRS before and after, and of real images of new patients, one each, by every detector; sets without images not.
 

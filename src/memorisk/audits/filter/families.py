@@ -4,6 +4,7 @@ METHODS section 4, "Guarantee". ``re-identification`` pairs two different images
 `memorisk.training.pair_augmentations` pairs an image with a copy of it, its strength drawn evenly from the family's.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -17,6 +18,8 @@ from memorisk.statistics.calibration import one_per_group
 from memorisk.statistics.identity_pairs import one_positive_each
 from memorisk.training.pair_augmentations import FAMILIES, augmented
 
+WITHOUT_FAMILY = ("mirrored", "cropped", "pasted")
+"""Kinds of copies that no family makes."""
 REIDENTIFICATION, COPIES = "re-identification", "copies"
 _STREAM = 61  # keeps these draws apart from others of the same seed
 
@@ -81,6 +84,20 @@ def parse_families(texts: tuple[str, ...]) -> tuple[Family, ...]:
     if len(set(names)) != len(names):
         raise InputError(f"families name {next(n for n in names if names.count(n) > 1)} twice")
     return tuple(found)
+
+
+def not_promised(families: Sequence[Family]) -> list[str]:
+    """Kinds of copies of which a guarantee for some families says nothing, weakest named strength first.
+
+    Args:
+        families: What it is about.
+    """
+    said = {family.name: family for family in families}
+    left = [name for name in FAMILIES if name not in said]
+    for name, strengths in FAMILIES.items():
+        if name in said and said[name].strengths != strengths:
+            left.append(f"{name} stronger than {said[name].strengths[-1]:g}")
+    return [*left, *WITHOUT_FAMILY]
 
 
 def identities(family: Family, store: ImageStore | None) -> int:

@@ -14,7 +14,7 @@ from typing import Any
 
 from memorisk.audits.filter.analysis import FilterEvidence, analyse_filter
 from memorisk.audits.filter.calibrating import calibrate, counted_guarantees, guaranteed_thresholds
-from memorisk.audits.filter.cost import diversity, real_share
+from memorisk.audits.filter.cost import diversity, real_share, synthetic_share
 from memorisk.audits.filter.deciding import decide
 from memorisk.audits.filter.families import Family, parse_families
 from memorisk.audits.filter.kept import (
@@ -139,8 +139,9 @@ def gather(
     decision = decide(sets, screened)
     real, rejected = real_share(screened, sets, options.seed)
     spread = diversity(screened, decision.of_readable(len(sets.synthetic.images)), sets, options.seed)
+    made = synthetic_share(screened)
     return FilterEvidence(
-        sets, detectors, families, counted, decision, opened, calibrated, screened, real, rejected, spread
+        sets, detectors, families, counted, decision, opened, calibrated, screened, made, real, rejected, spread
     )
 
 

@@ -19,6 +19,7 @@ from memorisk.scores.similarity import Similarity
 from memorisk.training.feature_matrix import Features
 from memorisk.training.pair_detectors import PairDetector, open_pair_detector
 
+_POINTWISE = ("pixels", "pca")
 _SIZED = ("network", "transformers")
 """Kinds of encoders whose input can be set; beside others the setting is theirs alone."""
 
@@ -74,6 +75,12 @@ def open_detectors(options: FilterOptions) -> list[PairDetector]:
             if value == HALF and detector.head is None:
                 raise InputError(f"threshold half is P = 0.5, and {detector.name} gives no probability: give a score")
     return found
+
+
+def is_weak(detector: PairDetector) -> bool:
+    """Whether images are compared point by point, or by weights that nobody trained."""
+    source = detector.source
+    return source.kind in _POINTWISE or (source.kind == "network" and source.weights == "none")
 
 
 def detector_names(detectors: Sequence[PairDetector]) -> list[str]:

@@ -84,6 +84,8 @@ def _lead(result: Result, terms: Terms) -> list[Block]:
     blocks: list[Block] = [Paragraph(sentence), Heading("Why"), Steps([_sentence(why) for why in v["why"]])]
     if v["what_would_decide"]:
         blocks += [Heading("What would decide it"), Steps([_sentence(way) for way in v["what_would_decide"]])]
+    if n["filtered"]:
+        blocks.append(Paragraph(words.unpromised(n)))
     return [Callout(kind, headline, blocks), Facts(_facts(n, terms))]
 
 
@@ -97,11 +99,19 @@ def _facts(n: dict[str, Any], terms: Terms) -> list[Fact]:
         Fact("Kept", count(n["n_kept"]), f"of {count(n['n_synthetic'])}"),
         Fact("Rejected", count(n["n_rejected"]), f"{count(n['rejected']['same pixels'])} with the same pixels"),
         Fact("Not read", count(n["rejected"]["unreadable"]), "rejected"),
-        Fact("Copies missed, at most", percent(n["miss_rate"]) if n["guarantee"] else "no promise"),
+        Fact(*_missed(n)),
         Fact(f"Calibration {terms.units}", count(n["n_calibration"]), f"missing: {count(n['missing'])}"),
         held,
         Fact(f"Exposed {terms.units}", count(n["n_exposed"]), f"{count(n['n_singled_out'])} singled out"),
     ]
+
+
+def _missed(n: dict[str, Any]) -> tuple[str, str, str]:
+    """Of which copies how many are missed, and that this is all."""
+    if not n["guarantee"]:
+        return "Copies missed", "no promise", ""
+    kinds = words.promised_kinds(n)
+    return f"{kinds[:1].upper()}{kinds[1:]} copies missed", f"at most {percent(n['miss_rate'])}", "no others promised"
 
 
 def _setup(result: Result, terms: Terms, redact: bool) -> list[Block]:

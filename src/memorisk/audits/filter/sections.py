@@ -28,6 +28,9 @@ def guarantee_section(result: Result, terms: Terms) -> list[Block]:
     if n["guarantee"]:
         blocks += [Callout("note", "The promise", [Paragraph(Name(n["guarantee"]))])]
     if n["filtered"]:
+        blocks.append(Paragraph(words.unpromised(n)))
+        if n["weak_features"]:
+            blocks.append(Callout("warning", "A weak detector", [Paragraph(words.WEAK)]))
         told = words.USER if n["threshold_by"] == "user" else words.GUARANTEE
         blocks.append(Paragraph(terms.fill(told)))
     if n["guarantee"] and n["shared_by"] > 1:

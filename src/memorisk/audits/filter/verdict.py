@@ -14,6 +14,7 @@ from memorisk.runs.errors import several
 
 GATE = "no-guarantee"
 _OF_THE_PAGE = ("notes",)
+_HALF = 0.5  # real images found in TRAIN more often than this, and than synthetic ones, are hardly of new people
 
 
 def filter_verdict(numbers: dict[str, Any], options: FilterOptions) -> dict[str, Any]:
@@ -64,6 +65,17 @@ def _doubts(numbers: dict[str, Any], terms: Terms) -> tuple[list[str], list[str]
             (
                 f"whether {name} knows calibration {terms.units} cannot be seen",
                 "give images as the detector's were stored, or patient ids; or say --calibration-unseen",
+            )
+        )
+    real, made = numbers["real_rejected"], numbers["synthetic_rejected"]
+    if real is not None and real["low"] > max(_HALF, made["high"]):
+        found.append(
+            (
+                f"{100 * real['estimate']:.0f} % of the calibration {terms.units} would be rejected, and "
+                f"{100 * made['estimate']:.0f} % of the synthetic images: whether they are new is doubtful, or the "
+                "detector takes likeness for copying",
+                f"calibration images of {terms.units} of {terms.whom} TRAIN holds nothing; or a detector that tells "
+                "copies from likeness",
             )
         )
     if n := numbers["n_train_unread"]:

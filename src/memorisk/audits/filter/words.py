@@ -65,6 +65,7 @@ UNREAD = (
     "can read, was still not looked at."
 )
 
+_SHORT = {"jpeg": "JPEG"}
 LEFT_OUT = {
     "in_training": "named among the training {units}",
     "same_pixels": "with an image that is a training image, pixel by pixel",
@@ -72,6 +73,26 @@ LEFT_OUT = {
     "known": "on whom a detector was trained or chosen",
 }
 """Why somebody does not calibrate."""
+
+
+WEAK = (
+    "Pixels, principal components and untrained networks compare images point by point: a copy that is mirrored, "
+    "turned or cropped lies far from its source, and is kept. Name a detector trained to find copies, or an encoder."
+)
+AUDIT = "run memorisk audit synthetic on the kept set"
+
+
+def promised_kinds(numbers: dict[str, Any]) -> str:
+    """The families of a guarantee, for a headline."""
+    kinds = [_SHORT.get(kind, kind) for kind in numbers["kinds"]]
+    return kinds[0] if len(kinds) == 1 else f"{', '.join(kinds[:-1])} or {kinds[-1]}"
+
+
+def unpromised(numbers: dict[str, Any]) -> str:
+    """The kinds of copies of which nothing is promised, in a sentence, and what looks for them."""
+    if not numbers["guarantee"]:
+        return f"Copies of any kind may be among the kept images: {AUDIT}."
+    return f"Nothing is promised of other copies ({', '.join(numbers['not_promised'])}): {AUDIT}."
 
 
 def not_counted(numbers: dict[str, Any], terms: Terms) -> list[str]:
