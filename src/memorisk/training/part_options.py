@@ -32,13 +32,21 @@ class PartOptions(ImageOptions):
             InputError: A value is outside what its field allows.
         """
         ImageOptions.validate(self)
-        if self.splits not in ("redraw", "given"):
-            raise unknown_name("splits", self.splits, ("redraw", "given"))
-        if not 0 <= self.split_seed < _SEEDS:
-            raise InputError(f"split_seed is {self.split_seed}; it must lie between 0 and {_SEEDS - 1}")
-        shares = (self.validation_share, self.test_share)
-        if min(shares) <= 0 or sum(shares) >= 1:
-            raise InputError(
-                f"validation_share is {shares[0]} and test_share {shares[1]}; both must be above 0 and leave images to "
-                "train on"
-            )
+        check_parts(self.splits, self.split_seed, self.validation_share, self.test_share)
+
+
+def check_parts(splits: str, split_seed: int, validation_share: float, test_share: float) -> None:
+    """Check how images are divided.
+
+    Raises:
+        InputError: A value is outside what its field allows.
+    """
+    if splits not in ("redraw", "given"):
+        raise unknown_name("splits", splits, ("redraw", "given"))
+    if not 0 <= split_seed < _SEEDS:
+        raise InputError(f"split_seed is {split_seed}; it must lie between 0 and {_SEEDS - 1}")
+    if min(validation_share, test_share) <= 0 or validation_share + test_share >= 1:
+        raise InputError(
+            f"validation_share is {validation_share} and test_share {test_share}; both must be above 0 and leave "
+            "images to train on"
+        )

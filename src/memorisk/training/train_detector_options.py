@@ -14,8 +14,8 @@ from memorisk.runs.errors import InputError, unknown_name
 from memorisk.runs.settings import check_types
 from memorisk.training.detector_options import DetectorOptions
 from memorisk.training.lcmem_options import LatentOptions
+from memorisk.training.part_options import check_parts
 
-_SEEDS = 1 << 32
 SHARED = (
     *("backbone", "protocol", "epochs", "lr", "batch_size", "temperature", "dimension", "weight_decay"),
     *("network_size", "precision", "seed", "device", "threads", "checkpoint_seconds"),
@@ -169,16 +169,7 @@ class TrainDetectorOptions(ImageOptions):
             self.copy.validate()
         else:
             self.latent.filled()
-        if self.splits not in ("redraw", "given"):
-            raise unknown_name("splits", self.splits, ("redraw", "given"))
-        if not 0 <= self.split_seed < _SEEDS:
-            raise InputError(f"split_seed is {self.split_seed}; it must lie between 0 and {_SEEDS - 1}")
-        shares = (self.validation_share, self.test_share)
-        if min(shares) <= 0 or sum(shares) >= 1:
-            raise InputError(
-                f"validation_share is {shares[0]} and test_share {shares[1]}; both must be above 0 and leave images to "
-                "train on"
-            )
+        check_parts(self.splits, self.split_seed, self.validation_share, self.test_share)
 
     @property
     def copy(self) -> DetectorOptions:
