@@ -31,6 +31,7 @@ from memorisk.training.feature_checks import check_values
 from memorisk.training.feature_matrix import load_features
 from memorisk.training.features import extract_features
 from tests.training.feature_images import dicom_folder, png_folder
+from tests.training.interrupted import interrupted_after
 
 CPU = {"device": "cpu"}
 
@@ -182,21 +183,9 @@ def test_a_killed_extraction_goes_on(tmp_path: Path, options: ImageOptions) -> N
     np.testing.assert_allclose(found.values, whole.values, atol=1e-6)
 
 
-def test_a_damaged_batch_of_a_killed_extraction_is_computed_again(store: ImageStore, monkeypatch, tmp_path) -> None:
-    from memorisk.training import feature_cache
-
-    write, calls = feature_cache._write, []
-
-    def fails(*arguments) -> None:
-        if len(calls) == 2:
-            raise KeyboardInterrupt
-        calls.append(1)
-        write(*arguments)
-
-    monkeypatch.setattr(feature_cache, "_write", fails)
-    with pytest.raises(KeyboardInterrupt):
+def test_a_damaged_batch_of_a_killed_extraction_is_computed_again(store: ImageStore, tmp_path: Path) -> None:
+    with interrupted_after(2):
         load_features(store, "pixels", batch=4, **CPU)
-    monkeypatch.setattr(feature_cache, "_write", write)
     (building,) = (tmp_path / "cache" / "features").glob(".*.building")
     values = np.load(building / "values.npy", mmap_mode="r+")
     values[1, 0] += 1

@@ -14,10 +14,11 @@ from memorisk.images.sources import load_manifest
 from memorisk.images.store import ImageStore, build_store
 from memorisk.models.latents import LatentEncoder, given_encoder, load_encoder, open_latents, save_encoder
 from memorisk.runs.errors import InputError
-from memorisk.training import feature_cache, latent_store
+from memorisk.training import latent_store
 from memorisk.training.latent_store import STATISTICS, Latents, channel_statistics, load_latents, read_latents
 from tests.models.small_autoencoder import autoencoder_folder
 from tests.training.feature_images import png_folder
+from tests.training.interrupted import interrupted_after
 
 CPU = {"device": "cpu"}
 
@@ -77,19 +78,9 @@ def test_they_are_kept_by_content_and_a_saved_encoder_finds_them(
     assert other.computed == 10
 
 
-def test_an_interrupted_computation_goes_on(store: ImageStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write, calls = feature_cache._write, []
-
-    def fails(*arguments) -> None:
-        if len(calls) == 2:
-            raise KeyboardInterrupt
-        calls.append(1)
-        write(*arguments)
-
-    monkeypatch.setattr(feature_cache, "_write", fails)
-    with pytest.raises(KeyboardInterrupt):
+def test_an_interrupted_computation_goes_on(store: ImageStore, tmp_path: Path) -> None:
+    with interrupted_after(2):
         load_latents(store, "pixels", batch=4, **CPU)
-    monkeypatch.setattr(feature_cache, "_write", write)
     found = load_latents(store, "pixels", batch=4, **CPU)
     assert found.computed == 2
     assert kept(tmp_path).joinpath(STATISTICS).is_file()
