@@ -80,7 +80,7 @@ def _lines(v: dict[str, Any], units: str) -> list[tuple[str, str]]:
         (f"training {units}, synthetic images", f"{v['n_train_patients']:,}, {v['n_synthetic']:,}"),
         (f"held-out {units}", f"{v['n_held_patients']:,}" if known else "none"),
         ("compared by", f"{v['features']}, {v['measure']}"),
-        ("pixel-identical copies", f"{v['n_certain_copies']:,}"),
+        ("pixel-identical copies", _identical(v)),
         (f"training {units} with a nearly identical image", _near(v)),
     ]
     if known:
@@ -109,6 +109,12 @@ def _rate(said: dict[str, Any]) -> str:
         for r in (said["rate"], said["held"])
     ]
     return f"{shown[0]}; held out {shown[1]}"
+
+
+def _identical(v: dict[str, Any]) -> str:
+    """All there are, those that a person dismissed too."""
+    n = v["n_dismissed_identical_images"]
+    return f"{v['n_certain_copies'] + n:,}{f', {n:,} dismissed' if n else ''}"
 
 
 def _near(v: dict[str, Any]) -> str:

@@ -11,12 +11,14 @@ from memorisk.audits.pseudonyms import Pseudonyms
 from memorisk.audits.synthetic.audit import audit_synthetic
 from memorisk.audits.synthetic.reviewing import COLUMNS, pair_keys, read_review, write_review
 from memorisk.audits.synthetic.sets import Sets
+from memorisk.console_synthetic import show_synthetic
 from memorisk.report.result import Result
 from memorisk.runs.errors import InputError
 from tests.audits.synthetic_set.making import parts, store_of
 
 COPIED = 16
 NAMES = Pseudonyms(None)
+PASSES = {"plants": 12, "copied": 0.15, "recall": 0.2, "plant_kinds": ("exact", "noised", "jpeg")}
 
 
 @pytest.fixture
@@ -75,8 +77,9 @@ def test_dismissed_pairs_list_nobody_and_the_next_image_is_looked_at(place: Path
     assert table.loc[sorted(others), "listed"].all()  # nobody else leaves the list
     assert table.loc["train-0004", "confirmed"]
     assert v["status"] == "fail"
-    assert "a person confirmed 1 pair" in v["why"][0]
-    assert "3 pairs were dismissed by a person" in v["why"][-1]
+    assert "3 pairs were dismissed by a person" in v["why"][0]
+    assert "1 is pixel-identical, 2 are nearly identical" in v["why"][0]
+    assert "a person confirmed 1 pair" in v["why"][1]
     assert v["n_certain_copies"] == 0  # the dismissed one had the very pixels
     assert Path("first/review.csv").read_bytes() == filled != before  # never overwritten
     asked = pd.read_csv("first/review-2.csv")
@@ -90,19 +93,44 @@ def test_dismissed_pairs_list_nobody_and_the_next_image_is_looked_at(place: Path
 def test_a_pass_says_how_many_were_dismissed(place: Path) -> None:
     train, held, synthetic = parts()
     synthetic[4] = train[3]
+    synthetic[4, 0, 0] ^= 3  # nearly identical, and no more
     stores = [store_of(i, place, n) for i, n in ((train, "train"), (synthetic, "set"), (held, "held"))]
     sets = Sets(stores[0], stores[1], stores[2], 0, 0, frozenset(), ())
-    how = {"plants": 12, "copied": 0.15, "recall": 0.2}
-    assert audited(sets, "run", **how).status == "fail"
+    how = PASSES
+    audited(sets, "run", **how)
     fill(Path("run/review.csv"), set_0004=("dismiss", "B", "a phantom, no patient"))
     again = audited(sets, "other", review=Path("run/review.csv"), **how)
     assert again.status == "pass", again.verdict["why"]
-    assert "1 pair was dismissed by a person" in again.verdict["why"][-1]
+    assert "1 pair was dismissed by a person" in again.verdict["why"][0]
+    assert "1 is nearly identical" in again.verdict["why"][0]
     carried = pd.read_csv("other/review.csv")
-    assert carried["verdict"].tolist() == ["dismiss"]
+    assert (carried["verdict"] == "dismiss").sum() == 1
     bytes_of = {p.name: p.read_bytes() for p in Path("other").iterdir() if p.suffix in (".csv", ".json", ".html")}
     audited(sets, "other", review=Path("run/review.csv"), **how)
     assert all(Path("other", name).read_bytes() == data for name, data in bytes_of.items())
+
+
+def test_dismissed_pairs_with_identical_pixels_never_pass(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    train, held, synthetic = parts()
+    synthetic[4:8], train[9] = train[3:7], 0
+    synthetic[8] = train[9]  # blank, and no copy
+    stores = [store_of(i, place, n) for i, n in ((train, "train"), (synthetic, "set"), (held, "held"))]
+    sets = Sets(stores[0], stores[1], stores[2], 0, 0, frozenset(), ())
+    assert audited(sets, "run", **PASSES).status == "fail"
+    no = ("dismiss", "B", "a phantom, no patient")
+    fill(Path("run/review.csv"), set_0004=no, set_0005=no, set_0006=no, set_0007=no)
+    for name, with_held in (("other", sets), ("alone", replace(sets, held=None))):
+        again = audited(with_held, name, review=Path("run/review.csv"), **PASSES)
+        v = again.verdict
+        assert again.status == "undecided"
+        assert (v["n_certain_copies"], v["n_dismissed_identical"], v["n_dismissed_identical_images"]) == (0, 4, 4)
+        assert "4 are pixel-identical" in v["why"][0]
+        at = next(i for i, why in enumerate(v["why"]) if "4 pairs with identical pixels were dismissed" in why)
+        assert at == (1 if name == "other" else 2)
+        assert any("the set without these images" in way for way in v["what_would_decide"])
+        assert "4 dismissed" in Path(name, "report.html").read_text()
+        show_synthetic(again, Path(name), as_json=False)
+        assert "pixel-identical copies: 4, 4 dismissed" in capsys.readouterr().out
 
 
 def test_a_changed_image_is_asked_about_again_and_a_copy_left_out_is_told(place: Path) -> None:

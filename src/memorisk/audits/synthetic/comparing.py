@@ -76,6 +76,10 @@ class PixelCopies:
     """[M] likewise."""
     thumbnails: np.ndarray
     """[S, 32, 32] of the synthetic images."""
+    dismissed_identical: frozenset[tuple[int, int]] = frozenset()
+    """Rows of the synthetic and training images of dismissed pairs with equal pixels that no held-out image has."""
+    dismissed_near: frozenset[tuple[int, int]] = frozenset()
+    """Of the other dismissed pairs those that are nearly identical."""
 
 
 def compare(
@@ -198,8 +202,16 @@ def compare_pixels(sets: Sets, progress: Progress, review: Review = NOTHING) -> 
         rows[some[is_blank(sets.synthetic, some)]] = -1
     of_held_out[of_training >= 0] = -1
     in_both = np.array([value in sets.shared_hashes for value in hashes], dtype=bool) & (of_training >= 0)
+    certain = (of_training >= 0) & ~in_both
     of_training[[(value, value) in review.dismissed for value in hashes]] = -1
-    return PixelCopies(of_training, in_both & (of_training >= 0), of_held_out, of_set, of_train, of_held, made[1])
+    pairs = review.pairs(sets, review.dismissed)
+    equal = frozenset((s, r) for s, r in pairs if certain[s] and hashes[s] == sets.train.pixel_hashes[r])
+    alike = frozenset(
+        (s, r) for s, r in pairs if near(best_matches(made[0][r : r + 1], made[1][s : s + 1])[0])[0]
+    )  # fmt: skip
+    return PixelCopies(
+        of_training, in_both & (of_training >= 0), of_held_out, of_set, of_train, of_held, made[1], equal, alike - equal
+    )
 
 
 def near(matches: BestMatches) -> np.ndarray:

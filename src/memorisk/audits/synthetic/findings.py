@@ -60,6 +60,10 @@ class PixelCounts:
     """Pairs that a person confirmed as copies: rows of the synthetic and the training image."""
     dismissed: list[tuple[int, int]]
     """Pairs that a person dismissed, which count nowhere else."""
+    dismissed_identical: frozenset[tuple[int, int]]
+    """Those with the pixels of a training image that no held-out image shares."""
+    dismissed_near: int
+    """Of the others, nearly identical ones."""
     in_both: int
     """Synthetic images with pixels that training and held-out images share."""
     held: int
@@ -315,6 +319,8 @@ def _pixels(sets: Sets, copies: PixelCopies, patients: np.ndarray, held: np.ndar
         certain_patients=len(np.unique(patients[copies.identical[certain]])),
         confirmed=review.pairs(sets, review.confirmed),
         dismissed=review.pairs(sets, review.dismissed),
+        dismissed_identical=copies.dismissed_identical,
+        dismissed_near=len(copies.dismissed_near),
         in_both=int(copies.in_both.sum()),
         held=int((copies.identical_held >= 0).sum()),
         near_train=train_near,

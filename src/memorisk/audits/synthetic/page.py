@@ -117,11 +117,15 @@ def _facts(n: dict[str, Any], terms: Terms) -> list[Fact]:
     return [
         Fact(f"{terms.units.capitalize()} listed", _count(n["n_listed"]), f"of {count(n['n_train_patients'])}"),
         Fact("Nearer than all held out", _count(n["n_ahead"]), "" if p is None else f"p {probability(p)}"),
-        Fact("Pixel-identical copies", count(n["n_certain_copies"])),
+        Fact(
+            "Pixel-identical copies",
+            count(n["n_certain_copies"] + n["n_dismissed_identical_images"]),
+            f"{count(n['n_dismissed_identical_images'])} dismissed" if n["n_dismissed_identical_images"] else "",
+        ),
         Fact(
             f"{terms.units.capitalize()} with a nearly identical image",
             count(n["n_near_train"]),
-            "" if n["n_near_held"] is None else f"held out: {count(n['n_near_held'])}",
+            "; ".join(_beside_near(n)),
         ),
         found,
         *_least_found(n),
@@ -130,6 +134,12 @@ def _facts(n: dict[str, Any], terms: Terms) -> list[Fact]:
         Fact("Synthetic images", count(n["n_synthetic"])),
         Fact(f"Held-out {terms.units}", _count(n["n_held_patients"], "none given")),
     ]
+
+
+def _beside_near(n: dict[str, Any]) -> list[str]:
+    """What stands beside the nearly identical ones."""
+    held = [] if n["n_near_held"] is None else [f"held out: {count(n['n_near_held'])}"]
+    return [*held, *([f"{count(n['n_dismissed_near'])} pairs dismissed"] if n["n_dismissed_near"] else [])]
 
 
 def _least_found(n: dict[str, Any]) -> list[Fact]:

@@ -327,7 +327,7 @@ def _pixel_counts(n: dict[str, Any], terms: Terms) -> Table:
     known = n["n_held_patients"] is not None
     equal = {
         "what": "Synthetic images with the pixels of a real one",
-        "training": n["n_certain_copies"] + n["n_shared_pixels"],
+        "training": n["n_certain_copies"] + n["n_shared_pixels"] + n["n_dismissed_identical_images"],
         "held": n["n_held_copies"] if known else None,
     }
     near = {"training": n["n_near_train"], "held": n["n_near_held"]}

@@ -3,7 +3,8 @@
 * ``fail``: a training patient is listed; or more of them lie nearer to the set than every held-out patient than a
   random split explains (``p_ahead`` at most 5 %); or more of them have a nearly identical synthetic image than held-out
   patients do (p at most 1 %); or a synthetic image has the very pixels of a training image that no held-out one shares;
-  or a person confirmed a pair as a copy. Pairs that a person dismissed count nowhere, and are told in every verdict.
+  or a person confirmed a pair as a copy. Pairs that a person dismissed count nowhere, are told first in every verdict,
+  and keep a pass away where their pixels are identical.
 * ``pass``: none of these; a list of as many copied patients as ``--copied`` was possible at all; planted copies of
   every kind (``--plant-kinds``) are found at that list's cut with probability at least ``--recall``, by the lower end
   of the kind's own interval; and there is no doubt of what the comparison rests on: pairs, patients, the detector, the
@@ -51,8 +52,9 @@ def synthetic_verdict(numbers: dict[str, Any], options: SyntheticOptions) -> dic
         status, why, deciding = "undecided", [unlike[0], *why], [unlike[1]]
     elif not why and numbers["n_held_patients"] is None:
         status, why, deciding = "undecided", [NO_HELD_OUT], [_give_held_out(numbers, terms)]
-        if near := _near_pairs(numbers, terms):
-            why, deciding = [*why, near[0]], [*deciding, near[1]]
+        for doubt in (_dismissed_copies(numbers), _near_pairs(numbers, terms)):
+            if doubt is not None:
+                why, deciding = [*why, doubt[0]], [*deciding, doubt[1]]
     elif not why:
         why, deciding = _doubts(numbers, options, terms)
         status = "undecided" if why else "pass"
@@ -62,7 +64,7 @@ def synthetic_verdict(numbers: dict[str, Any], options: SyntheticOptions) -> dic
         "audit": "synthetic",
         "status": status,
         "gate": "never" if options.fail_on == "never" else "copied",
-        "why": [*why, *_judged(numbers)],
+        "why": [*_judged(numbers), *why],
         "what_would_decide": deciding,
         **{name: value for name, value in numbers.items() if name not in _OF_THE_PAGE},
     }
@@ -94,13 +96,15 @@ def _found(numbers: dict[str, Any], terms: Terms) -> list[str]:
 
 
 def _judged(numbers: dict[str, Any]) -> list[str]:
-    """What a person decided, whatever the verdict."""
+    """What a person decided, whatever the verdict; it stands before everything else."""
     said = []
     if n := numbers["n_dismissed"]:
+        alike = {"pixel-identical": numbers["n_dismissed_identical"], "nearly identical": numbers["n_dismissed_near"]}
+        told = ", ".join(f"{m:,} {'is' if m == 1 else 'are'} {what}" for what, m in alike.items() if m)
         patients = f", without which {m:,} more would be listed" if (m := numbers["n_dismissed_patients"]) else ""
         said.append(
-            f"{several(n, 'pair was', 'pairs were')} dismissed by a person and counted as no copies{patients}; who and "
-            "why stands under “Pairs that a person judged”"
+            f"{several(n, 'pair was', 'pairs were')} dismissed by a person and counted as no copies"
+            f"{patients}{f' (of these {told})' if told else ''}; who and why stands under “Pairs that a person judged”"
         )
     if n := numbers["n_review_changed"]:
         said.append(
@@ -133,6 +137,7 @@ def _give_held_out(numbers: dict[str, Any], terms: Terms) -> str:
 def _doubts(numbers: dict[str, Any], options: SyntheticOptions, terms: Terms) -> tuple[list[str], list[str]]:
     """Why it cannot pass, and what would decide it."""
     found = [
+        _dismissed_copies(numbers),
         _short_list(numbers, options, terms),
         _little_power(numbers, options, terms),
         _near_pairs(numbers, terms),
@@ -145,6 +150,17 @@ def _doubts(numbers: dict[str, Any], options: SyntheticOptions, terms: Terms) ->
     ]
     doubts = [doubt for doubt in found if doubt is not None]
     return [why for why, _ in doubts], [way for _, way in doubts]
+
+
+def _dismissed_copies(numbers: dict[str, Any]) -> tuple[str, str] | None:
+    """Nobody's word makes a copy of a training image's very pixels none."""
+    if not (n := numbers["n_dismissed_identical"]):
+        return None
+    return (
+        f"{several(n, 'pair', 'pairs')} with identical pixels {'was' if n == 1 else 'were'} dismissed by a person: a "
+        "set with the very pixels of a training image does not pass",
+        "the set without these images",
+    )
 
 
 def _short_list(numbers: dict[str, Any], options: SyntheticOptions, terms: Terms) -> tuple[str, str] | None:

@@ -51,9 +51,9 @@ HEADLINES: dict[str, tuple[Kind, str]] = {
     "undecided": ("undecided", "Could not be decided"),
 }
 SENTENCES = {
-    "pass": "This pass is about {about}. As far as this audit can tell, training {units} lie no nearer to the synthetic "
-    "images than {units} {whom} the generator never saw; known copies of every such kind, hidden in the set, were found "
-    "with the probability below.",
+    "pass": "This pass is about {about}. As far as this audit can tell, training {units} lie no nearer to the "
+    "synthetic images than {units} {whom} the generator never saw; known copies of every such kind, hidden in the set, "
+    "were found with the probability below.",
     "fail": "Do not release the set as it is: it holds {of_one}, or comes nearer to training {units} than chance and "
     "likeness explain. The images concerned are shown below.",
     "undecided": "This is not a pass: what was given does not settle whether training {units} are copied.",
