@@ -38,9 +38,8 @@ def show_filter(result: Result, out: Path, *, as_json: bool) -> None:
         console.print(Text("What would decide it"))
         for way in v["what_would_decide"]:
             console.print(Text(f"  {way}"), soft_wrap=True)
-    if v["filtered"]:
-        console.print(Text(unpromised(v)), soft_wrap=True)
     if v["n_kept"]:
+        console.print(Text(unpromised(v)), soft_wrap=True)
         console.print(Text(f"Kept set: {out / 'kept'}"), soft_wrap=True)
     console.print(Text(f"Report: {out / 'report.html'}"), soft_wrap=True)
 

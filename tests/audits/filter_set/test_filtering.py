@@ -133,13 +133,13 @@ def test_cost_and_exposed_patients(filtered: Result) -> None:
 def test_what_is_not_promised_is_named(place: Path, filtered: Result, capsys) -> None:
     v = filtered.verdict
     expected = ["blur", "rotation", "brightness", "darkening", "contrast", "jpeg", "noise stronger than 0.1"]
-    assert v["not_promised"] == [*expected, "mirrored", "cropped", "pasted"]
+    assert v["not_promised"] == [*expected, "flipped", "cropped", "pasted"]
     page = (place / "out" / "report.html").read_text()
-    for text in ("Noise copies missed", "noise stronger than 0.1, mirrored, cropped, pasted", "A weak detector"):
+    for text in ("Noise copies missed", "noise stronger than 0.1, flipped, cropped, pasted", "A weak detector"):
         assert text in page
     show_filter(filtered, place / "out", as_json=False)
     said = capsys.readouterr().out
-    assert "noise stronger than 0.1, mirrored, cropped, pasted): run memorisk audit synthetic on the kept set" in said
+    assert "noise stronger than 0.1, flipped, cropped, pasted): run memorisk audit synthetic on the kept set" in said
 
 
 def test_calibration_people_who_are_mostly_found_in_train_are_doubted(filtered: Result) -> None:

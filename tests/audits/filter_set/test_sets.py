@@ -8,7 +8,15 @@ import pandas as pd
 import pytest
 from scipy.ndimage import gaussian_filter
 
-from memorisk.audits.filter.families import REIDENTIFICATION, Family, draw_pairs, identities, parse_families
+from memorisk.audits.filter.families import (
+    PLANTED,
+    REIDENTIFICATION,
+    Family,
+    draw_pairs,
+    identities,
+    not_promised,
+    parse_families,
+)
 from memorisk.audits.filter.options import filter_options
 from memorisk.audits.filter.sets import FilterSets, decode, read_manifests
 from memorisk.runs.errors import InputError
@@ -129,6 +137,23 @@ def test_pairs_are_one_of_each_identity_and_drawn_by_the_seed(tmp_path) -> None:
         assert again.copies is not None
         np.testing.assert_array_equal(found.copies.images, again.copies.images)
         assert not np.array_equal(found.first, other.first)
+
+
+def test_flipped_and_cropped_copies_are_those_of_the_audit(tmp_path) -> None:
+    images = blobs(12)
+    store = store_of(images, tmp_path, "new", [f"p{i // 2}" for i in range(12)])
+    for name in PLANTED:
+        found, again = (draw_pairs(Family(name), store, 3) for _ in range(2))
+        assert identities(found.family, store) == len(found) == 6
+        assert found.copies is not None
+        assert again.copies is not None
+        np.testing.assert_array_equal(found.copies.images, again.copies.images)
+        for row, copy in zip(found.first, found.copies.images, strict=True):
+            assert not np.array_equal(copy, images[row])
+            if name == "flipped":
+                assert any(np.array_equal(copy, np.flip(images[row], axis)) for axis in (0, 1))
+    assert parse_families(("flipped",))[0].words == "flipped (left to right or top to bottom)"
+    assert not_promised(parse_families(("copies", *PLANTED))) == ["pasted"]
 
 
 def test_families_by_name() -> None:

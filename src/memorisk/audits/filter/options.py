@@ -62,7 +62,8 @@ class FilterOptions(ReportOptions, ImageOptions):
     """Nobody has two images, in training and calibration images together: without patient ids a pass asks for this."""
     families: Annotated[tuple[str, ...], Parameter(consume_multiple=True)] = ("copies",)
     """Which copies the guarantee is about: re-identification (another image of the person), blur, noise, rotation,
-    brightness, darkening, contrast, jpeg, up to a strength if one is given (noise:0.1); copies: all but the first."""
+    brightness, darkening, contrast, jpeg, up to a strength if one is given (noise:0.1); copies: all of these
+    but the first; flipped, cropped: as the audit of a synthetic set plants them."""
 
     miss_rate: float = 0.05
     """At most this share of such copies is missed."""

@@ -84,7 +84,7 @@ def _lead(result: Result, terms: Terms) -> list[Block]:
     blocks: list[Block] = [Paragraph(sentence), Heading("Why"), Steps([_sentence(why) for why in v["why"]])]
     if v["what_would_decide"]:
         blocks += [Heading("What would decide it"), Steps([_sentence(way) for way in v["what_would_decide"]])]
-    if n["filtered"]:
+    if n["n_kept"]:
         blocks.append(Paragraph(words.unpromised(n)))
     return [Callout(kind, headline, blocks), Facts(_facts(n, terms))]
 
@@ -110,8 +110,10 @@ def _missed(n: dict[str, Any]) -> tuple[str, str, str]:
     """Of which copies how many are missed, and that this is all."""
     if not n["guarantee"]:
         return "Copies missed", "no promise", ""
-    kinds = words.promised_kinds(n)
-    return f"{kinds[:1].upper()}{kinds[1:]} copies missed", f"at most {percent(n['miss_rate'])}", "no others promised"
+    kinds, only = words.promised_kinds(n), "no others promised"
+    if len(n["kinds"]) > 3:
+        return f"Copies missed, of {len(n['kinds'])} kinds", f"at most {percent(n['miss_rate'])}", f"{kinds}; {only}"
+    return f"{kinds[:1].upper()}{kinds[1:]} copies missed", f"at most {percent(n['miss_rate'])}", only
 
 
 def _setup(result: Result, terms: Terms, redact: bool) -> list[Block]:

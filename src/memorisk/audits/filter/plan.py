@@ -60,7 +60,7 @@ def describe_sets(
     """
     stores = {"training": sets.train, "synthetic": sets.synthetic, "calibration": sets.calibration}
     n = {what: 0 if store is None else len(store.images) for what, store in stores.items()}
-    copies = sum(found.n_identities for family, found in zip(families, counted, strict=True) if family.strengths)
+    copies = sum(found.n_identities for family, found in zip(families, counted, strict=True) if family.copied)
     return FilterPlan(
         images=n,
         unreadable=len(sets.unread),

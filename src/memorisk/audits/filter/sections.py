@@ -28,7 +28,8 @@ def guarantee_section(result: Result, terms: Terms) -> list[Block]:
     if n["guarantee"]:
         blocks += [Callout("note", "The promise", [Paragraph(Name(n["guarantee"]))])]
     if n["filtered"]:
-        blocks.append(Paragraph(words.unpromised(n)))
+        if n["n_kept"]:
+            blocks.append(Paragraph(words.unpromised(n)))
         if n["weak_features"]:
             blocks.append(Callout("warning", "A weak detector", [Paragraph(words.WEAK)]))
         told = words.USER if n["threshold_by"] == "user" else words.GUARANTEE

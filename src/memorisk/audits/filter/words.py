@@ -65,7 +65,6 @@ UNREAD = (
     "can read, was still not looked at."
 )
 
-_SHORT = {"jpeg": "JPEG"}
 LEFT_OUT = {
     "in_training": "named among the training {units}",
     "same_pixels": "with an image that is a training image, pixel by pixel",
@@ -84,7 +83,7 @@ AUDIT = "run memorisk audit synthetic on the kept set"
 
 def promised_kinds(numbers: dict[str, Any]) -> str:
     """The families of a guarantee, for a headline."""
-    kinds = [_SHORT.get(kind, kind) for kind in numbers["kinds"]]
+    kinds = ["JPEG" if kind == "jpeg" else str(kind) for kind in numbers["kinds"]]
     return kinds[0] if len(kinds) == 1 else f"{', '.join(kinds[:-1])} or {kinds[-1]}"
 
 
