@@ -108,7 +108,8 @@ def _rate(said: dict[str, Any]) -> str:
         f"{100 * r['estimate']:.1f} % ({100 * r['low']:.1f} to {100 * r['high']:.1f} %)" if r else "no images"
         for r in (said["rate"], said["held"])
     ]
-    return f"{shown[0]}; held out {shown[1]}"
+    by_chance = "; no larger than by chance" if said["excess"] and said["excess"]["low"] <= 0 else ""
+    return f"{shown[0]}; held out {shown[1]}{by_chance}"
 
 
 def _identical(v: dict[str, Any]) -> str:

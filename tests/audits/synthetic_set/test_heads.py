@@ -215,6 +215,10 @@ def test_a_trained_folder_brings_its_head_and_knows_whom_it_saw(place: Path) -> 
     images["set"][:6] = images["train"][:6]
     stores = {name: store_of(x, place, name) for name, x in images.items()}
     sets = Sets(stores["train"], stores["set"], stores["held"], 0, 0, frozenset(), ())
+    replace(detector, seen=none).save(place / "one" / "detector")
+    replace(detector, seen=none).save(place / "two" / "detector")
+    both = [open_pair_detector(place / name / "detector") for name in ("one", "two")]
+    assert shown_names(both) == ("detector:one/detector", "detector:two/detector")
     for text in (str(place / "lcmem"), f"detector:{place / 'lcmem'}"):
         evidence = gather(sets, synthetic_options({"detector": (text,), "plants": 1}), quiet)
         view = evidence.views[0]

@@ -18,7 +18,9 @@ from memorisk.audits.synthetic.sets import Sets
 from memorisk.report.result import Result
 from memorisk.runs.errors import InputError
 from memorisk.statistics.memorization_rate import memorization_rate
+from tests.audits.synthetic_set import heads
 from tests.audits.synthetic_set.heads import NAME, use_heads
+from tests.audits.synthetic_set.heads import head as logit_head
 from tests.audits.synthetic_set.making import N_HELD, N_SYNTHETIC, N_TRAIN, parts, store_of, write_sets
 from tests.audits.synthetic_set.test_heads import logits
 from tests.commands import answer, environment, memorisk
@@ -127,6 +129,23 @@ def test_dismissed_pairs_are_not_memorized(sets: Sets) -> None:
     table.to_csv("judged.csv", index=False)
     again = audited(sets, "run", review=Path("judged.csv"))
     assert again.verdict["paired"]["rates"][0]["n_memorized"] == first - 2
+
+
+def test_a_memrate_that_chance_explains_says_so_and_asks_about_nobody(sets: Sets, monkeypatch) -> None:
+    """Everybody is paired with somebody else's image: what is above the threshold are false alarms."""
+    monkeypatch.setattr(heads, "head", lambda: replace(logit_head(), bias=12.0))
+    images = sets.train.manifest.images
+    wrong = pd.DataFrame({"synthetic_image": sets.synthetic.manifest.images[:N_TRAIN], "training_image": images[::-1]})
+    wrong.to_csv("wrong.csv", index=False)
+    found = audited(sets, "run", paired="wrong.csv")
+    (rate,) = found.verdict["paired"]["rates"]
+    assert rate["excess"]["low"] <= 0 < rate["n_memorized"]
+    listed = set(found.per_group.loc[found.per_group["listed"], "group"])
+    asked = found.tables["review"]
+    paired = asked[asked["found_by"].str.contains("paired")]
+    assert set(paired["patient"]) <= listed
+    assert len(paired) < rate["n_memorized"]
+    assert "No more than by chance" in Path("run/report.html").read_text()
 
 
 def test_pairs_from_a_file_and_what_is_refused(sets: Sets, place: Path) -> None:

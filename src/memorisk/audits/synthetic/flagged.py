@@ -40,7 +40,7 @@ def flag_pairs(evidence: SyntheticEvidence, found: Findings, paired: tuple[Paire
         found: What the distances say.
         paired: Of each detector; none where nobody was paired.
     """
-    return [*_listed(evidence, found), *_ahead(evidence, found), *_pixels(evidence), *_paired(evidence, paired)]
+    return [*_listed(evidence, found), *_ahead(evidence, found), *_pixels(evidence), *_paired(evidence, found, paired)]
 
 
 def _listed(evidence: SyntheticEvidence, found: Findings) -> Iterator[Flag]:
@@ -70,11 +70,13 @@ def _pixels(evidence: SyntheticEvidence) -> Iterator[Flag]:
         yield Flag(int(best.row[row]), int(row), NEARLY, float(best.similarity[row]))
 
 
-def _paired(evidence: SyntheticEvidence, paired: tuple[PairedFindings, ...]) -> Iterator[Flag]:
-    pairing = evidence.pairing
+def _paired(evidence: SyntheticEvidence, found: Findings, paired: tuple[PairedFindings, ...]) -> Iterator[Flag]:
+    """Memorized pairs; where MemRate is no larger than on held-out images, those of listed patients alone."""
+    pairing, listed = evidence.pairing, np.isin(found.patients, found.unit[found.listed])
     for view, said in zip(evidence.views, paired, strict=False):
         assert pairing is not None
-        for at in np.flatnonzero(said.memorized):
+        by_chance = said.excess is not None and said.excess.low <= 0
+        for at in np.flatnonzero(said.memorized & (listed[pairing.train] | (not by_chance))):
             reason = f"paired, above the threshold of {view.name}"
             yield Flag(int(pairing.synthetic[at]), int(pairing.train[at]), reason, float(said.score[at]))
 

@@ -88,11 +88,23 @@ def _check_folder(text: str) -> None:
 
 
 def shown_names(detectors: Sequence[PairDetector]) -> tuple[str, ...]:
-    """What the report calls each; those whose folders have one name are numbered."""
-    names = [detector.name for detector in detectors]
+    """What the report calls each: a folder that is called detector with the one above, and numbers where that is one.
+
+    Args:
+        detectors: In their order.
+    """
+    names = [_with_folder(detector) for detector in detectors]
     return tuple(
         f"{name} ({names[: i + 1].count(name)})" if names.count(name) > 1 else name for i, name in enumerate(names)
     )
+
+
+def _with_folder(detector: PairDetector) -> str:
+    """``detector:lcmem/detector`` for what every training calls ``detector``."""
+    path = Path(detector.source.name)
+    if detector.source.kind != "detector" or path.name != "detector" or not path.resolve().parent.name:
+        return detector.name
+    return detector.name.replace(detector.source.shown, f"detector:{path.resolve().parent.name}/{path.name}", 1)
 
 
 def _check_saved(detectors: Sequence[PairDetector], options: SyntheticOptions, sets: Sets) -> None:

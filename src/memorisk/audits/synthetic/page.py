@@ -228,7 +228,7 @@ def _patients(result: Result, terms: Terms, redact: bool, *, listed: bool) -> Ta
         columns=[*([] if redact else names), *numbers],
         caption=caption,
         elsewhere="per_group.parquet",
-        empty=f"No training {terms.unit} is listed." + _no_list(n),
+        empty=_nobody_listed(n, terms) + _no_list(n),
     )
 
 
@@ -313,6 +313,13 @@ def _footer(result: Result, redact: bool) -> str:
     version = result.summary["versions"].get("memorisk")
     shown = "Ids and images are left out." if redact else "This file names training images: handle it as personal data."
     return f"Made by memorisk {version}. {shown} It needs no network and asks for none."
+
+
+def _nobody_listed(n: dict[str, Any], terms: Terms) -> str:
+    """That the statistics list nobody, which clears nobody of the copies above."""
+    if not n["n_certain_copies"] + n["n_confirmed"]:
+        return f"No training {terms.unit} is listed."
+    return f"Beside the copies above, which need no statistics, no training {terms.unit} is listed by distance."
 
 
 def _no_list(n: dict[str, Any]) -> str:

@@ -11,7 +11,7 @@ from memorisk.audits.synthetic import words
 from memorisk.audits.synthetic.reviewing import CONFIRM, DISMISS
 from memorisk.audits.synthetic.spreads import OTHER
 from memorisk.audits.synthetic.words import Terms
-from memorisk.report.blocks import Block, Callout, Column, Details, Figure, Heading, Paragraph, Table
+from memorisk.report.blocks import Block, Callout, Column, Details, Figure, Heading, Name, Paragraph, Table
 from memorisk.report.formats import count, percent
 from memorisk.report.frames import numbers, rows, texts, truths
 from memorisk.report.logit_figure import logit_plot
@@ -110,6 +110,10 @@ def paired_section(result: Result, terms: Terms, redact: bool, pictures: Sequenc
     caption = f"Every {terms.unit} counts alike, whatever the number of its images."
     blocks: list[Block] = [Paragraph(f"{said} {terms.fill(words.PAIRED)}")]
     blocks.append(Table(frame=table, columns=columns, caption=caption))
+    alike = [said["detector"] for said in found["rates"] if said["excess"] and said["excess"]["low"] <= 0]
+    if alike:
+        told = ["MemRate by ", Name(" and ".join(alike)), terms.fill(words.NOT_LARGER)]
+        blocks.append(Callout("warning", "No more than by chance", [Paragraph(told)]))
     pairs = result.tables["paired"]
     chosen = rows(pairs, truths(pairs, "memorized")).sort_values("score", ascending=False, kind="stable")
     if redact or not len(chosen):

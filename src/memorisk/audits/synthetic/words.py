@@ -149,6 +149,11 @@ PAIRED = (
     "MemRate is the share that the detector takes for the same {unit}. A held-out image, beside a random training "
     "image of its class, shows how often it does so without any copy: MemRate holds as many false alarms."
 )
+NOT_LARGER = (
+    " is no larger than chance makes it on held-out images: either nobody was copied from the image that was "
+    "conditioned on, or the pairing is wrong, or the detector is blind to such copies. Of these pairs only those of "
+    "listed {units} are asked about in review.csv."
+)
 NO_THRESHOLD = "none: no probability, and no planted copies to read one from"
 CLUSTERS = (
     "Synthetic images that are flagged with the same training {unit}, or whose details are nearly the same as each "
