@@ -18,6 +18,7 @@ from memorisk.runs.files import write_text
 from memorisk.runs.folder import RunFolder, read_config
 from memorisk.runs.lock import folder_lock
 
+_BENCHMARKS = ("detectors", "reid", "copies")
 REPORT, REDACTED = "report.html", "report-redacted.html"
 
 
@@ -64,10 +65,16 @@ def _refuse_others(folder: Path, config: Mapping[str, Any]) -> None:
         InputError: It is one.
     """
     made = config.get("run")
-    if isinstance(made, Mapping) and made.get("benchmark") == "detectors":
+    if isinstance(made, Mapping) and made.get("benchmark") in _BENCHMARKS:
+        name = f"bench {made['benchmark']}"
         raise InputError(
-            f"{one_line(folder)} is a run of bench detectors, not of an audit: its report is {REPORT} in it, and "
-            "bench detectors with the same settings and --tables-only writes that again"
+            f"{one_line(folder)} is a run of {name}, not of an audit: its report is {REPORT} in it, and {name} with "
+            "the same settings and --tables-only writes that again"
+        )
+    if isinstance(made, Mapping) and "latent_channels" in made:
+        raise InputError(
+            f"{one_line(folder)} is a run of train autoencoder, not of an audit: what came of it stands in "
+            f"training.json in it, and detectors take it as --encoder autoencoder:{one_line(folder)}"
         )
     if isinstance(made, Mapping) and {"backbone", "protocol"} <= set(made):
         raise InputError(
@@ -91,14 +98,30 @@ def render_again(folder: str | Path, *, redact: bool = False, out: Path | None =
         InputError: The folder holds no finished run, or ``out`` cannot be written.
     """
     run = RunFolder(Path(folder))
-    result = load_result(run.path)
+    page = _page_again(run.path, redact=redact)
     if out is None and redact:
         out = run / REDACTED  # the full report stays; the next run of the audit would write it again anyway
     if out is None:
         with folder_lock(run.path):
-            write_text(run / REPORT, render_page(_page(result, redact=redact)))
+            write_text(run / REPORT, render_page(page))
             return run / REPORT
     if out.is_dir() or not out.absolute().parent.is_dir():
         raise InputError(f"--out {one_line(out)}: name a file in a folder that exists")
-    write_text(out, render_page(_page(result, redact=redact)))
+    write_text(out, render_page(page))
     return out
+
+
+def _page_again(folder: Path, *, redact: bool) -> Page:
+    """The page of a finished run.
+
+    Raises:
+        InputError: There is none, or an earlier version of memorisk wrote it.
+    """
+    result = load_result(folder)
+    try:
+        return _page(result, redact=redact)
+    except KeyError as error:
+        raise InputError(
+            f"{one_line(folder)} lacks {one_line(error, 60)}: an earlier version of memorisk wrote it; issue the run's "
+            "command again"
+        ) from None
