@@ -249,7 +249,8 @@ def test_the_cpu_does_not_wait_for_torch():
         "import sys, numpy as np; from memorisk.scores.distances import fit_measure, nearest; x = np.eye(3); "
         "nearest(x, x, fit_measure('cityblock', x)); assert not {'torch', 'triton'} & set(sys.modules)"
     )
-    subprocess.run([sys.executable, "-c", code], check=True)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
 
 
 COMPILE = """
@@ -275,7 +276,9 @@ def test_kernels_compile_for_a_gpu(tmp_path):
     """To machine code, without one; with the instructions whose errors `bounds` states, and no flushing of sums."""
     environment = os.environ | {"TRITON_CACHE_DIR": str(tmp_path)}
     environment.pop("TRITON_INTERPRET", None)
-    subprocess.run([sys.executable, "-W", "ignore", "-c", COMPILE], check=True, env=environment)
+    compiled = [sys.executable, "-W", "ignore", "-c", COMPILE]
+    done = subprocess.run(compiled, capture_output=True, text=True, check=False, env=environment)
+    assert done.returncode == 0, done.stderr
 
 
 @needs_gpu

@@ -191,7 +191,8 @@ def test_the_cpu_does_not_wait_for_torch():
         "import sys, numpy as np; from memorisk.scores.pairs import top; x = np.eye(3); "
         "top(x, None, np.ones(3), 0.0); assert not {'torch', 'triton'} & set(sys.modules)"
     )
-    subprocess.run([sys.executable, "-c", code], check=True)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
 
 
 COMPILE = """
@@ -219,7 +220,9 @@ def test_the_kernel_compiles_for_gpus(tmp_path):
     """To machine code, without one; differences and sums stay exact: nothing is flushed or fused, nothing spilt."""
     environment = os.environ | {"TRITON_CACHE_DIR": str(tmp_path)}
     environment.pop("TRITON_INTERPRET", None)
-    subprocess.run([sys.executable, "-W", "ignore", "-c", COMPILE], check=True, env=environment)
+    compiled = [sys.executable, "-W", "ignore", "-c", COMPILE]
+    done = subprocess.run(compiled, capture_output=True, text=True, check=False, env=environment)
+    assert done.returncode == 0, done.stderr
 
 
 @needs_gpu

@@ -73,8 +73,9 @@ def _pixels(evidence: SyntheticEvidence) -> Iterator[Flag]:
 def _paired(evidence: SyntheticEvidence, found: Findings, paired: tuple[PairedFindings, ...]) -> Iterator[Flag]:
     """Memorized pairs; where MemRate is no larger than on held-out images, those of listed patients alone."""
     pairing, listed = evidence.pairing, np.isin(found.patients, found.unit[found.listed])
-    for view, said in zip(evidence.views, paired, strict=False):
-        assert pairing is not None
+    if pairing is None:
+        return
+    for view, said in zip(evidence.views, paired, strict=True):
         by_chance = said.excess is not None and said.excess.low <= 0
         for at in np.flatnonzero(said.memorized & (listed[pairing.train] | (not by_chance))):
             reason = f"paired, above the threshold of {view.name}"
