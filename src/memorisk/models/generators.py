@@ -313,7 +313,7 @@ def _checked(given: Any, n: int, name: str) -> np.ndarray:
     images = images[..., None] if images.ndim == 3 else images
     if images.dtype != np.uint8 or images.ndim != 4 or len(images) != n or images.shape[3] not in (1, 3):
         raise InputError(
-            f"{one_line(name, 60)} gave {images.dtype} of shape {np.shape(given)} for {n} seeds; uint8 images [n, H, W] "
+            f"{one_line(name, 60)} gave {images.dtype}, shape {np.shape(given)} for {n} seeds; uint8 images [n, H, W] "
             "or [n, H, W, C] with 1 or 3 channels are needed"
         )
     return images
