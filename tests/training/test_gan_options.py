@@ -1,0 +1,40 @@
+"""Settings of a GAN: what is refused, and the default weight of R1."""
+
+from dataclasses import replace
+
+import pytest
+
+from memorisk.runs.errors import InputError
+from memorisk.training.gan_options import GanSettings, check_gan_images
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"gan_style": 0}, "gan_style is 0; it must be at least 1"),
+        ({"gan_augment": "some"}, "unknown gan_augment 'some'"),
+        ({"gan_augmentations": "bx"}, "letters of bgc"),
+        ({"gan_augmentations": "bb"}, "letters of bgc"),
+        ({"gan_augmentations": ""}, "letters of bgc"),
+        ({"gan_augment_p": 0.9}, "between 0 and 0.8"),
+        ({"gan_r1": -1.0}, "gan_r1 is -1.0"),
+        ({"gan_path": float("inf")}, "gan_path is inf"),
+        ({"gan_r1_every": 2.5}, "give a whole number"),
+    ],
+)
+def test_wrong_values_are_refused(given: dict, said: str) -> None:
+    GanSettings().validate()
+    with pytest.raises(InputError, match=said):
+        replace(GanSettings(), **given).validate()
+
+
+def test_the_default_weight_of_r1_follows_pixels_and_batch() -> None:
+    assert GanSettings().r1_gamma(32 * 32, 32) == pytest.approx(0.0064)
+    assert GanSettings(gan_r1=10.0).r1_gamma(32 * 32, 32) == 10
+
+
+@pytest.mark.parametrize("shape", [(48, 48, 1), (32, 64, 1), (4, 4, 1), (32, 32, 2), (2048, 2048, 3)])
+def test_images_that_are_no_powers_of_two_are_refused(shape: tuple[int, int, int]) -> None:
+    with pytest.raises(InputError, match="a GAN takes"):
+        check_gan_images(*shape)
+    check_gan_images(32, 32, 1)
