@@ -1,0 +1,115 @@
+"""What is asked of any generator; a user's own function as one."""
+
+import numpy as np
+import pytest
+
+from memorisk.models.generators import (
+    Draw,
+    GeneratorConfig,
+    SamplingOptions,
+    check_draw,
+    load_generator,
+    read_description,
+    save_description,
+)
+from memorisk.runs.errors import InputError
+
+MODULE = """
+import numpy as np
+
+def grey(seeds, labels):
+    return np.stack([np.random.default_rng(s).integers(0, 256, (4, 6), dtype=np.uint8) for s in seeds])
+
+def coloured(seeds, labels):
+    return np.stack([np.full((4, 4, 3), 10 * l, dtype=np.uint8) for l in labels])
+
+coloured.classes = ["melanoma", "naevus"]
+
+def floats(seeds, labels):
+    return np.zeros((len(seeds), 4, 4))
+
+def uneven(seeds, labels):
+    return np.zeros((len(seeds), 4 + len(seeds), 4), dtype=np.uint8)
+"""
+
+
+@pytest.fixture(autouse=True)
+def made(tmp_path, monkeypatch):
+    (tmp_path / "drawn.py").write_text(MODULE)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delitem(__import__("sys").modules, "drawn", raising=False)
+
+
+def test_a_function_draws_alone_as_in_a_batch():
+    generator = load_generator("drawn:grey")
+    assert (generator.config.size, generator.config.channels, generator.config.conditioned_on) == ((4, 6), 1, "none")
+    seeds = np.array([7, 1, 3])
+    together = generator.sample(Draw(seeds), SamplingOptions(batch=2))
+    assert together.shape == (3, 4, 6, 1)
+    for image, seed in zip(together, seeds, strict=True):
+        np.testing.assert_array_equal(generator.sample(Draw(np.array([seed])))[0], image)
+    assert generator.sample(Draw(np.zeros(0, dtype=int))).shape == (0, 4, 6, 1)
+
+
+def test_a_function_with_classes_gets_labels():
+    generator = load_generator("drawn:coloured")
+    assert generator.config.classes == ("melanoma", "naevus")
+    assert generator.sample(Draw(np.array([0, 0]), np.array([0, 1])))[:, 0, 0, 0].tolist() == [0, 10]
+    with pytest.raises(InputError, match="conditioned on labels"):
+        generator.sample(Draw(np.array([0])))
+    with pytest.raises(InputError, match="from 0 to 1"):
+        generator.sample(Draw(np.array([0]), np.array([2])))
+
+
+@pytest.mark.parametrize(
+    ("named", "said"),
+    [("drawn:floats", "uint8"), ("drawn:none", "grey"), ("nowhere", "no folder"), ("drawn:coloured ", "function")],
+)
+def test_what_draws_nothing_is_refused(named, said):
+    with pytest.raises(InputError, match=said):
+        load_generator(named)
+
+
+def test_images_of_several_sizes_are_refused():
+    with pytest.raises(InputError, match="several sizes"):
+        load_generator("drawn:uneven").sample(Draw(np.arange(3)), SamplingOptions(batch=2))
+
+
+def test_a_description_round_trips_and_damage_is_named(tmp_path):
+    config = GeneratorConfig(kind="gan", name="g", size=(8, 8), channels=1, classes=("a",), details={"z": 4})
+    save_description(tmp_path, config)
+    assert read_description(tmp_path) == config
+    file = tmp_path / "generator.json"
+    for old, new in (('"gan"', '"pickle"'), ("8", "-8"), ('"format": 1', '"format": 2')):
+        text = file.read_text()
+        assert old in text
+        file.write_text(text.replace(old, new, 1))
+        with pytest.raises(InputError, match="no description"):
+            read_description(tmp_path)
+        file.write_text(text)
+    file.unlink()
+    with pytest.raises(InputError, match="holds no generator"):
+        load_generator(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "draw",
+    [
+        Draw(np.array([-1])),
+        Draw(np.array([0.5])),
+        Draw(np.zeros((2, 1), dtype=int)),
+        Draw(np.array([0]), conditions=np.zeros((1, 3), dtype=np.float32)),
+        Draw(np.array([0]), conditions=np.array([[np.nan, 0]], dtype=np.float32)),
+    ],
+)
+def test_a_draw_that_is_none_is_refused(draw):
+    config = GeneratorConfig(kind="dit", name="d", size=(8, 8), channels=1, conditioned_on="vector", condition_dim=2)
+    with pytest.raises(InputError):
+        check_draw(config, draw)
+
+
+@pytest.mark.parametrize("wrong", [{"sampler": "euler"}, {"sampling_steps": 0}, {"guidance": -1.0}, {"batch": 0}])
+def test_sampling_that_is_none_is_refused(wrong):
+    with pytest.raises(InputError):
+        SamplingOptions(**wrong).validate()
