@@ -89,7 +89,7 @@ def read_manifests(
     if len(set(manifest_of(ours).groups)) < 2:
         raise InputError(f"{one_line(manifest_of(ours).name)}: one training patient; nearest of several are looked for")
     if theirs is not None:
-        notes += _refuse_overlap(manifest_of(ours), manifest_of(theirs))
+        notes += refuse_shared_patients(manifest_of(ours), manifest_of(theirs))
     notes += [note for source in (ours, theirs) if source is not None for note in manifest_of(source).notes]
     return Manifests(ours, read_source(synthetic, options.of_synthetic()), theirs, tuple(dict.fromkeys(notes)))
 
@@ -106,11 +106,11 @@ def decode(found: Manifests, options: SyntheticOptions, progress: Progress) -> S
     notes = [*found.notes, *_skipped(stores)]
     held, images, patients, hashes = stores.get(HELD_OUT), 0, 0, frozenset[str]()
     if held is not None:
-        held, images, patients, hashes = _apart(stores[TRAIN], held)
+        held, images, patients, hashes = apart(stores[TRAIN], held)
     return Sets(stores[TRAIN], stores[SYNTHETIC], held, images, patients, hashes, tuple(notes))
 
 
-def _refuse_overlap(train: Manifest, held: Manifest) -> list[str]:
+def refuse_shared_patients(train: Manifest, held: Manifest) -> list[str]:
     """Refuse a patient on both sides; where patients are not given, say that names alone mean nothing.
 
     Raises:
@@ -140,7 +140,7 @@ def _skipped(stores: dict[str, ImageStore]) -> list[str]:
     return said
 
 
-def _apart(train: ImageStore, held: ImageStore) -> tuple[ImageStore, int, int, frozenset[str]]:
+def apart(train: ImageStore, held: ImageStore) -> tuple[ImageStore, int, int, frozenset[str]]:
     """Held-out patients of whom no image is a training image; how many images and patients that leaves out.
 
     Raises:
