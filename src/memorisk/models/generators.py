@@ -6,23 +6,22 @@ same condition give the same image on the same machine.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
 from memorisk.images.store import ImageStore
 from memorisk.models.detector_folder import Seen
-from memorisk.runs.errors import InputError, one_line, unknown_name
+from memorisk.models.sampling_options import SamplingOptions
+from memorisk.runs.errors import InputError, one_line
 from memorisk.runs.files import read_json, write_json
 from memorisk.runs.functions import load_named
-from memorisk.runs.settings import check_types
 
 DESCRIPTION = "generator.json"
 KINDS = ("dit", "gan", "function")
 CONDITIONED_ON = ("none", "class", "vector")
-SAMPLERS = ("ddim", "dpm-solver", "ddpm")
 _FORMAT = 1
 _SEEDS = 1 << 63
 
@@ -80,42 +79,6 @@ class Draw:
             None if self.labels is None else self.labels[chosen],
             None if self.conditions is None else self.conditions[chosen],
         )
-
-
-@dataclass(frozen=True, kw_only=True)
-class SamplingOptions:
-    """How a diffusion model draws; a GAN needs none of it but ``batch``."""
-
-    sampler: Literal["ddim", "dpm-solver", "ddpm"] = "ddim"
-    """How a diffusion model draws an image: ddim (without noise on the way), dpm-solver (++, second order) or ddpm."""
-
-    sampling_steps: int = 50
-    """Steps to an image of a diffusion model; dpm-solver needs fewer, ddpm as many as the training had times."""
-
-    guidance: float = 1.0
-    """Classifier-free guidance of a diffusion model: 1 is none; more keeps closer to the condition."""
-
-    batch: int = 64
-    """Images that are drawn at a time on a GPU; they do not depend on it on a CPU."""
-
-    def validate(self) -> None:
-        """Check every value that can be wrong by itself.
-
-        Raises:
-            InputError: A value is outside what its field allows.
-        """
-        check_types(self)
-        if self.sampler not in SAMPLERS:
-            raise unknown_name("sampler", self.sampler, SAMPLERS)
-        for name in ("sampling_steps", "batch"):
-            if getattr(self, name) < 1:
-                raise InputError(f"{name} is {getattr(self, name)}; it must be a whole number of at least 1")
-        if not 0 <= self.guidance < float("inf"):
-            raise InputError(f"guidance is {self.guidance}; it must be 0 or more, and 1 is none")
-
-    def sampling(self) -> "SamplingOptions":
-        """These settings without those of a command that inherits them."""
-        return SamplingOptions(**{f.name: getattr(self, f.name) for f in fields(SamplingOptions)})
 
 
 class Generator(Protocol):
