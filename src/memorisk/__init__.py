@@ -22,6 +22,7 @@ _PUBLIC = {
     "create_model": "memorisk.models.zoo",
     "explain": "memorisk.audits.explain",
     "filter_synthetic": "memorisk.audits.filter.filtering",
+    "generate": "memorisk.training.generating",
     "load_detector": "memorisk.models.detectors",
     "load_features": "memorisk.training.feature_matrix",
     "load_latents": "memorisk.training.latent_store",

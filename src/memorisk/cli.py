@@ -27,6 +27,7 @@ from memorisk.cli_bench import bench_app
 from memorisk.cli_explain import explain
 from memorisk.cli_feature import feature, mark
 from memorisk.cli_filter import filter_set
+from memorisk.cli_generate import generate
 from memorisk.cli_settings import AS_JSON, FLAT, print_settings, read_yaml
 from memorisk.cli_synthetic import synthetic
 from memorisk.cli_training import study_app, train_app
@@ -34,6 +35,7 @@ from memorisk.images.options import ImageOptions
 from memorisk.runs.errors import GOES_ON, NO_SPACE, InputError, MemoriskError, one_line
 from memorisk.runs.interrupts import INTERRUPTED, prompt_interrupt
 from memorisk.training.command_options import TrainClassifierOptions
+from memorisk.training.generate_options import GenerateOptions
 
 STOPPED = f"stopped; {GOES_ON}"
 
@@ -54,6 +56,7 @@ app.command(bench_app)
 app.command(images_app)
 app.command(explain)
 app.command(filter_set, name="filter")
+app.command(generate)
 audit_app.command(feature)
 audit_app.command(synthetic)
 images_app.command(mark)
@@ -336,7 +339,11 @@ def _usage(error: CycloptsError) -> str:
 def _as_flags(message: str) -> str:
     """Settings by the names that they have here: ``group_column`` of a message for Python is ``--group-column``."""
     kinds = (ClassifierOptions, TrainClassifierOptions, FeatureOptions, SyntheticOptions, BenchDetectorsOptions)
-    every = {f.name for kind in (*kinds, FilterOptions, BenchReidOptions, BenchCopiesOptions) for f in fields(kind)}
+    every = {
+        f.name
+        for kind in (*kinds, FilterOptions, BenchReidOptions, BenchCopiesOptions, GenerateOptions)
+        for f in fields(kind)
+    }
     names = "|".join(sorted(name for name in every if "_" in name))
     return re.sub(rf"(?<![\w./-])({names})(?![\w./-])", lambda m: "--" + m[1].replace("_", "-"), message)
 

@@ -4,6 +4,7 @@ Each kind of source has its module; they meet in ``source_draft``, where labels,
 same.
 """
 
+from dataclasses import replace
 from pathlib import Path
 
 from memorisk.images.digits import digits_manifest
@@ -19,6 +20,8 @@ from memorisk.images.source_several import join_manifests, several_sources
 from memorisk.images.source_tables import load_table
 from memorisk.runs.errors import InputError, one_line
 
+GENERATED, GENERATED_TABLE = "generate.json", "manifest.csv"
+"""Files of a folder that ``memorisk generate`` has finished: its table says of which class each image is."""
 _TABLES = frozenset((".csv", ".tsv", ".txt", ".parquet", ".pq"))
 
 
@@ -27,9 +30,10 @@ def load_manifest(source: str | Path, options: ImageOptions | None = None) -> Ma
 
     Args:
         source: ``"digits"`` (built in; a folder of that name is ``"./digits"``), a folder (class folders, DICOM tree,
-            NIfTI volumes), a CSV, TSV or Parquet table, arrays (npz in MedMNIST's layout or plain, npy, HDF5, idx), or
-            a published data set as ``NAME:FOLDER`` (``source_official``); or several of these by commas
-            (``source_several``). A path that exists is a path, colon and comma or not.
+            NIfTI volumes, a set that ``memorisk generate`` made), a CSV, TSV or Parquet table, arrays (npz in
+            MedMNIST's layout or plain, npy, HDF5, idx), or a published data set as ``NAME:FOLDER``
+            (``source_official``); or several of these by commas (``source_several``). A path that exists is a path,
+            colon and comma or not.
         options: How images are found, labelled and grouped, and how many of them are drawn.
 
     Returns:
@@ -61,6 +65,8 @@ def _load(source: str | Path, options: ImageOptions) -> Manifest:
         is_folder, is_file = path.is_dir(), path.is_file()
     except (OSError, ValueError):
         is_folder = is_file = False
+    if is_folder and options.layout == "auto" and (path / GENERATED).is_file():
+        return replace(load_table(path / GENERATED_TABLE, options), name=path.resolve().name or "images")
     if is_folder:
         return load_folder(path, options)
     if not is_file:

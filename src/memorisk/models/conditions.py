@@ -1,4 +1,4 @@
-"""Pseudo-conditions (paper 004, sections 3.4 and 4.3): a vector of each training image, on which a generator is trained.
+"""Pseudo-conditions (paper 004, sections 3.4 and 4.3): a vector of each training image, which a generator learns from.
 
 They are personal data as the images are: each row says something of one image, and names it.
 """
@@ -57,7 +57,7 @@ class Conditions:
         return Conditions(self.values[chosen], self.images[chosen], self.labels[chosen], self.conditioning, self.notes)
 
     def save(self, folder: Path) -> None:
-        """Write ``conditions.npz`` to a folder that is there, private and atomic, the same bytes for the same values."""
+        """Write ``conditions.npz`` to a folder that is there, private and atomic, the same bytes each time."""
         parts = {
             "values": self.values,
             "images": self.images,

@@ -5,6 +5,7 @@ time; number i of a longer plan of the same balance by classes is number i of th
 """
 
 import hashlib
+import re
 from collections.abc import Iterator
 from typing import Literal
 
@@ -12,11 +13,13 @@ import numpy as np
 import pandas as pd
 
 from memorisk.models.conditions import Conditions
-from memorisk.models.generators import Draw, Generator, SamplingOptions
+from memorisk.models.generators import Draw, Generator
+from memorisk.models.sampling_options import SamplingOptions
 from memorisk.runs.errors import InputError, one_line, unknown_name
 
 BALANCES = ("classes", "training")
 COLUMNS = ("image", "number", "attempt", "seed", "label", "class", "source", "condition")
+_NAME = re.compile(r"synthetic-([0-9]{6,})(?:-again-([0-9]+))?", re.ASCII)
 _STREAM = 71  # keeps these draws apart from others of the same seed
 
 
@@ -35,6 +38,18 @@ def image_seed(seed: int, number: int, attempt: int = 0) -> int:
 def image_name(number: int, attempt: int = 0) -> str:
     """The id of an image, which is its file's name, too: ``synthetic-000017``, of its third drawing ``...-again-2``."""
     return f"synthetic-{number:06d}" + (f"-again-{attempt}" if attempt else "")
+
+
+def parse_name(image: str) -> tuple[int, int]:
+    """Number and attempt of an image by its id.
+
+    Raises:
+        InputError: It is no such id.
+    """
+    found = _NAME.fullmatch(image)
+    if found is None or image != image_name(int(found[1]), int(found[2] or 0)):
+        raise InputError(f"{one_line(repr(image), 60)} is no id of a generated image, as {image_name(17)} is")
+    return int(found[1]), int(found[2] or 0)
 
 
 def conditions_of(generator: Generator) -> Conditions | None:
@@ -123,7 +138,11 @@ def draw_again(plan: pd.DataFrame, seed: int) -> pd.DataFrame:
         plan: Rows of `plan_draws`, or of this.
         seed: Of the set.
     """
-    attempt = plan["attempt"] + 1
+    return at_attempt(plan, plan["attempt"].to_numpy(dtype=np.int64) + 1, seed)
+
+
+def at_attempt(plan: pd.DataFrame, attempt: np.ndarray, seed: int) -> pd.DataFrame:
+    """The same images at a certain attempt each, ``attempt`` [n]; arguments as for `draw_again`."""
     pairs = list(zip(plan["number"].tolist(), attempt.tolist(), strict=True))
     return plan.assign(
         image=[image_name(*pair) for pair in pairs],

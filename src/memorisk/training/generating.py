@@ -1,0 +1,281 @@
+"""``memorisk generate``: a set of images from a generator, each of which can be made again alone.
+
+The run folder holds ``images/`` (PNG), ``manifest.csv`` and ``manifest.parquet`` (``image, path, label, seed, source,
+attempt, sha256``) and, written last, ``generate.json``. Killed at any point, the same command goes on.
+"""
+
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from memorisk.images.wording import listed
+from memorisk.models.generators import Draw, Generator, load_generator
+from memorisk.runs.devices import check_device
+from memorisk.runs.environment import machine, versions
+from memorisk.runs.errors import InputError, one_line, several
+from memorisk.runs.files import plain, write_json
+from memorisk.runs.folder import check_out, open_run
+from memorisk.runs.progress import Progress, quiet
+from memorisk.runs.settings import settings_of
+from memorisk.training.devices import limited_threads
+from memorisk.training.drawing import at_attempt, conditions_of, draw, image_seed, parse_name, plan_draws
+from memorisk.training.generate_options import GenerateOptions
+from memorisk.training.generated_files import (
+    DRAWN,
+    IMAGES,
+    encode_png,
+    images_there,
+    table_of,
+    write_images,
+    write_tables,
+)
+
+FINISHED = "generate.json"
+STAGE = "drawing images"
+
+
+@dataclass(frozen=True, eq=False)
+class GeneratedSet:
+    """A set of images on the disk."""
+
+    folder: Path
+    """Its run folder."""
+    table: pd.DataFrame
+    """``image, path, label, seed, source, attempt, sha256`` of each."""
+    summary: dict[str, Any]
+    """What ``generate.json`` says."""
+
+
+@dataclass(frozen=True)
+class GeneratePlan:
+    """What drawing a set would take."""
+
+    generator: str
+    """Its name."""
+    images: int
+    """To be drawn."""
+    classes: dict[str, int]
+    """Images of each class; empty where there are none."""
+    sources: int
+    """Training images whose conditions take part; 0 without conditions."""
+    size: tuple[int, int, int]
+    """Height, width and channels of an image."""
+    first_batch: int
+    """Images drawn to measure the time."""
+    seconds: float
+    """For all of them, from the first batch."""
+    bytes: int
+    """On the disk, from the same batch."""
+
+
+def generate(
+    generator: str | Path | Generator,
+    out: str | Path,
+    *,
+    progress: Progress = quiet,
+    **settings: Any,
+) -> GeneratedSet:
+    """Draw a set of images.
+
+    Args:
+        generator: A folder of ``memorisk train generator``, a user's ``module:function``, or what `load_generator`
+            gave.
+        out: The run folder: new, empty, or a run of the same command to go on with.
+        progress: Called with (stage, done, total).
+        **settings: Any field of `GenerateOptions`; ``images`` says how many.
+
+    Returns:
+        What was drawn, which is on the disk.
+
+    Raises:
+        InputError: Bad input or settings, or a folder of other images; nothing was written.
+        MemoriskError: The generator failed; what is done is kept.
+
+    Examples:
+        >>> made = memorisk.generate("generator", "synthetic", images=1000)  # doctest: +SKIP
+    """
+    options, folder = settings_of(GenerateOptions, settings), Path(out)
+    device = str(check_device(options.device))
+    source = _opened(generator)
+    plan, wanted = _planned(source, options)
+    identity = _identity(source, options, plan, device)
+    config = {"generator": source.config.name, "out": str(folder), **asdict(options), "run": identity}
+    check_out(folder, config, identity=["run"])
+    _check_function(source, options)
+    with limited_threads(options.threads), open_run(folder, config, identity=["run"]) as run:
+        run.subfolder(IMAGES)
+        chosen = plan.iloc[np.flatnonzero(wanted)]
+        hashes = images_there(folder, chosen["image"].tolist())
+        done = wanted & plan["image"].isin(hashes).to_numpy()
+        if not (done == wanted).all():
+            (folder / FINISHED).unlink(missing_ok=True)
+        run.log("started", versions=versions(), machine=machine(), there=int(done.sum()))
+        for rows in _blocks(wanted & ~done, options.batch, whole=device != "cpu"):
+            progress(STAGE, len(hashes), len(chosen))
+            images = draw(source, plan.iloc[rows], options.sampling(), device)
+            kept = wanted[rows]
+            hashes |= write_images(folder, plan["image"].iloc[rows[kept]].tolist(), images[kept])
+        progress(STAGE, len(chosen), len(chosen))
+        table = table_of(chosen, hashes)
+        write_tables(folder, table)
+        summary = _summary(source, table, identity)
+        write_json(folder / FINISHED, summary)
+        (folder / DRAWN).unlink(missing_ok=True)
+        run.log("finished", images=len(table))
+    return GeneratedSet(folder, table, plain(summary))
+
+
+def plan_generate(generator: str | Path | Generator, out: str | Path, **settings: Any) -> GeneratePlan:
+    """What drawing a set would take, by its first batch; nothing is written. Arguments and errors as for `generate`."""
+    options, folder = settings_of(GenerateOptions, settings), Path(out)
+    device = str(check_device(options.device))
+    source = _opened(generator)
+    plan, wanted = _planned(source, options)
+    check_out(folder, {"run": _identity(source, options, plan, device)}, identity=["run"])
+    _check_function(source, options)
+    chosen = plan.iloc[np.flatnonzero(wanted)]
+    first = chosen.iloc[: options.batch]
+    begun = time.perf_counter()
+    with limited_threads(options.threads):
+        images = draw(source, first, options.sampling(), device)
+    sizes = [len(encode_png(image)) for image in images]
+    share = len(chosen) / len(first)
+    return GeneratePlan(
+        generator=source.config.name,
+        images=len(chosen),
+        classes=_classes(chosen["class"].tolist()),
+        sources=len(set(chosen["condition"].tolist()) - {-1}),
+        size=(*source.config.size, source.config.channels),
+        first_batch=len(first),
+        seconds=(time.perf_counter() - begun) * share,
+        bytes=round(sum(sizes) * share),
+    )
+
+
+def _opened(generator: str | Path | Generator) -> Generator:
+    return load_generator(generator) if isinstance(generator, str | Path) else generator
+
+
+def _planned(generator: Generator, options: GenerateOptions) -> tuple[pd.DataFrame, np.ndarray]:
+    """The plan of the whole set, and [n] which of its images are to be made.
+
+    Raises:
+        InputError: It is not said how many, or an image is asked for that is not in the set.
+    """
+    asked = dict(sorted(parse_name(image) for image in options.only))
+    if len(asked) < len(options.only):
+        raise InputError("only names an image at two attempts: make one of them at a time")
+    plan = plan_draws(
+        generator,
+        _number(generator, options, asked),
+        seed=options.seed,
+        balance=options.balance,
+        paired=options.paired,
+    )
+    if not asked:
+        return plan, np.ones(len(plan), dtype=bool)
+    if max(asked) >= len(plan):
+        raise InputError(f"only names image {max(asked)}, and the set has {len(plan):,}, from 0: give images as it was")
+    attempt = plan["attempt"].to_numpy(dtype=np.int64, copy=True)
+    attempt[list(asked)] = list(asked.values())
+    return at_attempt(plan, attempt, options.seed), plan["number"].isin(asked).to_numpy()
+
+
+def _number(generator: Generator, options: GenerateOptions, asked: dict[int, int]) -> int:
+    """How many images the set has.
+
+    Raises:
+        InputError: It is not said.
+    """
+    if options.images is not None:
+        return options.images
+    known = conditions_of(generator) if options.paired else None
+    if known is not None:
+        return len(known)
+    if asked and options.balance == "classes" and not options.paired:
+        return max(asked) + 1  # whatever the set's length, these images are the same
+    if options.paired:
+        return 1  # which the plan refuses in its own words
+    raise InputError("images is not given: say how many to make")
+
+
+def _identity(generator: Generator, options: GenerateOptions, plan: pd.DataFrame, device: str) -> dict[str, Any]:
+    """What must be the same for a folder to be gone on with: whatever decides a pixel, and which images they are."""
+    kept = {key: value for key, value in asdict(options).items() if key not in ("images", "batch", "device", "threads")}
+    where = {"threads": options.threads} if device == "cpu" else {"batch": options.batch}
+    return {
+        "command": "generate",
+        "generator": generator.config.name,
+        "generator_source": generator.source,
+        "images": len(plan),
+        **kept,
+        "device": device.partition(":")[0],
+        **where,
+    }
+
+
+def _check_function(generator: Generator, options: GenerateOptions) -> None:
+    """Draw two images together and one of them alone: a user's function must draw by the seeds and nothing else.
+
+    Raises:
+        InputError: It does not.
+    """
+    config = generator.config
+    if config.kind != "function":
+        return
+    seeds = np.array([image_seed(options.seed, number) for number in range(2)])
+    labels = np.zeros(2, dtype=np.int64) if config.conditioned_on == "class" else None
+    both = Draw(seeds, labels)
+    together, alone = generator.sample(both)[1:], generator.sample(both.rows(slice(1, 2)))
+    if not np.array_equal(together, alone):
+        raise InputError(
+            f"{one_line(config.name, 60)} draws another image of the same seed alone than beside another: let it draw "
+            "from a generator of random numbers of its own for each seed, or no image could be made again"
+        )
+
+
+def _blocks(todo: np.ndarray, batch: int, *, whole: bool) -> Iterator[np.ndarray]:
+    """Rows of the plan that are drawn together.
+
+    Args:
+        todo: [n] images that are needed.
+        batch: Images of a block; the blocks lie the same whatever is needed.
+        whole: Draw all images of a block of which one is needed: on a GPU an image's last bits depend on those beside.
+    """
+    for begin in range(0, len(todo), batch):
+        rows = np.arange(begin, min(begin + batch, len(todo)))
+        needed = todo[rows]
+        if needed.any():
+            yield rows if whole else rows[needed]
+
+
+def _summary(generator: Generator, table: pd.DataFrame, identity: dict[str, Any]) -> dict[str, Any]:
+    """What ``generate.json`` says."""
+    hashes, notes = table["sha256"].to_numpy(dtype=str), []
+    distinct = np.unique(hashes, return_index=True)[1]
+    if len(distinct) < len(table):
+        twice = np.delete(table["image"].to_numpy(dtype=object), distinct).tolist()
+        told = several(len(twice), "image equals an earlier one", "images equal earlier ones")
+        notes.append(f"{told} of the set in every pixel ({listed(twice)}).")
+    return {
+        "format": 1,
+        "generator": asdict(generator.config),
+        "source": generator.source,
+        "run": identity,
+        "images": len(table),
+        "distinct_images": len(distinct),
+        "classes": _classes(table["label"].tolist()),
+        "notes": notes,
+        "versions": versions(),
+    }
+
+
+def _classes(names: Sequence[str]) -> dict[str, int]:
+    """Images of each class, by name; nothing where there are no classes."""
+    return dict(sorted(Counter(name for name in names if name).items()))
