@@ -16,7 +16,7 @@ from memorisk.audits.filter.cost import Diversity
 from memorisk.audits.filter.deciding import REASONS, Decision
 from memorisk.audits.filter.families import Family, not_promised
 from memorisk.audits.filter.measuring import Opened, detector_names, is_weak
-from memorisk.audits.filter.options import FilterOptions
+from memorisk.audits.filter.options import FilterOptions, ScreeningOptions
 from memorisk.audits.filter.screening import Screened
 from memorisk.audits.filter.sets import FilterSets
 from memorisk.audits.filter.tables import FilterTables
@@ -80,7 +80,7 @@ def analyse_filter(evidence: FilterEvidence, options: FilterOptions, names: Pseu
     )
 
 
-def numbers_of(evidence: FilterEvidence, options: FilterOptions) -> dict[str, Any]:
+def numbers_of(evidence: FilterEvidence, options: ScreeningOptions) -> dict[str, Any]:
     """The numbers behind the verdict, in JSON's own types but for NaN."""
     sets, decision, screened = evidence.sets, evidence.decision, evidence.screened
     groups = sets.train.manifest.groups.astype(str)
@@ -139,13 +139,23 @@ def numbers_of(evidence: FilterEvidence, options: FilterOptions) -> dict[str, An
     }
 
 
-def promise(evidence: FilterEvidence, options: FilterOptions) -> str | None:
+def promise(evidence: FilterEvidence, options: ScreeningOptions) -> str | None:
     """The guarantee in METHODS' words, of all families together; None where none is given."""
     if options.threshold or evidence.missing or evidence.screened is None:
         return None
-    names = [family.words for family in evidence.families]
+    return promise_words(evidence.families, evidence.counted)
+
+
+def promise_words(families: Sequence[Family], counted: Sequence[MissGuarantee]) -> str:
+    """The guarantee of some families in METHODS' words.
+
+    Args:
+        families: What it is about.
+        counted: How many identities there are, of each.
+    """
+    names = [family.words for family in families]
     joined = names[0] if len(names) == 1 else f"{', '.join(names[:-1])} or {names[-1]}"
-    return min(evidence.counted, key=lambda found: found.n_identities).words(joined)
+    return min(counted, key=lambda found: found.n_identities).words(joined)
 
 
 def _summary(evidence: FilterEvidence, numbers: dict[str, Any], options: FilterOptions) -> dict[str, Any]:
@@ -157,23 +167,28 @@ def _summary(evidence: FilterEvidence, numbers: dict[str, Any], options: FilterO
         "names": names,
         "shape": list(sets.train.images.shape[1:]),
         "numbers": numbers,
-        "features": [
-            {
-                "detector": opened.name,
-                "sentence": opened.train.described.sentence,
-                "compares": opened.similarity.words,
-                "at_half": opened.similarity.at_half,
-                "top": opened.top,
-                "notes": _notes(opened),
-            }
-            for opened in evidence.opened
-        ],
+        "features": described_detectors(evidence.opened),
         "settings": {
             name: getattr(options, name) for name in ("families", "keep", "seed", "fail_on", "resize", "threshold")
         },
         "pseudonymised": options.pseudonymise,
         "versions": versions(),
     }
+
+
+def described_detectors(opened: Sequence[Opened]) -> list[dict[str, Any]]:
+    """What a report says of each detector."""
+    return [
+        {
+            "detector": one.name,
+            "sentence": one.train.described.sentence,
+            "compares": one.similarity.words,
+            "at_half": one.similarity.at_half,
+            "top": one.top,
+            "notes": _notes(one),
+        }
+        for one in opened
+    ]
 
 
 def _notes(opened: Opened) -> list[str]:

@@ -12,7 +12,7 @@ import numpy as np
 
 from memorisk.audits.filter.families import Family, PositivePairs, draw_pairs, identities
 from memorisk.audits.filter.measuring import Opened
-from memorisk.audits.filter.options import FilterOptions
+from memorisk.audits.filter.options import ScreeningOptions
 from memorisk.images.store import ImageStore
 from memorisk.runs.progress import Progress
 from memorisk.statistics.guarantee import MissGuarantee, miss_guarantee
@@ -41,7 +41,7 @@ class Calibrated:
 
 
 def counted_guarantees(
-    store: ImageStore | None, families: Sequence[Family], n_detectors: int, options: FilterOptions
+    store: ImageStore | None, families: Sequence[Family], n_detectors: int, options: ScreeningOptions
 ) -> list[MissGuarantee]:
     """Whether there are enough identities, family by family, before anything is computed; the thresholds mean nothing.
 
@@ -55,7 +55,11 @@ def counted_guarantees(
 
 
 def calibrate(
-    opened: Sequence[Opened], store: ImageStore, families: Sequence[Family], options: FilterOptions, progress: Progress
+    opened: Sequence[Opened],
+    store: ImageStore,
+    families: Sequence[Family],
+    options: ScreeningOptions,
+    progress: Progress,
 ) -> list[Calibrated]:
     """Scores and thresholds of every detector and family.
 
@@ -90,12 +94,12 @@ def guaranteed_thresholds(found: Sequence[Calibrated], n_detectors: int) -> list
     return [min(each.guarantee.threshold for each in found if each.detector == d) for d in range(n_detectors)]
 
 
-def _guarantee(score: np.ndarray, shared: int, options: FilterOptions) -> MissGuarantee:
+def _guarantee(score: np.ndarray, shared: int, options: ScreeningOptions) -> MissGuarantee:
     return miss_guarantee(score, miss_rate=options.miss_rate, confidence=options.confidence, detectors=shared)
 
 
 def _scores(
-    opened: Opened, store: ImageStore, pairs: PositivePairs, options: FilterOptions, progress: Progress
+    opened: Opened, store: ImageStore, pairs: PositivePairs, options: ScreeningOptions, progress: Progress
 ) -> np.ndarray:
     """[n] of each pair. One that cannot be compared gets the highest: such an image is rejected, hence not missed."""
     if not len(pairs):

@@ -4,6 +4,7 @@ METHODS section 4: the cost is stated per synthetic image against the whole trai
 calibration, which copy nobody, say which share is rejected without being a copy.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -64,9 +65,21 @@ def diversity(screened: Screened, kept: np.ndarray, sets: FilterSets, seed: int)
         sets: For the training images and the patients.
         seed: Of the images drawn.
     """
+    return diversity_of(screened, {"before": np.arange(len(kept)), "kept": np.flatnonzero(kept)}, sets, seed)
+
+
+def diversity_of(screened: Screened, chosen: Mapping[str, np.ndarray], sets: FilterSets, seed: int) -> list[Diversity]:
+    """As `diversity`, of any synthetic images.
+
+    Args:
+        screened: Of all images.
+        chosen: Rows of the synthetic images, by what they are called.
+        sets: For the training images and the patients.
+        seed: Of the images drawn.
+    """
     found = []
     for place, matches in enumerate(screened.synthetic):
-        rows = {"before": matches.row, "kept": matches.row[kept]}
+        rows = {what: matches.row[some] for what, some in chosen.items()}
         if sets.calibration is not None:
             rows["held-out real"] = screened.real[place].row[_one_each(sets, seed)]
         rows = {what: some[some >= 0] for what, some in rows.items() if (some >= 0).any()}

@@ -83,10 +83,10 @@ def filter_synthetic(
         >>> result = filter_synthetic("train/", "made/", "out/", detector="d/", calibration="new/")  # doctest: +SKIP
         >>> result.verdict["guarantee"], result.verdict["n_kept"]  # doctest: +SKIP
     """
-    options = filter_options(settings | ({} if calibration is None else {"calibration": _name(calibration)}))
+    options = filter_options(settings | ({} if calibration is None else {"calibration": source_name(calibration)}))
     families, detectors = parse_families(options.families), open_detectors(options)
     folder = Path(out)
-    _refuse_overlap(folder, {"TRAIN": train, "SYNTHETIC": synthetic, "the calibration images": calibration})
+    refuse_overlap(folder, {"TRAIN": train, "SYNTHETIC": synthetic, "the calibration images": calibration})
     if not dry_run:
         check_out(folder, {}, identity=[])
     names = Pseudonyms.from_options(options)
@@ -97,7 +97,7 @@ def filter_synthetic(
     if dry_run:
         return describe_sets(sets, detectors, families, counted)
     evidence = gather(sets, detectors, families, counted, options, progress)
-    config = {"train": _name(train), "synthetic": _name(synthetic), "out": str(folder), **asdict(options)}
+    config = {"train": source_name(train), "synthetic": source_name(synthetic), "out": str(folder), **asdict(options)}
     with open_run(folder, config | {"run": _identity(evidence, options)}, identity=["run"]) as run:
         run.log("started", versions=versions(), machine=machine())
         result = _write(run, evidence, contents, options, names, progress)
@@ -190,7 +190,7 @@ def _write_manifest(run: RunFolder, result: Result) -> None:
     write_text(run / f"{MANIFEST}.csv", result.per_image.to_csv(index=False, lineterminator="\n"))
 
 
-def _refuse_overlap(out: Path, sources: Mapping[str, Source | None]) -> None:
+def refuse_overlap(out: Path, sources: Mapping[str, Source | None]) -> None:
     """Refuse a folder for the kept set inside a folder of images, or around one: inputs are never written to.
 
     Raises:
@@ -217,7 +217,7 @@ def _places(source: Source | None) -> list[Path]:
     return [Path(name).resolve() for name in named if name]
 
 
-def _name(source: Source) -> str:
+def source_name(source: Source) -> str:
     """How a source is called in ``config.yaml``."""
     if isinstance(source, ImageStore):
         return source.manifest.name

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from memorisk.audits.filter.options import HALF, FilterOptions
+from memorisk.audits.filter.options import HALF, ScreeningOptions
 from memorisk.audits.filter.sets import FilterSets
 from memorisk.images.store import ImageStore
 from memorisk.images.wording import listed
@@ -42,7 +42,7 @@ class Opened:
         """Score of an image and itself: the bias of a head, 0 for minus a distance."""
         return 0.0 if self.detector.head is None else float(self.detector.head.bias)
 
-    def features(self, store: ImageStore, options: FilterOptions, progress: Progress) -> Features:
+    def features(self, store: ImageStore, options: ScreeningOptions, progress: Progress) -> Features:
         """Features of any images, computed or found in the cache folder."""
         return _features(self.detector, store, self.train_store, options, progress)
 
@@ -56,7 +56,7 @@ class Opened:
         return good
 
 
-def open_detectors(options: FilterOptions) -> list[PairDetector]:
+def open_detectors(options: ScreeningOptions) -> list[PairDetector]:
     """The detectors that a user names.
 
     Raises:
@@ -94,7 +94,7 @@ def detector_names(detectors: Sequence[PairDetector]) -> list[str]:
 
 
 def open_all(
-    detectors: Sequence[PairDetector], sets: FilterSets, options: FilterOptions, progress: Progress
+    detectors: Sequence[PairDetector], sets: FilterSets, options: ScreeningOptions, progress: Progress
 ) -> list[Opened]:
     """Features of the training images by every detector, and what compares them.
 
@@ -116,7 +116,7 @@ def open_all(
 
 
 def _features(
-    detector: PairDetector, store: ImageStore, reference: ImageStore, options: FilterOptions, progress: Progress
+    detector: PairDetector, store: ImageStore, reference: ImageStore, options: ScreeningOptions, progress: Progress
 ) -> Features:
     sized = detector.source.kind in _SIZED or len(options.detector) == 1  # alone it says what is wrong itself
     return detector.features(

@@ -3,6 +3,7 @@
 The same class is the command line, the YAML file and the Python keywords.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -32,8 +33,8 @@ _OF_REAL_IMAGES = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class FilterOptions(ReportOptions, ImageOptions):
-    """Everything that `memorisk filter` can be told; how images are read is the same for all three sets."""
+class ScreeningOptions(ReportOptions, ImageOptions):
+    """What a filter and a loop around one are told alike; how images are read is the same for all sets."""
 
     detector: tuple[str, ...] = ()
     """What compares images: the folder of a detector, or an encoder (docs/features.md); given again for each, an image
@@ -73,8 +74,6 @@ class FilterOptions(ReportOptions, ImageOptions):
     """Reject from this score on instead, without a guarantee: a number for each detector, or half for P = 0.5."""
     seed: int = 0
     """Of the pairs and copies of the calibration."""
-    keep: Literal["copy", "link"] = "copy"
-    """How kept images are written: copies, or links to the files (hard ones, symbolic ones where those cannot be)."""
     fail_on: Literal["no-guarantee", "never"] = "no-guarantee"
     """never: exit code 0 whatever came of it."""
 
@@ -90,7 +89,6 @@ class FilterOptions(ReportOptions, ImageOptions):
             raise InputError("sample draws from one set of images, and here are three: name smaller sets instead")
         choices = {
             "precision": ("auto", "fp32", "bf16", "fp16"),
-            "keep": KEEP,
             "fail_on": ("no-guarantee", "never"),
         }
         for name, allowed in choices.items():
@@ -104,10 +102,18 @@ class FilterOptions(ReportOptions, ImageOptions):
         self._check_lists()
         if self.calibration is not None and self.calibration_split is not None:
             raise InputError("calibration and calibration_split both say which images calibrate: give one of them")
-        if self.train_split is not None and self.calibration_split is None:
-            raise InputError("train_split goes with calibration_split: which part of TRAIN calibrates?")
+        self._check_train_split()
         if self.calibration_split is not None and self.calibration_split == self.trained_on:
             raise InputError(f"calibration_split and train_split are both {self.trained_on!r}; name two parts of TRAIN")
+
+    def _check_train_split(self) -> None:
+        """A split to train on asks for another one.
+
+        Raises:
+            InputError: There is none.
+        """
+        if self.train_split is not None and self.calibration_split is None:
+            raise InputError("train_split goes with calibration_split: which part of TRAIN calibrates?")
 
     def _check_lists(self) -> None:
         """Detectors, families and thresholds.
@@ -154,6 +160,20 @@ class FilterOptions(ReportOptions, ImageOptions):
         return replace(self.of_real(), layout="auto", dicom_group="SOPInstanceUID", **free, **listed)
 
 
+@dataclass(frozen=True, kw_only=True)
+class FilterOptions(ScreeningOptions):
+    """Everything that `memorisk filter` can be told."""
+
+    keep: Literal["copy", "link"] = "copy"
+    """How kept images are written: copies, or links to the files (hard ones, symbolic ones where those cannot be)."""
+
+    def validate(self) -> None:
+        """As `ScreeningOptions.validate`."""
+        ScreeningOptions.validate(self)
+        if self.keep not in KEEP:
+            raise unknown_name("keep", self.keep, KEEP)
+
+
 def filter_options(settings: dict[str, Any]) -> FilterOptions:
     """Options from keyword names, with a "did you mean" for one that does not exist.
 
@@ -162,6 +182,11 @@ def filter_options(settings: dict[str, Any]) -> FilterOptions:
     Raises:
         InputError: A name is unknown, or a value is not allowed.
     """
+    return settings_of(FilterOptions, plain_settings(settings))
+
+
+def plain_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings of a screening in their own types: one name may stand for a list of one, numbers for their texts."""
     given = dict(settings)
     for name in ("detector", "families", "threshold"):
         if name in given:
@@ -170,7 +195,7 @@ def filter_options(settings: dict[str, Any]) -> FilterOptions:
             given[name] = tuple(str(v) for v in several if v is not None)
     if isinstance(given.get("calibration"), Path):
         given["calibration"] = str(given["calibration"])
-    return settings_of(FilterOptions, given)
+    return given
 
 
 def _number(value: str) -> float:

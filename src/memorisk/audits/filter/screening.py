@@ -11,7 +11,7 @@ from functools import partial
 import numpy as np
 
 from memorisk.audits.filter.measuring import Opened
-from memorisk.audits.filter.options import FilterOptions
+from memorisk.audits.filter.options import ScreeningOptions
 from memorisk.audits.filter.sets import FilterSets
 from memorisk.images.store import ImageStore
 from memorisk.runs.devices import check_device
@@ -80,7 +80,11 @@ class Screened:
 
 
 def screen(
-    opened: Sequence[Opened], sets: FilterSets, thresholds: Sequence[float], options: FilterOptions, progress: Progress
+    opened: Sequence[Opened],
+    sets: FilterSets,
+    thresholds: Sequence[float],
+    options: ScreeningOptions,
+    progress: Progress,
 ) -> Screened:
     """Compare the synthetic images, and the calibration images beside them, with the whole training set.
 
@@ -106,7 +110,13 @@ def screen(
 
 
 def _matches(
-    opened: Opened, store: ImageStore, threshold: float, *, sets: FilterSets, options: FilterOptions, progress: Progress
+    opened: Opened,
+    store: ImageStore,
+    threshold: float,
+    *,
+    sets: FilterSets,
+    options: ScreeningOptions,
+    progress: Progress,
 ) -> Matches:
     values = opened.features(store, options, progress).values
     train, device = opened.train.values, str(check_device(options.device))

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import pandas as pd
 
 from memorisk.audits.filter.identities import LeftOut, known_images, new_identities
-from memorisk.audits.filter.options import FilterOptions
+from memorisk.audits.filter.options import ScreeningOptions
 from memorisk.audits.image_sets import (
     Source,
     decode_alike,
@@ -68,7 +68,7 @@ class FilterSets:
 
 
 def read_manifests(
-    train: Source, synthetic: Source, calibration: Source | None, options: FilterOptions, progress: Progress
+    train: Source, synthetic: Source, calibration: Source | None, options: ScreeningOptions, progress: Progress
 ) -> Manifests:
     """Who is in which set, before a pixel is decoded.
 
@@ -92,7 +92,7 @@ def read_manifests(
 
 
 def decode(
-    found: Manifests, detectors: Sequence[PairDetector], options: FilterOptions, progress: Progress
+    found: Manifests, detectors: Sequence[PairDetector], options: ScreeningOptions, progress: Progress
 ) -> FilterSets:
     """Decode the three sets to one size and as many channels, and leave out calibration identities that are not new.
 

@@ -8,7 +8,7 @@
 
 from typing import Any
 
-from memorisk.audits.filter.options import FilterOptions
+from memorisk.audits.filter.options import ScreeningOptions
 from memorisk.audits.synthetic.words import Terms
 from memorisk.runs.errors import several
 
@@ -17,7 +17,7 @@ _OF_THE_PAGE = ("notes",)
 _HALF = 0.5  # real images found in TRAIN more often than this, and than synthetic ones, are hardly of new people
 
 
-def filter_verdict(numbers: dict[str, Any], options: FilterOptions) -> dict[str, Any]:
+def filter_verdict(numbers: dict[str, Any], options: ScreeningOptions) -> dict[str, Any]:
     """Status, reasons, what would decide it, and the numbers that a pipeline may act on.
 
     Args:
