@@ -1,0 +1,189 @@
+"""The loop: draw what has no passing image yet, screen it against the whole training set, draw the rejected again.
+
+Paper 004, section 3.4: "If the model produces a sample that matches its training counterpart too closely, the sample is
+rejected and regenerated." Here it must not match any training image. A place keeps its class or condition over its
+attempts; only the seed changes (`training.drawing.image_seed`).
+
+Blocks lie the same whatever was done before, and each is written when it is screened: a killed loop goes on from there,
+and ends at the same bytes.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from memorisk.audits.filter.measuring import Opened
+from memorisk.audits.filter.screening import SCORE, Matches, screen
+from memorisk.audits.filter.sets import FilterSets
+from memorisk.audits.image_sets import select_rows, stack_stores
+from memorisk.audits.synthesize.drawn import StoredForm, store_of_drawn
+from memorisk.audits.synthesize.ledger import Block, Ledger
+from memorisk.audits.synthesize.options import SynthesizeOptions
+from memorisk.images.store import ImageStore
+from memorisk.models.generators import Generator
+from memorisk.runs.files import write_bytes
+from memorisk.runs.progress import Progress, quiet
+from memorisk.training.drawing import draw, draw_again, image_name
+from memorisk.training.feature_matrix import Features
+from memorisk.training.generated_files import encode_png
+from memorisk.training.pair_detectors import PairDetector
+
+BLOCK = 256
+"""Images of a block at least; a generator's batch where that is larger."""
+_BESIDE = 2  # training images beside a block: features of a handful of images may all be alike, which is refused
+
+
+@dataclass(frozen=True, eq=False)
+class Screen:
+    """What an image is held to."""
+
+    opened: Sequence[Opened]
+    """The detectors."""
+    sets: FilterSets
+    """For the training images."""
+    thresholds: Sequence[float]
+    """Of each detector, frozen."""
+    form: StoredForm
+    """In which drawn images are compared."""
+    quality: PairDetector
+    """Whose features measure quality."""
+    options: SynthesizeOptions
+
+    def block(self, plan: pd.DataFrame, images: np.ndarray) -> Block:
+        """Screen images.
+
+        Args:
+            plan: Their rows.
+            images: [n, H, W, C] as they were drawn.
+
+        Raises:
+            InputError: Features cannot be had.
+        """
+        train, n = self.sets.train, len(plan)
+        pixels, names = self.form.pixels(images), plan["image"].tolist()
+        drawn = store_of_drawn(train, pixels, names, plan["class"].tolist(), "drawn")
+        both = stack_stores([drawn, select_rows(train, np.arange(min(_BESIDE, len(train.images))))])
+        sets = replace(self.sets, synthetic=both, asked=both.manifest, calibration=None)
+        found = screen(self.opened, sets, self.thresholds, self.options, quiet)
+        of_source = np.array([self._of_source(one, both, plan) for one in self.opened])
+        reason = found.reason[:n]
+        matched = (of_source >= np.array(self.thresholds)[:, None]).any(axis=0)
+        reason[matched & (reason == "")] = SCORE  # a pair is one of those of all; said where rounding had its way
+        return Block(
+            plan=plan,
+            hashes=drawn.pixel_hashes,
+            matches=tuple(Matches(m.score[:n], m.row[:n], m.second[:n]) for m in found.synthetic),
+            identical=found.identical[:n],
+            of_source=of_source,
+            reason=reason,
+            quality=np.array(quality_features(self.quality, both, train, self.options).values[:n]),
+        )
+
+    def _of_source(self, opened: Opened, store: ImageStore, plan: pd.DataFrame) -> np.ndarray:
+        """[n] score of each image and the training image that it was conditioned on; NaN without."""
+        place = {str(image): row for row, image in enumerate(self.sets.train.manifest.images)}
+        rows = np.array([place.get(str(source), -1) for source in plan["source"]], dtype=np.int64)
+        score = np.full(len(plan), np.nan)
+        known = np.flatnonzero(rows >= 0)
+        if not len(known):
+            return score
+        values = np.asarray(opened.features(store, self.options, quiet).values[: len(plan)])
+        known = known[opened.usable(values[known])]
+        if len(known):
+            score[known] = opened.similarity.scores(values[known], opened.train.values[rows[known]])
+        return score
+
+
+def quality_features(
+    detector: PairDetector, store: ImageStore, train: ImageStore, options: SynthesizeOptions, progress: Progress = quiet
+) -> Features:
+    """Features by which quality is measured.
+
+    Args:
+        detector: Whose features.
+        store: The images.
+        train: The training images; what components are fitted on.
+        options: The device.
+        progress: Called with (stage, done, total).
+
+    Raises:
+        InputError: They cannot be had.
+    """
+    return detector.features(
+        store, reference=train, device=options.device, precision=options.precision, progress=progress
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class Places:
+    """Where the loop writes."""
+
+    blocks: Path
+    """Of the ledger's blocks."""
+    kept: Path
+    """Of the images that pass."""
+    rejected: Path | None
+    """Of those that do not; None where they are not to be written."""
+
+
+def run_rounds(
+    generator: Generator, plan: pd.DataFrame, screen_by: Screen, places: Places, device: str, progress: Progress
+) -> Ledger:
+    """Fill every place of a plan, or give it up after the last try.
+
+    Args:
+        generator: Which draws.
+        plan: The first attempt at every place: `training.drawing.plan_draws`.
+        screen_by: What an image is held to.
+        places: Where it is written.
+        device: Of the generator.
+        progress: Called with (stage, done, total).
+
+    Raises:
+        InputError: Features cannot be had.
+        MemoriskError: The disk is full; what is done is kept.
+    """
+    options, blocks, waiting = screen_by.options, [], plan
+    filled, size = 0, max(BLOCK, options.batch)
+    for attempt in range(options.most_tries):
+        failed = []
+        for begin in range(0, len(waiting), size):
+            progress("drawing and screening", filled, len(plan))
+            part, name = waiting.iloc[begin : begin + size].reset_index(drop=True), f"{attempt:04d}-{begin:08d}"
+            block = Block.load(places.blocks, name, part)
+            if block is None or not _all_there(block, places):
+                images = draw(generator, part, options.sampling(), device)
+                block = screen_by.block(part, images)
+                _write_images(block, images, places)
+                block.save(places.blocks, name)
+            blocks.append(block)
+            filled += int(block.kept.sum())
+            failed.append(part[~block.kept])
+        waiting = pd.concat(failed, ignore_index=True)
+        if not len(waiting):
+            break
+        waiting = draw_again(waiting, options.seed)
+    progress("drawing and screening", filled, len(plan))
+    return Ledger(tuple(blocks), len(plan))
+
+
+def _written(block: Block, places: Places) -> Iterator[tuple[int, Path]]:
+    """The images of a block that are to be on the disk, and their files."""
+    columns = (block.plan["number"], block.plan["attempt"], block.kept)
+    for row, (number, attempt, kept) in enumerate(zip(*columns, strict=True)):
+        if kept:
+            yield row, places.kept / f"{image_name(number)}.png"
+        elif places.rejected is not None:
+            yield row, places.rejected / f"{image_name(number, attempt)}.png"
+
+
+def _write_images(block: Block, images: np.ndarray, places: Places) -> None:
+    for row, file in _written(block, places):
+        write_bytes(file, encode_png(images[row]))
+
+
+def _all_there(block: Block, places: Places) -> bool:
+    return all(file.is_file() for _, file in _written(block, places))

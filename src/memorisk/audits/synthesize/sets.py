@@ -1,0 +1,147 @@
+"""The real images of a loop: training, calibration and held-out ones, decoded alike; and whom the generator knows."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from memorisk.audits.filter import sets as filter_sets
+from memorisk.audits.filter.sets import CALIBRATION, TRAIN, FilterSets
+from memorisk.audits.image_sets import Source, decode_alike, is_blank, manifest_of, read_source, split_source
+from memorisk.audits.synthesize.drawn import StoredForm, store_of_drawn
+from memorisk.audits.synthesize.options import SynthesizeOptions
+from memorisk.images.manifest import Manifest
+from memorisk.images.store import ImageStore
+from memorisk.images.wording import listed
+from memorisk.models.generators import Generator
+from memorisk.runs.errors import InputError, one_line, several
+from memorisk.runs.progress import Progress
+from memorisk.training.pair_detectors import PairDetector
+
+HELD_OUT = "held-out"
+
+
+@dataclass(frozen=True, eq=False)
+class RealSets:
+    """What drawn images are compared with."""
+
+    filter: FilterSets
+    """Training and calibration images; as long as none is drawn, an image of nothing stands for the synthetic ones."""
+    held: ImageStore | None
+    """None without held-out images."""
+    form: StoredForm
+    """In which drawn images are compared."""
+    doubts: tuple[str, ...]
+    """Whose copies are not found, since TRAIN is not all that the generator has seen."""
+
+
+def read_real(
+    train: Source,
+    calibration: Source | None,
+    held_out: Source | None,
+    generator: Generator,
+    detectors: Sequence[PairDetector],
+    options: SynthesizeOptions,
+    progress: Progress,
+) -> RealSets:
+    """Read and decode the real images, and leave out calibration identities that are not new.
+
+    Args:
+        train: What the generator was trained on.
+        calibration: Of new people.
+        held_out: Of other new people.
+        generator: Which draws; it may know whom it was trained on.
+        detectors: Which choose.
+        options: How images are read.
+        progress: Called with (stage, done, total).
+
+    Raises:
+        InputError: Images cannot be read or compared, a patient is in two parts, or the generator knows calibration or
+            held-out patients.
+    """
+    whole = read_source(train, options.of_real())
+    nothing = _placeholder(whole)
+    found = filter_sets.read_manifests(whole, nothing, calibration, options, progress)
+    ours, held, notes = found.train, None, list(found.notes)
+    if options.held_out_split is not None:
+        kept, held, _ = split_source(whole, options.trained_on, options.held_out_split)
+        if options.calibration_split is None:
+            ours, notes = kept, [note for note in notes if not note.startswith("TRAIN has splits")]
+    elif held_out is not None:
+        held = read_source(held_out, options.of_real())
+    real = options.of_real()
+    given = {TRAIN: ours, CALIBRATION: found.calibration, HELD_OUT: held}
+    stores = decode_alike(given, dict.fromkeys(given, real), progress)
+    _refuse_shared(stores)
+    form = StoredForm.of(stores[TRAIN], generator.config, options.of_synthetic())
+    blank = store_of_drawn(stores[TRAIN], np.zeros((1, *form.shape), np.uint8), ["nothing"], [""], "nothing")
+    manifests = filter_sets.Manifests(stores[TRAIN], blank, stores.get(CALIBRATION), tuple(notes))
+    sets = filter_sets.decode(manifests, detectors, options, progress)
+    said = [*_new_to(generator, stores), form.note(generator.config)]
+    sets = replace(sets, notes=(*sets.notes, *(note for note in said if note)))
+    return RealSets(sets, stores.get(HELD_OUT), form, _not_in_training(generator, stores[TRAIN]))
+
+
+def _placeholder(train: Manifest | ImageStore) -> Manifest:
+    """A synthetic set of nothing: there is none yet."""
+    return replace(manifest_of(train).subset(np.empty(0, dtype=np.intp)), notes=(), name="drawn")
+
+
+def _refuse_shared(stores: dict[str, ImageStore]) -> None:
+    """Refuse a patient in two of the parts; who calibrates among training patients is left out later.
+
+    Raises:
+        InputError: Held-out patients train or calibrate.
+    """
+    if HELD_OUT not in stores:
+        return
+    held = stores[HELD_OUT].manifest
+    for what in (TRAIN, CALIBRATION):
+        if what not in stores:
+            continue
+        other = stores[what].manifest
+        both = sorted(set(held.groups) & set(other.groups))
+        if both and (held.groups_given or other.groups_given):
+            raise InputError(
+                f"{several(len(both), 'patient is', 'patients are')} in {what} and held out ({listed(both)}): split by "
+                "patient"
+            )
+        if what == CALIBRATION:
+            theirs, ours = (stores[part].pixel_hashes.astype(str) for part in (HELD_OUT, CALIBRATION))
+            same = np.flatnonzero(np.isin(theirs, ours))
+            if n := int((~is_blank(stores[HELD_OUT], same)).sum()):
+                told = several(n, "held-out image calibrates", "held-out images calibrate")
+                raise InputError(f"{told}, too: give other images")
+
+
+def _new_to(generator: Generator, stores: dict[str, ImageStore]) -> list[str]:
+    """What is taken on trust of whom the generator knows.
+
+    Raises:
+        InputError: It was trained or chosen on calibration or held-out images.
+    """
+    name, said = one_line(generator.config.name, 60), []
+    for what in (CALIBRATION, HELD_OUT):
+        if what not in stores:
+            continue
+        seen = generator.seen_parts(stores[what])
+        known = np.zeros(0, bool) if seen is None else np.asarray(seen.part != "", dtype=bool)
+        if known.any():
+            people = len(set(stores[what].manifest.groups[known]))
+            raise InputError(
+                f"{name} was trained or chosen on {several(people, 'patient', 'patients')} of the {what} images: give "
+                "images of people whom it has never seen"
+            )
+        if seen is None or not (seen.pixels_compared or stores[what].manifest.groups_given):
+            said.append(f"Whom {name} was trained on is not known: that it saw none of the {what} images is your word.")
+    return said
+
+
+def _not_in_training(generator: Generator, train: ImageStore) -> tuple[str, ...]:
+    """Whether the generator was trained on more than TRAIN."""
+    seen, n = generator.seen_parts(train), generator.config.n_training
+    met = n if seen is None or not seen.pixels_compared else int((seen.part == "training").sum())
+    if met >= n:
+        return ()
+    name = one_line(generator.config.name, 60)
+    return (f"{name} was trained on {n:,} images, and TRAIN holds {met:,} of them: copies of the others are not found",)
