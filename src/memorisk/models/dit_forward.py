@@ -1,0 +1,151 @@
+"""The forward pass of a diffusion transformer for sampling: the same network, less work.
+
+`diffusers.DiTTransformer2DModel` computes at every step and in every block what depends on the time and the condition
+alone: a sinusoid, a network of two layers and six vectors a block that scale, shift and gate (adaLN). Here these are
+computed for many steps at once, and once for all images of a condition; the three products of attention are one. Tests
+hold the result to the network's own forward pass.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+Block = torch.Tensor
+"""[s, m, 6, d]: shift, scale + 1 and gate of attention, then of the feed-forward part; s steps, m conditions."""
+
+
+@dataclass(frozen=True, eq=False)
+class Modulations:
+    """What scales, shifts and gates at some steps, for some conditions."""
+
+    blocks: tuple[Block, ...]
+    """Of each block."""
+    final: torch.Tensor
+    """[s, m, 2, d]: shift and scale + 1 before the output."""
+
+    def at(self, step: int) -> tuple[tuple[torch.Tensor, ...], torch.Tensor]:
+        """Of one step: [m, 6, d] of each block, [m, 2, d] before the output."""
+        return tuple(block[step] for block in self.blocks), self.final[step]
+
+
+@dataclass(frozen=True, eq=False)
+class _Weights:
+    """Of a block: products as (weight, bias)."""
+
+    qkv: tuple[torch.Tensor, torch.Tensor | None]
+    out: nn.Linear
+    up: nn.Linear
+    down: nn.Linear
+    modulation: nn.Linear
+    embedding: Any
+    eps: tuple[float, float]
+
+
+class LeanForward:
+    """The forward pass.
+
+    Args:
+        network: A DiTTransformer2DModel; the weights of its products q, k, v are copied (a sixth of a block), the rest
+            is used as it is. Training it later does not reach the copies.
+    """
+
+    def __init__(self, network: Any) -> None:
+        config = network.config
+        self.heads, self.patch = int(config.num_attention_heads), int(config.patch_size)
+        self.outputs = int(network.out_channels)
+        embed = network.pos_embed
+        self.grid = int(embed.height)
+        self.first = embed.proj.weight.flatten(1).t()  # [c p p, d]
+        self.positions = embed.pos_embed[0] + embed.proj.bias  # [n, d]
+        self.blocks = [_weights(block) for block in network.transformer_blocks]
+        self.last_modulation, self.last = network.proj_out_1, network.proj_out_2
+        self.last_eps = float(network.norm_out.eps)
+
+    def times(self, timesteps: torch.Tensor) -> torch.Tensor:
+        """Embeddings of times: [S] to [S, depth, d]."""
+        found = []
+        for block in self.blocks:
+            emb = block.embedding
+            wave = emb.time_proj(timesteps).to(emb.timestep_embedder.linear_1.weight.dtype)
+            found.append(emb.timestep_embedder(wave))
+        return torch.stack(found, dim=1)
+
+    def conditions(self, labels: torch.Tensor) -> torch.Tensor:
+        """Embeddings of conditions: [m] int64 or [m, k] float32 to [m, depth, d]."""
+        return torch.stack([block.embedding.class_embedder(labels) for block in self.blocks], dim=1)
+
+    def modulations(self, times: torch.Tensor, conditions: torch.Tensor) -> Modulations:
+        """For every pair of a time and a condition.
+
+        Args:
+            times: [s, depth, d], as `times` gives them.
+            conditions: [m, depth, d], as `conditions` gives them.
+        """
+        s, m, d = len(times), len(conditions), times.shape[-1]
+        active = F.silu(times[:, None] + conditions[None])  # [s, m, depth, d]
+        blocks = []
+        for k, block in enumerate(self.blocks):
+            found = block.modulation(active[:, :, k].reshape(s * m, d)).view(s, m, 6, d)
+            found[:, :, [1, 4]] += 1
+            blocks.append(found)
+        final = self.last_modulation(active[:, :, 0].reshape(s * m, d)).view(s, m, 2, d)
+        final[:, :, 1] += 1
+        return Modulations(tuple(blocks), final)
+
+    def __call__(self, x: torch.Tensor, blocks: tuple[torch.Tensor, ...], final: torch.Tensor) -> torch.Tensor:
+        """One evaluation.
+
+        Args:
+            x: [m, c, h, w].
+            blocks: [m, 6, d] of each block: `Modulations.at`.
+            final: [m, 2, d].
+
+        Returns:
+            [m, outputs, h, w].
+        """
+        m, n, p = len(x), self.grid, self.patch
+        patches = x.view(m, -1, n, p, n, p).permute(0, 2, 4, 1, 3, 5).clone(memory_format=torch.contiguous_format)
+        hidden = patches.view(m, n * n, -1) @ self.first + self.positions
+        for weights, given in zip(self.blocks, blocks, strict=True):
+            shift, scale, gate, shift_2, scale_2, gate_2 = given.unbind(1)
+            normed = _modulated(hidden, scale, shift, weights.eps[0])
+            hidden = torch.addcmul(hidden, gate[:, None], weights.out(self._attention(normed, weights)))
+            normed = _modulated(hidden, scale_2, shift_2, weights.eps[1])
+            inner = F.gelu(weights.up(normed), approximate="tanh")
+            hidden = torch.addcmul(hidden, gate_2[:, None], weights.down(inner))
+        out = self.last(_modulated(hidden, final[:, 1], final[:, 0], self.last_eps))
+        out = out.view(m, n, n, p, p, self.outputs).permute(0, 5, 1, 3, 2, 4)
+        return out.reshape(m, self.outputs, n * p, n * p)
+
+    def _attention(self, x: torch.Tensor, weights: _Weights) -> torch.Tensor:
+        """Heads side by side, before the product that mixes them: [m, n, d]."""
+        m, n, d = x.shape
+        qkv = F.linear(x, *weights.qkv).view(m, n, 3, self.heads, d // self.heads)
+        q, k, v = qkv.permute(2, 0, 3, 1, 4)
+        return F.scaled_dot_product_attention(q, k, v).transpose(1, 2).reshape(m, n, d)
+
+
+def _modulated(x: torch.Tensor, scale: torch.Tensor, shift: torch.Tensor, eps: float) -> torch.Tensor:
+    """LayerNorm without weights, then scale and shift [m, d]; of one condition in one pass."""
+    if len(scale) == 1:
+        return F.layer_norm(x, (x.shape[-1],), scale[0], shift[0], eps)
+    return torch.addcmul(shift[:, None], F.layer_norm(x, (x.shape[-1],), eps=eps), scale[:, None])
+
+
+def _weights(block: Any) -> _Weights:
+    """Of a block of diffusers."""
+    attention = block.attn1
+    parts = (attention.to_q, attention.to_k, attention.to_v)
+    bias = None if parts[0].bias is None else torch.cat([part.bias for part in parts])
+    return _Weights(
+        qkv=(torch.cat([part.weight for part in parts]), bias),
+        out=attention.to_out[0],
+        up=block.ff.net[0].proj,
+        down=block.ff.net[2],
+        modulation=block.norm1.linear,
+        embedding=block.norm1.emb,
+        eps=(float(block.norm1.norm.eps), float(block.norm3.eps)),
+    )
