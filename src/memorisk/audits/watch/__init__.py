@@ -1,0 +1,1 @@
+"""Does a generator begin to memorize while it trains?"""

@@ -1,0 +1,87 @@
+"""When a look stops a training, and what it notes of the distances."""
+
+import math
+from typing import Any
+
+from memorisk.audits.watch.measuring import Nearness
+from memorisk.audits.watch.options import WatchOptions
+from memorisk.runs.errors import InputError, several
+from memorisk.statistics.stopping_rule import SharedError, held_out_for_limit
+
+_NO_DISTANCES = {
+    **dict.fromkeys(("share", "train_nearest", "held_nearest", "train_least", "held_least"), math.nan),
+    **{"share_low": 0.0, "share_high": 1.0, "share_floor": 0.0, "p_value": 1.0, "p_ahead": 1.0},
+    **dict.fromkeys(("listed", "shortest_list", "ahead"), 0),
+}
+
+
+def check_stop(options: WatchOptions, shared: SharedError, n_held: int) -> None:
+    """Refuse a rule that can stop nothing, so that nobody relies on it.
+
+    Args:
+        options: With the rule.
+        shared: Its error over the looks.
+        n_held: Held-out patients.
+
+    Raises:
+        InputError: There are too few of them for this rule.
+    """
+    first = shared.of_look(1)
+    floor = math.ceil(1 / options.nominal - 1e-9) - 1
+    needed = {
+        "share": max(floor, held_out_for_limit(options.nominal, first)),
+        "test": floor,
+        "listed": math.ceil(1 / first - 1e-9) - 1,
+        "never": 0,
+    }[options.stop_on]
+    if n_held < needed:
+        ways = "hold out more patients, plan fewer looks"
+        ways += ", or stop on test, which needs fewer" if options.stop_on != "test" and n_held >= floor else ""
+        raise InputError(
+            f"stop_on {options.stop_on} needs {several(needed, 'held-out patient', 'held-out patients')} at an error "
+            f"of {first:.2g} a look, and there are {n_held:,}: {ways}, or say never (stop_on)"
+        )
+
+
+def exceeds(seen: Nearness, options: WatchOptions, error: float) -> bool:
+    """Whether a look says what the rule waits for, with the error that it may make."""
+    if not error or options.stop_on == "never":
+        return False
+    return {
+        "share": seen.floor > options.nominal,
+        "test": seen.share.p_value <= error,
+        "listed": seen.listed_at_error,
+    }[options.stop_on]
+
+
+def as_fields(seen: Nearness | None) -> dict[str, Any]:
+    """The fields of a look that distances give."""
+    if seen is None:
+        return dict(_NO_DISTANCES)
+    return {
+        "share": seen.share.estimate,
+        "share_low": seen.share.low,
+        "share_high": seen.share.high,
+        "share_floor": seen.floor,
+        "p_value": seen.share.p_value,
+        "listed": seen.queries.listed.n_rejected,
+        "shortest_list": seen.queries.shortest_list,
+        "ahead": seen.queries.ahead,
+        "p_ahead": seen.queries.p_ahead,
+        "train_nearest": seen.medians[0],
+        "held_nearest": seen.medians[1],
+        "train_least": seen.least[0],
+        "held_least": seen.least[1],
+    }
+
+
+def note_of(nothing: bool, error: float, drawn: int, compared: int) -> str:
+    """What must be said of a look, empty for nothing."""
+    said = []
+    if nothing:
+        said.append("Nothing was compared: the detector's measure knows no distance of the drawn images.")
+    elif compared < drawn:
+        said.append(f"{drawn - compared:,} drawn images took no part: the measure knows no distance of them.")
+    if not error:
+        said.append("More looks than were planned: this one can stop nothing.")
+    return " ".join(said)

@@ -1,0 +1,109 @@
+"""What draws the images of a look: a user's function, a generator of memorisk, a pipeline of diffusers.
+
+Whatever draws, the random numbers of the training are left as they were, so that a watched training gives the weights
+of one that nobody watched.
+"""
+
+import inspect
+import random
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import torch
+
+from memorisk.models.generators import Generator
+from memorisk.models.sampling_options import SamplingOptions
+from memorisk.runs.errors import InputError, one_line
+from memorisk.training.drawing import draw, image_seed, plan_draws
+
+Sample = Callable[[int, int], Any]
+"""Called with (number of images, seed); gives uint8 images [n, H, W] or [n, H, W, C]."""
+
+
+@contextmanager
+def kept_random_state() -> Iterator[None]:
+    """The global random numbers of Python, NumPy and PyTorch (all devices) are afterwards as they were."""
+    python, numpy = random.getstate(), np.random.get_state()  # noqa: NPY002 (the user's, to be given back)
+    with torch.random.fork_rng(enabled=True):
+        try:
+            yield
+        finally:
+            random.setstate(python)
+            np.random.set_state(numpy)  # noqa: NPY002
+
+
+def of_generator(generator: Generator, how: SamplingOptions | None = None, device: str = "auto") -> Sample:
+    """Images of a generator, of classes and conditions in the proportions of its training.
+
+    Args:
+        generator: Of memorisk.
+        how: How a diffusion model draws.
+        device: cpu, cuda, or auto.
+    """
+
+    def sample(n: int, seed: int) -> np.ndarray:
+        """Drawn by the plan of `memorisk generate` for this seed."""
+        config = generator.config
+        balance = "classes" if config.conditioned_on == "class" and not sum(config.class_counts) else "training"
+        return draw(generator, plan_draws(generator, n, seed=seed, balance=balance), how, device)
+
+    return sample
+
+
+def of_pipeline(
+    pipeline: Any,
+    *,
+    classes: Sequence[int] | int | None = None,
+    prompts: Sequence[str] | None = None,
+    batch: int = 16,
+    **call: Any,
+) -> Sample:
+    """Images of a pipeline of diffusers, each from a seed of its own.
+
+    Args:
+        pipeline: Any ``DiffusionPipeline`` that gives ``images``; one for classes (``class_labels``, as
+            ``DiTPipeline``), for prompts, or for neither.
+        classes: Number of classes, or the labels to go round, for a pipeline that takes ``class_labels``.
+        prompts: To go round, for a pipeline that takes ``prompt``.
+        batch: Images a call.
+        **call: Handed to every call, as ``num_inference_steps=50``.
+
+    Raises:
+        InputError: Classes or prompts are missing, or are given to a pipeline that takes none.
+    """
+    takes = set(inspect.signature(pipeline.__call__).parameters)
+    labels = list(range(classes)) if isinstance(classes, int) else None if classes is None else list(classes)
+    for name, given, parameter in (("classes", labels, "class_labels"), ("prompts", prompts, "prompt")):
+        if bool(given) != (parameter in takes):
+            does = "takes" if parameter in takes else "does not take"
+            raise InputError(f"{type(pipeline).__name__} {does} {parameter}: {'give' if parameter in takes else 'leave out'} {name}")  # fmt: skip  # noqa: E501
+
+    def sample(n: int, seed: int) -> np.ndarray:
+        """Drawn a batch at a time."""
+        found = []
+        for begin in range(0, n, batch):
+            numbers = range(begin, min(begin + batch, n))
+            seeds = [torch.Generator().manual_seed(image_seed(seed, i)) for i in numbers]
+            given: dict[str, Any] = {"batch_size": len(numbers)}
+            if labels:
+                given = {"class_labels": [labels[i % len(labels)] for i in numbers]}
+            elif prompts:
+                given = {"prompt": [prompts[i % len(prompts)] for i in numbers]}
+            found.append(_pixels(pipeline(**given, generator=seeds, output_type="np", **call)))
+        return np.concatenate(found)
+
+    return sample
+
+
+def _pixels(output: Any) -> np.ndarray:
+    """uint8 [n, H, W, C] of what a pipeline gives.
+
+    Raises:
+        InputError: It gives no images.
+    """
+    images = np.asarray(getattr(output, "images", None))
+    if images.ndim not in (3, 4) or images.dtype.kind != "f":
+        raise InputError(f"the pipeline gives no images but {one_line(type(output).__name__, 60)}")
+    return np.rint(np.clip(images, 0, 1) * 255).astype(np.uint8)

@@ -1,0 +1,177 @@
+"""One look at a training, and the book of all looks: a table that a killed training finds again.
+
+``looks.parquet`` holds a row a look, ``watch.jsonl`` the same as lines for whoever follows it, ``listed.parquet`` whom
+each look listed. The first is written last: what stands in it is done.
+"""
+
+import json
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from memorisk.runs.errors import InputError, one_line
+from memorisk.runs.files import plain, read_table, write_table, write_text
+
+LOOKS, LINES, LISTED = "looks.parquet", "watch.jsonl", "listed.parquet"
+LISTED_COLUMNS = ("step", "patient", "image", "drawn", "distance", "p_value")
+
+
+@dataclass(frozen=True)
+class Look:
+    """What was seen after so many steps. Limits are at 95 %; numbers are NaN where they could not be had."""
+
+    step: int
+    """Of the training."""
+    number: int
+    """Of the look, from 1."""
+    weights: str
+    """What identifies the weights that drew; empty where nobody said."""
+    n_images: int
+    """Images that were drawn."""
+    n_train: int
+    """Training patients: the units of every share."""
+    n_held: int
+    """Held-out patients: likewise."""
+    share: float
+    """Of the training patients, those nearer to the images than all but `nominal` of held-out ones: the memorized
+    share."""
+    share_low: float
+    """Its lower limit."""
+    share_high: float
+    """Its upper limit."""
+    nominal: float
+    """What a generator that memorized nothing has."""
+    p_value: float
+    """Exact, of the share: training and held-out patients in a random order."""
+    error: float
+    """What this look may add to the probability of a false stop."""
+    share_floor: float
+    """Lower limit of the share that fails with that probability."""
+    listed: int
+    """Training patients on the list of this look."""
+    shortest_list: int
+    """The fewest that could have been listed; more than there are: no list was possible."""
+    ahead: int
+    """Training patients nearer than every held-out one."""
+    p_ahead: float
+    """Of so many, in a random order."""
+    train_nearest: float
+    """Median distance of a training patient to the images."""
+    held_nearest: float
+    """Median distance of a held-out patient to them."""
+    train_least: float
+    """Smallest distance of a training patient."""
+    held_least: float
+    """Smallest distance of a held-out patient."""
+    fid: float
+    """Frechet distance of the images and the training images."""
+    fid_low: float
+    """Its lower limit."""
+    fid_high: float
+    """Its upper limit."""
+    fid_held_out: float
+    """The same of held-out images in place of the drawn ones: what real images have at this number."""
+    fid_name: str
+    """With its features and numbers of images; empty where none was computed."""
+    held_out_loss: float
+    """Of the training, as it was handed in."""
+    exceeded: bool
+    """Whether this look says what `stop_on` waits for."""
+    go_on: bool
+    """Whether the training is to go on."""
+    note: str
+    """What must be said of this look; empty for nothing."""
+
+    @property
+    def words(self) -> str:
+        """In a line."""
+        share = f"{self.share:.1%} ({self.share_low:.1%} to {self.share_high:.1%})"
+        told = f"step {self.step:,}: memorized {share} of {self.n_train:,} patients, {self.listed:,} listed"
+        told += f", {self.fid_name} {self.fid:.4g}" if self.fid_name else ""
+        told += f", held-out loss {self.held_out_loss:.4g}" if self.held_out_loss == self.held_out_loss else ""
+        return told + ("" if self.go_on else "; to be stopped")
+
+
+class LookBook:
+    """All looks at one training.
+
+    Args:
+        folder: Where they are written; None for nowhere.
+    """
+
+    def __init__(self, folder: Path | None) -> None:
+        self.folder = folder
+        self.looks: list[Look] = []
+        self.listed = pd.DataFrame({name: [] for name in LISTED_COLUMNS}, dtype=object)
+        self.read()
+
+    def __iter__(self) -> Iterator[Look]:
+        """The looks by step."""
+        return iter(self.looks)
+
+    def __len__(self) -> int:
+        return len(self.looks)
+
+    def read(self) -> None:
+        """Take what stands in the folder, where another process may have looked meanwhile.
+
+        Raises:
+            InputError: It cannot be read.
+        """
+        if self.folder is None or not (self.folder / LOOKS).is_file():
+            return
+        try:
+            table = read_table(self.folder / LOOKS)
+            columns = [table[f.name].tolist() for f in fields(Look)]
+            self.looks = [Look(*row) for row in zip(*columns, strict=True)]
+            listed = read_table(self.folder / LISTED).reindex(columns=list(LISTED_COLUMNS))
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise InputError(
+                f"the looks in {one_line(self.folder)} cannot be read ({one_line(error, 100)}): delete that folder, or "
+                "choose another"
+            ) from None
+        known = np.isin(listed["step"].to_numpy(), [look.step for look in self.looks])
+        self.listed = listed.iloc[np.flatnonzero(known)].reset_index(drop=True)
+
+    def found(self, step: int, weights: str) -> Look | None:
+        """The look at these weights after so many steps, if it was had."""
+        return next((look for look in self.looks if (look.step, look.weights) == (step, weights)), None)
+
+    def next_number(self) -> int:
+        """Of the look that comes: looks that were overtaken by another training from here spent their error, too."""
+        return 1 + max((look.number for look in self.looks), default=0)
+
+    def before(self, step: int) -> list[Look]:
+        """The looks before a step."""
+        return [look for look in self.looks if look.step < step]
+
+    def add(self, look: Look, listed: pd.DataFrame) -> None:
+        """Write a look; those at the same or a later step, of weights that are no longer, leave the book.
+
+        Args:
+            look: The look.
+            listed: `LISTED_COLUMNS` of whom it listed.
+        """
+        self.looks = [*self.before(look.step), look]
+        kept = self.listed.iloc[np.flatnonzero(self.listed["step"] < look.step)]
+        self.listed = pd.concat([kept, listed], ignore_index=True) if len(kept) else listed.reset_index(drop=True)
+        if self.folder is None:
+            return
+        write_table(self.folder / LISTED, self.listed)
+        write_text(self.folder / LINES, "".join(json.dumps(line) + "\n" for line in self.lines()))
+        write_table(self.folder / LOOKS, self.table())
+
+    def table(self) -> pd.DataFrame:
+        """A row a look."""
+        return pd.DataFrame([asdict(look) for look in self.looks], columns=[f.name for f in fields(Look)])
+
+    def lines(self) -> list[dict[str, Any]]:
+        """The looks as JSON has them, each with its listed patients."""
+        return [
+            plain(asdict(look) | {"patients": self.listed["patient"][self.listed["step"] == look.step].tolist()})
+            for look in self.looks
+        ]

@@ -1,0 +1,133 @@
+"""What a look measures: how near real patients are to the drawn images, and who is listed (METHODS section 5)."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from memorisk.audits.watch.looks import LISTED_COLUMNS
+from memorisk.audits.watch.options import WatchOptions
+from memorisk.audits.watch.real import RealImages
+from memorisk.statistics.calibration import group_values
+from memorisk.statistics.memorized_share import MemorizedShare, memorized_share
+from memorisk.statistics.reversed_queries import ReversedQueries, exposures, reversed_queries
+
+_HELD = "held out: "
+
+
+@dataclass(frozen=True, eq=False)
+class Distances:
+    """Of every real image to its nearest drawn one."""
+
+    train: np.ndarray
+    """[N]."""
+    nearest: np.ndarray
+    """[N] number of that drawn image."""
+    held: np.ndarray
+    """[M]."""
+    train_group: np.ndarray
+    """[N] patients."""
+    held_group: np.ndarray
+    """[M] patients, told apart from training ones."""
+    compared: int
+    """Drawn images that took part."""
+
+
+@dataclass(frozen=True, eq=False)
+class Nearness:
+    """What the distances say."""
+
+    share: MemorizedShare
+    """At 95 %."""
+    floor: float
+    """Lower limit of the share that fails with the error of this look; 0 where it has none."""
+    queries: ReversedQueries
+    """The list at the level that is shown."""
+    listed_at_error: bool
+    """Whether anybody is listed at the error of this look."""
+    listed: pd.DataFrame
+    """`LISTED_COLUMNS`, without the step."""
+    medians: tuple[float, float]
+    """Of training and held-out patients' distances."""
+    least: tuple[float, float]
+    """Likewise, the smallest."""
+
+
+def distances(real: RealImages, drawn: np.ndarray) -> Distances | None:
+    """The nearest drawn image of every real one.
+
+    Images of which the measure knows no distance (their features not finite, or without direction where that is what
+    is compared) are nobody's copy and take no part.
+
+    Args:
+        real: What is compared.
+        drawn: [S, d] features of the drawn images.
+
+    Returns:
+        The distances; None where no drawn image takes part.
+    """
+    usable = np.flatnonzero(_usable(drawn, real.detector.measure))
+    if not len(usable):
+        return None
+    queries = np.concatenate([real.train_features.values, real.held_features.values])
+    found = real.similarity.nearest(queries, drawn[usable])
+    n = len(real.train_features)
+    patients = real.held.manifest.groups.astype(str)
+    return Distances(
+        train=-found.scores[:n, 0],
+        nearest=usable[found.rows[:n, 0]],
+        held=-found.scores[n:, 0],
+        train_group=real.train.manifest.groups.astype(str),
+        held_group=np.char.add(_HELD, patients.astype(str)),
+        compared=len(usable),
+    )
+
+
+def nearness(found: Distances, real: RealImages, options: WatchOptions, error: float) -> Nearness:
+    """Share, list and summaries.
+
+    Args:
+        found: Of `distances`.
+        real: For the names of images.
+        options: Rates and levels.
+        error: Of this look; 0 where it can stop nothing.
+    """
+    four = (found.train, found.held, found.train_group, found.held_group)
+    share = memorized_share(*four, nominal=options.nominal)
+    floor = memorized_share(*four, nominal=options.nominal, level=1 - 2 * error).low if error else 0.0
+    queries = reversed_queries(*four, q=options.level)
+    at_error = bool(error) and bool(reversed_queries(*four, q=error).listed.n_rejected)
+    ours, theirs = group_values(found.train, found.train_group), group_values(found.held, found.held_group)
+    return Nearness(
+        share=share,
+        floor=floor,
+        queries=queries,
+        listed_at_error=at_error,
+        listed=_listed(found, queries, real),
+        medians=(float(np.median(ours)), float(np.median(theirs))),
+        least=(float(ours.min()), float(theirs.min())),
+    )
+
+
+def _usable(features: np.ndarray, measure: str | None) -> np.ndarray:
+    """[S] whether the measure knows distances of these rows."""
+    good = np.isfinite(features).all(axis=1)
+    if measure in ("cosine", "jensenshannon"):
+        good = good & features.any(axis=1)
+    elif measure == "correlation":
+        good = good & (features != features[:, :1]).any(axis=1)
+    return np.asarray(good)
+
+
+def _listed(found: Distances, queries: ReversedQueries, real: RealImages) -> pd.DataFrame:
+    """Who is listed, by which training image, and the drawn image that is nearest."""
+    exposed = exposures(queries, found.train, found.nearest, found.train_group)
+    p = dict(zip(queries.unit.tolist(), queries.p_value.tolist(), strict=True))
+    columns = {
+        "patient": exposed.unit.astype(object),
+        "image": real.train.manifest.images[exposed.image],
+        "drawn": exposed.synthetic.astype(np.int64),
+        "distance": exposed.distance,
+        "p_value": np.array([p[unit] for unit in exposed.unit.tolist()], dtype=np.float64),
+    }
+    return pd.DataFrame({name: columns[name] for name in LISTED_COLUMNS if name in columns})

@@ -1,0 +1,185 @@
+"""The real images of a watch: training and held-out ones, decoded alike, their features computed once.
+
+The held-out images must be of patients whom the training does not see. They choose when it stops, so that they are no
+held-out images for the audit of what comes out of it (METHODS section 5: "neither chose the checkpoint").
+"""
+
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from memorisk.audits.image_sets import Source, decode_alike, manifest_of, read_source, split_source, stack_stores
+from memorisk.audits.synthetic.knowledge import detector_notes
+from memorisk.audits.synthetic.measuring import AUTO_SIDE
+from memorisk.audits.synthetic.sets import HELD_OUT, TRAIN, Sets, apart, refuse_shared_patients
+from memorisk.audits.watch.arrays import checked_images, store_of
+from memorisk.audits.watch.options import AUTO, WatchOptions
+from memorisk.images.manifest import Manifest
+from memorisk.images.store import ImageStore
+from memorisk.runs.errors import InputError, one_line, several
+from memorisk.runs.progress import Progress
+from memorisk.scores.similarity import Similarity
+from memorisk.training.feature_matrix import Features, load_features
+from memorisk.training.pair_detectors import PairDetector, open_pair_detector
+
+Images = Source | np.ndarray
+"""A source as for `load_manifest`, its manifest, the store of its images, or uint8 images [n, H, W, C]."""
+
+
+@dataclass(frozen=True, eq=False)
+class RealImages:
+    """What every look compares drawn images with."""
+
+    train: ImageStore
+    held: ImageStore
+    detector: PairDetector
+    train_features: Features
+    held_features: Features
+    similarity: Similarity
+    notes: tuple[str, ...]
+    """What was assumed or left out, a sentence each."""
+
+    @property
+    def n_train(self) -> int:
+        """Training patients."""
+        return len(set(self.train.manifest.groups))
+
+    @property
+    def n_held(self) -> int:
+        """Held-out patients."""
+        return len(set(self.held.manifest.groups))
+
+    @property
+    def both(self) -> ImageStore:
+        """Training images, then held-out ones."""
+        return stack_stores([self.train, self.held])
+
+
+def open_real(
+    train: Images,
+    held_out: Images | None,
+    options: WatchOptions,
+    progress: Progress,
+    *,
+    train_groups: Any = None,
+    held_out_groups: Any = None,
+) -> RealImages:
+    """Read, decode and compare by a detector the real images of a watch.
+
+    Args:
+        train: The images that the generator is trained on, repeated ones once.
+        held_out: Of other patients; None where ``held_out_split`` names a part of ``train``.
+        options: How images are read and compared.
+        progress: Called with (stage, done, total).
+        train_groups: [N] patients of an array of training images.
+        held_out_groups: [M] of an array of held-out ones.
+
+    Raises:
+        InputError: A source cannot be read, a patient is on both sides, the detector knows one part better than the
+            other, or there are no held-out images.
+    """
+    ours = _source(train, "training", train_groups, options)
+    theirs = None if held_out is None else _source(held_out, "held-out", held_out_groups, options)
+    notes: list[str] = []
+    if options.held_out_split is not None:
+        if theirs is not None:
+            raise InputError("held_out and held_out_split both say which images are held out: give one of them")
+        ours, theirs, notes = split_source(ours, options.trained_on, options.held_out_split)
+    if theirs is None:
+        raise InputError(
+            "a watch needs held-out images: real images of patients whom the training does not see (held_out, or "
+            "held_out_split)"
+        )
+    if len(set(manifest_of(ours).groups)) < 2:
+        raise InputError(f"{one_line(manifest_of(ours).name)}: one training patient; nearest of several are looked for")
+    notes += refuse_shared_patients(manifest_of(ours), manifest_of(theirs))
+    how = options.of_real()
+    stores = decode_alike({TRAIN: ours, HELD_OUT: theirs}, {TRAIN: how, HELD_OUT: how}, progress)
+    held, images, patients, shared = apart(stores[TRAIN], stores[HELD_OUT])
+    if patients:
+        notes.append(
+            f"{several(patients, 'held-out patient has', 'held-out patients have')} an image that is a training image "
+            f"({images:,}): left out."
+        )
+    return _with_features(stores[TRAIN], held, shared, notes, options, progress)
+
+
+def draw_features(real: RealImages, drawn: ImageStore, options: WatchOptions, progress: Progress) -> Features:
+    """Features of drawn images by the same detector; one with the pixels of a real image has that image's.
+
+    Raises:
+        InputError: As `load_features`.
+    """
+    fitted = real.detector.source.kind == "pca" and real.detector.source.weights is None
+    found = load_features(
+        drawn,
+        real.detector.source,
+        reference=real.both if fitted else None,
+        size=options.input_size,
+        normalise=options.normalise,
+        device=options.device,
+        precision=options.precision,
+        cache=False,
+        progress=progress,
+    )
+    values = np.array(found.values)
+    for store, features in ((real.held, real.held_features), (real.train, real.train_features)):
+        place = {value: row for row, value in reversed(list(enumerate(store.pixel_hashes)))}
+        for row, value in enumerate(drawn.pixel_hashes):
+            if value in place:
+                values[row] = features.values[place[value]]
+    return replace(found, values=values)
+
+
+def _source(images: Images, what: str, groups: Any, options: WatchOptions) -> Manifest | ImageStore:
+    """A manifest or a store of what was handed in.
+
+    Raises:
+        InputError: It cannot be read, or patients are given of something else than an array.
+    """
+    if isinstance(images, np.ndarray):
+        return store_of(checked_images(images, f"the {what} images"), what, groups, cache=options.store)
+    if groups is not None:
+        raise InputError(f"groups are given for an array of {what} images; a source says itself whose each image is")
+    return read_source(images, options.of_real())
+
+
+def _with_features(
+    train: ImageStore, held: ImageStore, shared: frozenset[str], notes: list[str], options: WatchOptions,
+    progress: Progress,
+) -> RealImages:  # fmt: skip
+    detector = _detector(train, options)
+    sets = Sets(train, train, held, 0, 0, shared, ())
+    load = partial(
+        detector.features,
+        reference=sets.real,
+        size=options.input_size,
+        normalise=options.normalise,
+        device=options.device,
+        precision=options.precision,
+        progress=progress,
+    )
+    ours, theirs = load(train), load(held)
+    for what, found in (("training", ours), ("held-out", theirs)):
+        if not np.isfinite(found.values).all():
+            raise InputError(f"{what} images have features that are not finite; leave them out")
+    similarity = detector.similarity(np.concatenate([ours.values, theirs.values]))
+    told = [*notes, *(n for s in (train, held) for n in s.manifest.notes), *detector_notes(detector, sets)]
+    return RealImages(train, held, detector, ours, theirs, similarity, tuple(dict.fromkeys(told)))
+
+
+def _detector(train: ImageStore, options: WatchOptions) -> PairDetector:
+    """What compares images, ``auto`` settled.
+
+    Raises:
+        InputError: No such detector, or saved features, which drawn images have none of.
+    """
+    side = max(train.images.shape[1:3])
+    default = f"pixels:{AUTO_SIDE}" if side > AUTO_SIDE else "pixels"
+    text = default if options.detector == AUTO else options.detector
+    found = open_pair_detector(text, measure=options.measure, domain=options.domain)
+    if found.source.kind == "saved":
+        raise InputError("a file of features has none of images that are yet to be drawn: name what computes features")
+    return found

@@ -1,0 +1,270 @@
+"""Watching a training: every so many steps draw, compare with the training images, and say whether to go on.
+
+METHODS section 5 asked of a generator in the middle of its training. In any loop:
+
+    watch = MemorizationWatch(train, held_out, out="runs/watch", every=1000, looks=20)
+    for step in range(1, 20_001):
+        ...
+        if watch.due(step) and not watch.look(step, sample=sample).go_on:
+            break
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+from torch import nn
+
+from memorisk.audits.watch.arrays import as_stored, checked_images, store_of
+from memorisk.audits.watch.deciding import as_fields, check_stop, exceeds, note_of
+from memorisk.audits.watch.drawing import Sample, kept_random_state, of_generator, of_pipeline
+from memorisk.audits.watch.looks import LISTED_COLUMNS, Look, LookBook
+from memorisk.audits.watch.measuring import distances, nearness
+from memorisk.audits.watch.options import watch_options
+from memorisk.audits.watch.quality import LookQuality
+from memorisk.audits.watch.real import Images, draw_features, open_real
+from memorisk.audits.watch.trackers import Tracker, open_trackers
+from memorisk.images.store import ImageStore
+from memorisk.models.features_encoders import state_fingerprint
+from memorisk.runs.errors import InputError
+from memorisk.runs.files import plain, write_text
+from memorisk.runs.folder import CONFIG, check_out
+from memorisk.runs.lock import folder_lock
+from memorisk.runs.progress import Progress, quiet
+from memorisk.statistics.stopping_rule import SharedError, stops
+
+if TYPE_CHECKING:  # loaded where it is asked for
+    from memorisk.training.generator_snapshots import Snapshot
+
+
+class MemorizationWatch:
+    """Looks at a training and keeps what it saw.
+
+    Args:
+        train: The images that the generator is trained on: a source as for `memorisk.load_manifest`, an `ImageStore`,
+            or an array [N, H, W, C].
+        held_out: Real images of patients whom the training does not see. They choose where it stops, so that the audit
+            of what comes out of it needs others.
+        out: Folder for the looks, new, empty, or one of this watch; None: they are only returned.
+        stop: Whether ``go_on`` may become False; otherwise looks are only noted.
+        train_groups: [N] patients of an array.
+        held_out_groups: [M] patients of an array.
+        progress: Called with (stage, done, total).
+        **settings: Any field of `WatchOptions`, as ``detector``, ``images``, ``every``, ``looks``, ``stop_on``.
+
+    Raises:
+        InputError: Bad input or settings, too few held-out patients for the rule that is to stop, or ``out`` holds
+            something else; nothing was written.
+
+    Example:
+        >>> rng = np.random.default_rng(0)
+        >>> real = rng.integers(0, 256, (300, 8, 8, 1), dtype=np.uint8)
+        >>> watch = MemorizationWatch(real[:150], real[150:], quality="none", looks=2)
+        >>> watch.look(1, sample=lambda n, seed: real[:n]).share > 0.9  # a generator that gives its training images
+        True
+    """
+
+    def __init__(
+        self,
+        train: Images,
+        held_out: Images | None = None,
+        *,
+        out: str | Path | None = None,
+        stop: bool = True,
+        train_groups: Any = None,
+        held_out_groups: Any = None,
+        progress: Progress = quiet,
+        **settings: Any,
+    ) -> None:
+        self.options, self.stop, self.progress = watch_options(settings), stop, progress
+        self.folder = None if out is None else Path(out)
+        if self.folder is not None:
+            check_out(self.folder, {}, identity=[])
+        self.shared = SharedError(self.options.error, self.options.looks)
+        given = {"train_groups": train_groups, "held_out_groups": held_out_groups}
+        self.real = open_real(train, held_out, self.options, progress, **given)
+        if stop:
+            check_stop(self.options, self.shared, self.real.n_held)
+        self.quality = LookQuality(self.real, self.options, progress)
+        self._open_folder()
+        self.book = LookBook(self.folder)
+        self._trackers: list[Tracker] | None = None
+
+    @property
+    def looks(self) -> tuple[Look, ...]:
+        """All that were had, by step."""
+        return tuple(self.book)
+
+    def due(self, step: int) -> bool:
+        """Whether a look is planned after this step: every so many."""
+        return step > 0 and step % self.options.every == 0
+
+    def look(
+        self,
+        step: int,
+        sample: Sample | np.ndarray | ImageStore,
+        *,
+        held_out_loss: float | None = None,
+        weights: str | nn.Module = "",
+    ) -> Look:
+        """Draw, compare, write down; a look at the same step and weights is found, not repeated.
+
+        Args:
+            step: Of the training.
+            sample: A function of (number of images, seed) that draws uint8 images [n, H, W, C] (the network in
+                evaluation mode and without gradients is its matter), or images that were drawn already.
+            held_out_loss: Of the training, to be noted.
+            weights: What identifies the weights that draw, or the network: another training's look at the same step is
+                then not taken for this one's.
+
+        Returns:
+            What was seen; ``go_on`` is False where the training should stop.
+
+        Raises:
+            InputError: The function gives no such images.
+        """
+        known = state_fingerprint(weights) if isinstance(weights, nn.Module) else weights
+        if (found := self.book.found(step, known)) is not None:
+            return found
+        drawn = self._drawn(sample)
+        look, listed = self._measured(step, known, drawn, held_out_loss)
+        for tracker in self.trackers:
+            tracker.log(look)
+        if self.folder is None:
+            self.book.add(look, listed)
+            return look
+        with folder_lock(self.folder, wait=True):
+            self.book.add(look, listed)
+        return look
+
+    def __call__(self, snapshot: "Snapshot") -> bool:
+        """For ``on_snapshot`` of `memorisk.train_generator`: look at the generator, say whether to go on."""
+        generator = snapshot.generator
+        sample = of_generator(generator, self.options.sampling(), self.options.device)
+        return self.look(
+            snapshot.step, sample, held_out_loss=snapshot.held_out_loss, weights=generator.source
+        ).go_on  # fmt: skip
+
+    def pipeline(self, pipeline: Any, **how: Any) -> Sample:
+        """A pipeline of diffusers as what draws; arguments as for `memorisk.audits.watch.drawing.of_pipeline`."""
+        return of_pipeline(pipeline, **{"batch": self.options.batch, **how})
+
+    def lightning(self, sample: Callable[[Any, int, int], Any], *, held_out_loss: str = "val_loss") -> Any:
+        """A callback for a Trainer of Lightning, which stops where this watch says so.
+
+        Args:
+            sample: A function of (module, number of images, seed); the module is in evaluation mode, without gradients.
+            held_out_loss: The logged metric to note, where there is one.
+
+        Raises:
+            MissingExtraError: Neither ``lightning`` nor ``pytorch_lightning`` is installed.
+        """
+        from memorisk.audits.watch.lightning_callback import lightning_callback
+
+        return lightning_callback(self, sample, held_out_loss)
+
+    @property
+    def trackers(self) -> list[Tracker]:
+        """Where looks are logged besides."""
+        if self._trackers is None:
+            self._trackers = open_trackers(self.options, self.folder)
+        return self._trackers
+
+    def close(self) -> None:
+        """Close the logs."""
+        for tracker in self._trackers or ():
+            tracker.close()
+        self._trackers = None
+
+    def __enter__(self) -> "MemorizationWatch":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _drawn(self, sample: Sample | np.ndarray | ImageStore) -> ImageStore:
+        """The drawn images, in the form of the real ones.
+
+        Raises:
+            InputError: They are something else, or another number than was asked for.
+        """
+        if isinstance(sample, ImageStore):
+            pixels = as_stored(np.asarray(sample.images[np.arange(len(sample.images))]), self.real.train, "the images")
+            return store_of(pixels, "drawn", cache=self.options.store)
+        if callable(sample):
+            self.progress("drawing images", 0, self.options.images)
+            with kept_random_state():
+                images = checked_images(sample(self.options.images, self.options.seed), "the drawn images")
+            if len(images) != self.options.images:
+                raise InputError(f"{self.options.images} images were asked for, and {len(images)} were drawn")
+        else:
+            images = checked_images(sample, "the drawn images")
+        return store_of(as_stored(images, self.real.train, "the drawn images"), "drawn", cache=self.options.store)
+
+    def _measured(
+        self, step: int, weights: str, drawn: ImageStore, held_out_loss: float | None
+    ) -> tuple[Look, pd.DataFrame]:
+        """A look and its list."""
+        self.progress("comparing", 0, 0)
+        number = self.book.next_number()
+        error = self.shared.of_look(number)
+        features = draw_features(self.real, drawn, self.options, quiet)
+        found = distances(self.real, features.values)
+        seen = None if found is None else nearness(found, self.real, self.options, error)
+        exceeded = seen is not None and exceeds(seen, self.options, error)
+        before = [look.exceeded for look in self.book.before(step)]
+        go_on = not (self.stop and stops([*before, exceeded], self.options.patience))
+        loss = math.nan if held_out_loss is None else float(held_out_loss)
+        numbers = {
+            "step": int(step),
+            "number": number,
+            "weights": weights,
+            "n_images": len(drawn.images),
+            "n_train": self.real.n_train,
+            "n_held": self.real.n_held,
+            "nominal": self.options.nominal,
+            "error": error,
+            "held_out_loss": loss,
+            "exceeded": exceeded,
+            "go_on": go_on,
+            "note": note_of(found is None, error, len(drawn.images), 0 if found is None else found.compared),
+        }
+        listed = pd.DataFrame({name: [] for name in LISTED_COLUMNS}, dtype=object) if seen is None else seen.listed
+        listed = listed.assign(step=int(step)).reindex(columns=list(LISTED_COLUMNS))
+        return Look(**numbers, **as_fields(seen), **self.quality(drawn, features)), listed
+
+    def _open_folder(self) -> None:
+        """Make the folder, or see that it is one of this watch."""
+        if self.folder is None:
+            return
+        import yaml
+
+        config = {name: value for name, value in asdict(self.options).items() if name not in _SHOWN}
+        config |= {"run": self._identity()}
+        check_out(self.folder, config, identity=["run"])
+        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        write_text(self.folder / CONFIG, yaml.safe_dump(plain(config), sort_keys=False, allow_unicode=True))
+
+    def _identity(self) -> dict[str, Any]:
+        """What makes this watch this watch."""
+        described, o = self.real.train_features.described, self.options
+        names = ("images", "looks", "nominal", "level", "stop_on", "error", "patience", "quality", "seed")
+        drawn = ("sampler", "sampling_steps", "guidance")
+        return {
+            "audit": "watch",
+            "training": self.real.train.data_hash,
+            "held_out": self.real.held.data_hash,
+            "detector": self.real.detector.name,
+            "features": [described.encoder, described.weights_fingerprint, described.preprocessing],
+            **{name: getattr(o, name) for name in (*names, *drawn)},
+        }
+
+
+_SHOWN = ("log", "log_to", "redact")
