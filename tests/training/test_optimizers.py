@@ -21,13 +21,13 @@ def parameters_and_gradients(steps: int) -> tuple[list[torch.Tensor], list[list[
     return parameters, [[torch.randn(s, generator=generator) for s in SHAPES] for _ in range(steps)]
 
 
-@pytest.mark.parametrize("decay", [0.0, 0.1])
-def test_same_bytes_as_torchs_adam(decay: float) -> None:
+@pytest.mark.parametrize(("decay", "betas"), [(0.0, (0.9, 0.999)), (0.1, (0.9, 0.999)), (0.0, (0.0, 0.99))])
+def test_same_bytes_as_torchs_adam(decay: float, betas: tuple[float, float]) -> None:
     parameters, gradients = parameters_and_gradients(6)
     mine = [p.clone().requires_grad_() for p in parameters]
     theirs = [p.clone().requires_grad_() for p in parameters]
-    ours = FusedAdam(mine, lr=0.01, weight_decay=decay)
-    reference = torch.optim.Adam(theirs, lr=0.01, weight_decay=decay, fused=True)
+    ours = FusedAdam(mine, lr=0.01, weight_decay=decay, betas=betas)
+    reference = torch.optim.Adam(theirs, lr=0.01, weight_decay=decay, betas=betas, fused=True)
     for step, gradient in enumerate(gradients):
         for optimizer, values in ((ours, mine), (reference, theirs)):
             optimizer.zero_grad()

@@ -20,15 +20,24 @@ _MOMENTUM = 0.9
 
 
 class FusedAdam:
-    """Adam (Kingma and Ba 2015) with torch's defaults: betas 0.9 and 0.999, eps 1e-8.
+    """Adam (Kingma and Ba 2015) with torch's eps, 1e-8.
 
     Args:
         parameters: Leaves to train, on a CPU or a CUDA device.
         lr: Learning rate; change it in ``param_groups[0]["lr"]``.
         weight_decay: Added to the gradient times the parameter.
+        betas: Decay of the two moments; by default torch's, 0.9 and 0.999.
     """
 
-    def __init__(self, parameters: Sequence[torch.Tensor], *, lr: float, weight_decay: float = 0.0) -> None:
+    def __init__(
+        self,
+        parameters: Sequence[torch.Tensor],
+        *,
+        lr: float,
+        weight_decay: float = 0.0,
+        betas: tuple[float, float] = _BETAS,
+    ) -> None:
+        self.betas = betas
         self.param_groups: list[dict[str, Any]] = [{"params": list(parameters), "lr": lr, "weight_decay": weight_decay}]
         self.state: dict[torch.Tensor, dict[str, torch.Tensor]] = {}
 
@@ -55,8 +64,8 @@ class FusedAdam:
             differentiable=False,
             fused=True,
             amsgrad=False,
-            beta1=_BETAS[0],
-            beta2=_BETAS[1],
+            beta1=self.betas[0],
+            beta2=self.betas[1],
             lr=group["lr"],
             weight_decay=group["weight_decay"],
             eps=_EPS,
