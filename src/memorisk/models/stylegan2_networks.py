@@ -6,13 +6,13 @@ depth of the mapping are arguments, smaller by default (`memorisk.training.gan_o
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 
 import torch
 from torch import nn
 
 from memorisk.models.stylegan2_layers import EqualConv, EqualLinear, StyledConv, ToImage, enlarge, low_pass
+from memorisk.models.stylegan2_spec import GanSpec
 
 _START = 4
 _MAPPING_RATE = 0.01
@@ -20,43 +20,6 @@ _AVERAGE = 0.995
 _GROUP = 4
 _EPS = 1e-8
 _HALF = math.sqrt(0.5)
-
-
-@dataclass(frozen=True, kw_only=True)
-class GanSpec:
-    """What the networks are built from."""
-
-    size: int
-    """Pixels a side of the images: 8, 16, ..., 1024."""
-    channels: int
-    """Of the images, 1 or 3."""
-    style: int
-    """Numbers of z and w."""
-    mapping_layers: int
-    """From z to w."""
-    features: int
-    """Feature maps times pixels a side."""
-    features_max: int
-    """Most feature maps of a layer."""
-
-    @property
-    def sides(self) -> tuple[int, ...]:
-        """Of the blocks: 4, 8, ..., size."""
-        return tuple(_START << k for k in range(int(math.log2(self.size // _START)) + 1))
-
-    def width(self, side: int) -> int:
-        """Feature maps at a side."""
-        return max(1, min(self.features // side, self.features_max))
-
-    @property
-    def styles(self) -> int:
-        """How many w an image takes: one a layer, and one for the last image."""
-        return 2 * len(self.sides)
-
-    @property
-    def noise_sides(self) -> tuple[int, ...]:
-        """Side of the noise of each layer."""
-        return tuple(side for k, side in enumerate(self.sides) for _ in range(1 if k == 0 else 2))
 
 
 class Mapping(nn.Module):

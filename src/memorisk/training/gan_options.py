@@ -8,6 +8,7 @@ papers' are 512 for style and channels_max, 32768 for channels and 8 mapping lay
 from dataclasses import dataclass
 from typing import Literal
 
+from memorisk.models.stylegan2_spec import GanSpec
 from memorisk.runs.errors import InputError, unknown_name
 from memorisk.runs.settings import check_types
 
@@ -17,7 +18,6 @@ GAN_LR, GAN_BATCH_SIZE = 2.5e-3, 32
 """What a GAN takes where learning rate and batch size are left open."""
 SAFE_PROBABILITY = 0.8
 """Above it augmentations leak into what the generator draws (Karras et al. 2020b, section 2.2)."""
-SIZES = (8, 16, 32, 64, 128, 256, 512, 1024)
 _R1_GAMMA = 0.0002
 
 
@@ -103,22 +103,30 @@ class GanSettings:
         """
         return _R1_GAMMA * pixels / batch if self.gan_r1 is None else self.gan_r1
 
+    def gan_spec(self, size: int, channels: int) -> GanSpec:
+        """Of both networks.
+
+        Args:
+            size: Pixels a side of the images.
+            channels: Of the images.
+
+        Raises:
+            InputError: A GAN does not draw such images.
+        """
+        spec = GanSpec(
+            size=size,
+            channels=channels,
+            style=self.gan_style,
+            mapping_layers=self.gan_mapping_layers,
+            features=self.gan_channels,
+            features_max=self.gan_channels_max,
+        )
+        spec.validate()
+        return spec
+
     def _check(self, name: str, least: float, most: float) -> None:
         """Refuse a number outside its bounds."""
         value = getattr(self, name)
         if value is not None and not (least <= value <= most and value < float("inf")):
             bounds = f"at least {least}" if most == float("inf") else f"between {least} and {most}"
             raise InputError(f"{name} is {value}; it must be {bounds}")
-
-
-def check_gan_images(height: int, width: int, channels: int) -> None:
-    """Refuse images that a GAN cannot draw.
-
-    Raises:
-        InputError: They are not square of 8, 16, ..., 1024 pixels a side, or not of 1 or 3 channels.
-    """
-    if height != width or height not in SIZES:
-        sides = ", ".join(map(str, SIZES))
-        raise InputError(f"images are {height} x {width} pixels; a GAN takes squares of {sides} (size resizes them)")
-    if channels not in (1, 3):
-        raise InputError(f"images have {channels} channels; a GAN takes 1 or 3")
