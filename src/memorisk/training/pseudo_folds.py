@@ -1,0 +1,181 @@
+"""Five classifiers of the same images, each trained without one fold of the patients (paper 004, section 4.3).
+
+They end in a sigmoid a class: of two classes there is one output, of several one against the rest each, trained with
+binary cross entropy. The outputs of a classifier that is done are kept in a file; one that was killed goes on.
+"""
+
+import warnings
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+
+from memorisk.images.duplicates import linked_groups
+from memorisk.images.splits import merge_linked
+from memorisk.images.stacked import StackedImages
+from memorisk.images.store import ImageStore
+from memorisk.models.zoo import create_model, model_spec
+from memorisk.runs.devices import check_device
+from memorisk.runs.errors import InputError, MemoriskError, one_line, several
+from memorisk.runs.files import read_array, write_array
+from memorisk.runs.fingerprint import fingerprint
+from memorisk.runs.progress import Progress
+from memorisk.training.detector_parts import named_groups
+from memorisk.training.devices import limited_threads
+from memorisk.training.fit import fit
+from memorisk.training.options import TrainOptions, resolve_options
+from memorisk.training.pixels import Normalisation, choose_normalisation
+from memorisk.training.predict import predict_logits
+from memorisk.training.pseudo_options import FOLDS, PseudoOptions
+from memorisk.training.targets import SEPARATOR, Targets, build_targets
+
+_MEASURED = 4096
+
+
+@dataclass(frozen=True, eq=False)
+class FoldData:
+    """What the five classifiers are trained on."""
+
+    images: np.ndarray | StackedImages
+    """[N, H, W, C] of the store."""
+    rows: np.ndarray
+    """[n] of the different training images, rising."""
+    targets: Targets
+    """Of these, ``values`` [n] or [n, k]."""
+    labels: np.ndarray
+    """[n] their labels as text."""
+    groups: np.ndarray
+    """[n] whose they are; patients who share an image are one."""
+    fold: np.ndarray
+    """[n] in which each is left out."""
+    key: str
+    """Of the images."""
+
+    @property
+    def onehot(self) -> np.ndarray:
+        """[n, k] float32, 1 at a class of the image; of two classes one column."""
+        return self.targets.values.reshape(len(self.rows), -1).astype(np.float32)
+
+    @property
+    def several(self) -> bool:
+        """Whether images may have several labels at once, or none."""
+        return _several(self.labels)
+
+
+def fold_data(store: ImageStore, rows: np.ndarray, seed: int) -> FoldData:
+    """Divide the training images among five folds by patient, each class as evenly as patients allow.
+
+    Args:
+        store: The images.
+        rows: Of the training images; may repeat.
+        seed: Of the division.
+
+    Raises:
+        InputError: There are no labels, all are the same, or fewer than five patients.
+    """
+    from sklearn.model_selection import StratifiedGroupKFold
+
+    chosen = np.unique(np.asarray(rows, dtype=np.int64))
+    manifest = store.manifest
+    labels = manifest.labels[chosen].astype(str)
+    if not (labels != "").any():
+        raise InputError(
+            f"{one_line(manifest.name)} has no labels, and pseudo-conditions are a classifier's: give labels_csv, "
+            "label_column or label_from"
+        )
+    alone = not _several(labels) and len(set(labels.tolist())) <= 2
+    targets = build_targets(labels, "binary" if alone else "multi")  # which refuses a single class
+    named = named_groups(manifest)
+    groups = merge_linked(named, linked_groups(store.pixel_hashes, named)).astype(str)[chosen]
+    if (n := len(set(groups.tolist()))) < FOLDS:
+        raise InputError(f"there are {several(n, 'training patient', 'training patients')}; {FOLDS} folds need as many")
+    fold = np.empty(len(chosen), dtype=np.int64)
+    splitter = StratifiedGroupKFold(n_splits=FOLDS, shuffle=True, random_state=seed)
+    with warnings.catch_warnings(action="ignore"):  # a class of fewer images than folds cannot be in each of them
+        for number, (_, left_out) in enumerate(splitter.split(np.zeros(len(chosen)), labels, groups)):
+            fold[left_out] = number
+    return FoldData(store.images, chosen, targets, labels, groups, fold, store.data_hash)
+
+
+def fold_outputs(data: FoldData, options: PseudoOptions, folder: Path, progress: Progress) -> np.ndarray:
+    """Train the five classifiers, or find what they gave.
+
+    Args:
+        data: Of `fold_data`.
+        options: Of the training.
+        folder: For their outputs, and for the state of a training in progress; made if it is not there.
+        progress: Called with (stage, done, total).
+
+    Returns:
+        [5, n, k] float32 sigmoid outputs for every training image, of the classifier without fold 0, 1, ...
+
+    Raises:
+        InputError: The network does not take these images, or does not exist.
+        MemoriskError: A training broke; classifiers that are done are kept.
+    """
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    spec = model_spec(options.conditioning_network)
+    head = "binary" if data.targets.head == "binary" else "multi"
+    train = resolve_options(TrainOptions(epochs=options.conditioning_epochs, head=head), spec)
+    measured = data.rows[np.linspace(0, len(data.rows) - 1, min(len(data.rows), _MEASURED)).astype(int)]
+    normalisation = choose_normalisation(np.take(data.images, measured, axis=0), train.normalise, spec)
+    with limited_threads(options.threads):
+        outputs = [_outputs(number, data, train, normalisation, options, folder, progress) for number in range(FOLDS)]
+    return np.stack(outputs)
+
+
+def _outputs(
+    number: int,
+    data: FoldData,
+    train: TrainOptions,
+    normalisation: Normalisation | None,
+    options: PseudoOptions,
+    folder: Path,
+    progress: Progress,
+) -> np.ndarray:
+    """[n, k] outputs of the classifier without one fold, from its file if that is there."""
+    stage, epochs = f"classifier {number + 1} of {FOLDS}", train.epochs or 0
+    seed = int(fingerprint("pseudo-conditions", options.seed, number), 16) % (1 << 32)
+    recipe = [options.conditioning_network, options.conditioning_weights, asdict(train), normalisation, options.threads]
+    key = fingerprint(data.key, recipe, seed, data.rows, data.targets.values, data.fold)
+    file = folder / f"fold-{number}-{key}.npy"
+    if file.is_file():
+        return read_array(file)
+    _, height, _, channels = data.images.shape
+    model = create_model(
+        options.conditioning_network,
+        num_classes=data.targets.n_outputs,
+        in_chans=int(channels),
+        image_size=int(height),
+        weights=options.conditioning_weights,
+        seed=seed,
+    )
+    values = np.zeros((len(data.images), *data.targets.values.shape[1:]), dtype=np.float32)
+    values[data.rows] = data.targets.values
+    checkpoint, device = file.with_suffix(".safetensors"), check_device(options.device)
+    progress(stage, 0, epochs)
+    fit(
+        model,
+        data.images,
+        values,
+        data.rows[data.fold != number],
+        train,
+        seed=seed,
+        device=device,
+        checkpoint=checkpoint,
+        checkpoint_seconds=options.checkpoint_seconds,
+        on_epoch=lambda done, _: progress(stage, done, epochs),
+        normalisation=normalisation,
+    )
+    logits = predict_logits(model, data.images, data.rows, train, device, normalisation=normalisation)
+    if not np.isfinite(logits).all():
+        raise MemoriskError(f"{stage} gives outputs that are NaN or infinite: take another conditioning_network")
+    outputs = (1 / (1 + np.exp(-logits.astype(np.float64)))).astype(np.float32)
+    write_array(file, outputs)
+    checkpoint.unlink(missing_ok=True)
+    return outputs
+
+
+def _several(labels: np.ndarray) -> bool:
+    """Whether images may have several labels at once, or none."""
+    return any(SEPARATOR in label or not label for label in labels.tolist())
