@@ -29,6 +29,7 @@ _PUBLIC = {
     "load_manifest": "memorisk.images.sources",
     "read_latents": "memorisk.training.latent_store",
     "Result": "memorisk.report.result",
+    "study_generators": "memorisk.audits.generators.study",
     "study_rare_distinctive": "memorisk.audits.study",
     "study_unique_features": "memorisk.audits.unique.study",
     "train_autoencoder": "memorisk.training.autoencoder",

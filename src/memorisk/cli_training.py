@@ -216,6 +216,40 @@ def unique_features(
     return 0 if result.complete else MemoriskError.exit_code
 
 
+@study_app.command(name="generators")
+def generators(
+    *,
+    out: Path,
+    file: STUDY_FILE,
+    dry_run: SWITCH = False,
+    tables_only: SWITCH = False,
+) -> int:
+    """What generators memorize, by kind, training-set size, copies and epochs (paper 003; table 3 of paper 004).
+
+    Parameters
+    ----------
+    out
+        The study's folder: new, empty, or this study to go on with.
+    file
+        YAML file with data sets and generators (docs/study-generators.md).
+    dry_run
+        Check everything, print which generators would be trained and how long, train nothing.
+    tables_only
+        Lay out what is finished, run nothing.
+    """
+    from memorisk.audits.generators.study import plan_generators, study_generators
+    from memorisk.console_generator_study import show_generators_plan, show_generators_study
+
+    config = read_yaml(file, flags=False)
+    if dry_run:
+        plan = _watched(plan_generators, config, out=out)
+        show_generators_plan(plan)
+        return MemoriskError.exit_code if plan.problems else 0
+    result = _watched(study_generators, config, out=out, tables_only=tables_only)
+    show_generators_study(result, out)
+    return 0 if result.complete else MemoriskError.exit_code
+
+
 def _watched(run: Callable[..., Found], *given: Any, **settings: Any) -> Found:
     """What a function with ``progress`` gives, a bar shown meanwhile."""
     from memorisk.console import progress_bar
