@@ -88,6 +88,19 @@ def open_autoencoder(text: str, stored: Stored, *, size: int | None, books: Path
     return _encoder(f"{said} ({shape})", config, given, content, lambda: load_autoencoder(folder, said), notes, seen)
 
 
+def whole_autoencoder(text: str) -> Any:
+    """The whole AutoencoderKL that a user names, as `load_autoencoder` gives it.
+
+    Args:
+        text: A folder, or ``NAME@default``.
+
+    Raises:
+        InputError: There is none, or it cannot be loaded.
+    """
+    folder = _folder(text)
+    return load_autoencoder(folder, f"autoencoder {one_line(folder.resolve().name, 60)}")
+
+
 def load_autoencoder(folder: Path, said: str) -> Any:
     """The whole AutoencoderKL of a folder, float32, frozen, in evaluation mode.
 

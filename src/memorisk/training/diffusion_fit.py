@@ -16,8 +16,9 @@ import numpy as np
 import torch
 
 from memorisk.images.store import ImageStore
+from memorisk.models.autoencoders import whole_autoencoder
 from memorisk.models.conditions import Conditions
-from memorisk.models.dit_network import DiTSpec, new_dit
+from memorisk.models.dit import DiTGenerator, DiTSpec, new_dit, open_dit, save_dit, spec_of
 from memorisk.models.generators import Generator, GeneratorConfig
 from memorisk.models.latents_seen import TrainedOn
 from memorisk.runs.devices import check_device
@@ -53,6 +54,7 @@ class DiffusionTraining:
     view: ImageView
     spec: DiTSpec
     network: Any
+    vae: Any | None
     scheduler: Any
     accelerator: Any
     device: torch.device
@@ -119,6 +121,7 @@ class DiffusionTraining:
             view=view,
             spec=spec,
             network=network,
+            vae=None if view.encoder is None else whole_autoencoder(options.latent.partition(":")[2]),
             scheduler=new_scheduler(learn_sigma=spec.learn_sigma),
             accelerator=accelerator,
             device=device,
@@ -200,27 +203,19 @@ class DiffusionTraining:
 
     def generator(self) -> Generator:
         """With the averaged weights as they are now; it shares them with the training."""
-        from memorisk.models.dit import DiTGenerator
-
-        raise NotImplementedError(DiTGenerator)
+        config, averaged = self.config(self.loop.step), self.loop.averaged
+        found: Any = DiTGenerator(averaged, config, self.scheduler, self.vae, self.conditions, self.seen())
+        return found
 
     def save(self, folder: Path, steps: int) -> None:
         """Write the generator with its averaged weights as they are now.
 
         Args:
-            folder: Not there yet, or left by an earlier try.
+            folder: Made if it is not there; one that was begun is written again.
             steps: Done.
         """
-        from memorisk.models.dit import save_dit
-
-        save_dit(
-            self.loop.averaged,
-            folder,
-            self.config(steps),
-            scheduler=self.scheduler,
-            conditions=self.conditions,
-            seen=self.seen(),
-        )
+        parts = {"scheduler": self.scheduler, "vae": self.vae, "conditions": self.conditions, "seen": self.seen()}
+        save_dit(self.loop.averaged, folder, self.config(steps), **parts)
 
     def seconds_a_step(self) -> float:
         """From the second of two steps; the network is not of use afterwards."""
@@ -246,7 +241,9 @@ class DiffusionTraining:
         loop.looks[begin // options.snapshot_every] = torch.tensor([loss, torch.nan if held_out is None else held_out])
         if on_snapshot is None:
             return True
-        return on_snapshot(Snapshot(loop.step, options.steps, self.generator(), loss, held_out)) is not False
+        going = on_snapshot(Snapshot(loop.step, options.steps, self.generator(), loss, held_out)) is not False
+        loop.averaged.to(self.device)  # who drew may have taken it elsewhere
+        return going
 
     def _agreed(self, going: bool) -> bool:
         """What the first process says, to all of them."""
@@ -268,13 +265,16 @@ class DiffusionTraining:
 def _network(view: ImageView, told: Told, options: GeneratorOptions) -> tuple[Any, DiTSpec, str]:
     """What is trained, what it is, and what identifies what it starts from."""
     channels, side, _ = view.shape
-    spec = DiTSpec.named(
-        options.network,
-        side=side,
-        channels=channels,
-        conditioned_on=told.conditioned_on,
-        classes=len(told.classes),
-        condition_dim=0 if told.vectors is None else int(told.vectors.shape[1]),
-        learn_sigma=bool(options.learn_sigma),
-    )
-    return new_dit(spec, options.seed), spec, "random"
+    told_of_it = {
+        "conditioned_on": told.conditioned_on,
+        "classes": len(told.classes),
+        "condition_dim": 0 if told.vectors is None else int(told.vectors.shape[1]),
+    }
+    wanted = options.learn_sigma
+    if options.weights is None:
+        spec = DiTSpec.named(options.network, side=side, channels=channels, learn_sigma=bool(wanted), **told_of_it)
+        return new_dit(spec, options.seed), spec, "random"
+    shape = {"side": side, "channels": channels, "size": options.network, "seed": options.seed}
+    network = open_dit(options.weights, **shape, learn_sigma=wanted, **told_of_it)
+    start = [[name, fingerprint(t.numpy())] for name, t in network.state_dict().items()]
+    return network, spec_of(network), fingerprint(start, length=32)
