@@ -35,6 +35,7 @@ GROUPS = 20
 """Groups of units that are left out in turn, at most."""
 SPLITS = 30
 """Random halves."""
+_NO_PARTS = "the sets were not divided, or their parts are too small"
 
 
 @dataclass(frozen=True)
@@ -70,6 +71,7 @@ def precision_recall(
     k: int = 3,
     seed: int = 0,
     level: float = 0.95,
+    intervals: bool = True,
 ) -> PrecisionRecall:
     """Improved precision and recall, with intervals over patients and synthetic images.
 
@@ -81,6 +83,7 @@ def precision_recall(
         k: Neighbours.
         seed: Of the parts that make the interval.
         level: Coverage.
+        intervals: False for the figures alone, which is some ten times as quick.
 
     Raises:
         InputError: As `check_samples`, or k below 1.
@@ -89,7 +92,7 @@ def precision_recall(
         Kynkaanniemi and others (2019); equal to torch-fidelity's on the same features.
     """
     samples = _prepare(real, synthetic, real_group, synthetic_group, k, level)
-    parts = [_everything(samples), *_halves(samples, k, seed)]
+    parts = [_everything(samples), *(_halves(samples, k, seed) if intervals else ())]
     around_real = count_held(samples.real, samples.synthetic, k, parts)
     around_synthetic = count_held(samples.synthetic, samples.real, k, [Part(p.others, p.centres) for p in parts])
     return PrecisionRecall(
@@ -108,6 +111,7 @@ def density_coverage(
     k: int = 5,
     seed: int = 0,
     level: float = 0.95,
+    intervals: bool = True,
 ) -> DensityCoverage:
     """Density and coverage, with intervals over patients and synthetic images.
 
@@ -119,6 +123,7 @@ def density_coverage(
         k: Neighbours.
         seed: Of the parts that make the interval.
         level: Coverage.
+        intervals: False for the figures alone, which is some ten times as quick.
 
     Raises:
         InputError: As `check_samples`, or k below 1.
@@ -127,8 +132,8 @@ def density_coverage(
         Naeem and others (2020). Balls are closed here and open in their code, which differs at exact ties only.
     """
     samples = _prepare(real, synthetic, real_group, synthetic_group, k, level)
-    halves = _halves(samples, k, seed)
-    without_real, without_synthetic = _left_out(samples, k, seed)
+    halves = _halves(samples, k, seed) if intervals else []
+    without_real, without_synthetic = _left_out(samples, k, seed) if intervals else ([], [])
     held = count_held(
         samples.real, samples.synthetic, k, [_everything(samples), *halves, *without_real, *without_synthetic]
     )
@@ -192,7 +197,7 @@ def _by_halves(samples: Samples, values: list[float]) -> QualityFigure:
     """A share of everything, and of each half followed by the other."""
     estimate, first, second = values[0], np.array(values[1::2]), np.array(values[2::2])
     if not len(first):
-        return samples.no_interval(estimate, "half of a set is too few images")
+        return samples.no_interval(estimate, _NO_PARTS)
     variance = float(np.square(first - second).mean()) / 4
     df = 1 / (1 / SPLITS + 1 / max(min(samples.units) - 1, 1))
     return variance_interval(samples, estimate, variance, df, "logit", "random halves of the units")
@@ -202,6 +207,6 @@ def _density(samples: Samples, held: Held, real: list[Held], synthetic: list[Hel
     """Mean number of balls about a synthetic image, over k."""
     estimate = held.pairs / k
     if min(len(real), len(synthetic)) < 2:
-        return samples.no_interval(estimate, "too few images are left without one group of units")
+        return samples.no_interval(estimate, _NO_PARTS)
     first, second = (deleted_contributions(np.array([one.pairs / k for one in side])) for side in (real, synthetic))
     return figure_interval(samples, estimate, first, second, "log", "jackknife over groups of units")

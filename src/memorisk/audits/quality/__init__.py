@@ -1,0 +1,1 @@
+"""How good is a set of synthetic images? Figures that name their features and their numbers of images."""
