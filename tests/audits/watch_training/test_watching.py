@@ -8,7 +8,6 @@ import pytest
 import torch
 from torch import nn
 
-from memorisk.audits.watch.drawing import kept_random_state
 from memorisk.audits.watch.looks import LISTED, LOOKS, LookBook
 from memorisk.audits.watch.watching import MemorizationWatch
 from memorisk.runs.errors import InputError
@@ -135,8 +134,14 @@ def test_watching_changes_no_random_number_of_the_training(digits):
     assert torch.equal(torch.rand(3), wanted[0])
     assert (np.random.rand(3) == wanted[1]).all()  # noqa: NPY002
     state = torch.get_rng_state()
-    with pytest.raises(ZeroDivisionError), kept_random_state():
-        torch.rand(1 // 0)
+
+    def broken(n, seed):
+        """Draws, then fails."""
+        torch.rand(5)
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        watch.look(2, broken)
     assert torch.equal(torch.get_rng_state(), state)
 
 
