@@ -54,9 +54,9 @@ def parse_name(image: str) -> tuple[int, int]:
 
 def conditions_of(generator: Generator) -> Conditions | None:
     """The conditions of a generator's training images with these images' ids, or None where it keeps none."""
-    kept = getattr(generator, "training_conditions", None)
-    if kept is not None:
-        return kept
+    known = getattr(generator, "known", None)
+    if isinstance(known, Conditions):
+        return known
     values = generator.conditions
     if values is None:
         return None
