@@ -12,6 +12,7 @@ from memorisk.audits.watch.looks import LISTED, LOOKS, LookBook
 from memorisk.audits.watch.watching import MemorizationWatch
 from memorisk.runs.errors import InputError
 from memorisk.runs.files import read_table
+from memorisk.statistics.quality_frechet import frechet_distance
 
 TRAIN, HELD = 600, 300
 
@@ -92,9 +93,8 @@ def test_a_look_that_was_had_is_found_and_not_repeated(digits, tmp_path):
     look = first.look(5, sample, held_out_loss=1.5)
     before = {name: (tmp_path / "w" / name).read_bytes() for name in (LOOKS, LISTED)}
     again = watch_of(digits, tmp_path / "w", images=50, seed=7)
-    assert replace(again.look(5, sample), fid=0.0, fid_low=0.0, fid_high=0.0, fid_held_out=0.0) == replace(
-        look, fid=0.0, fid_low=0.0, fid_high=0.0, fid_held_out=0.0
-    )
+    no_fid = dict.fromkeys(("fid", "fid_low", "fid_high", "fid_same_number", "fid_held_out"), 0.0)  # NaN equals nothing
+    assert replace(again.look(5, sample), **no_fid) == replace(look, **no_fid)
     assert calls == [(50, 7)]
     assert before == {name: (tmp_path / "w" / name).read_bytes() for name in (LOOKS, LISTED)}
     with pytest.raises(InputError, match="images = 50"):
@@ -188,6 +188,23 @@ def test_images_without_distances_are_nobodys_and_do_not_end_a_training(digits):
     look = watch.look(2, half)
     assert "100 drawn images took no part" in look.note
     assert (watch.book.listed["drawn"] % 2 == 1).all()
+
+
+def test_fid_is_that_of_the_quality_command_beside_real_images(digits):
+    watch = watch_of(digits, quality="auto", stop_on="never")
+    sample = copier(digits, 0.0)
+    look = watch.look(1, sample)
+    assert look.fid_name == "FID (pixels, 200 synthetic, 600 real images)"
+    real, drawn = (images.reshape(len(images), -1) / 255 for images in (digits[:TRAIN], sample(200, 0)))
+    assert look.fid == pytest.approx(frechet_distance(real, drawn).estimate, rel=1e-6)
+    assert look.fid_low < look.fid < look.fid_high
+    noise = watch.look(2, lambda n, seed: np.random.default_rng(seed).integers(0, 255, (n, 8, 8), np.uint8))
+    assert noise.fid_low > look.fid_high
+    assert noise.fid_held_out == look.fid_held_out < 2 * look.fid
+    small = watch_of(digits, quality="pixels:4", stop_on="never").look(1, sample)
+    assert small.fid_name.startswith("FID (pixels:4, 200 synthetic")
+    with pytest.raises(InputError, match="fitted or saved"):
+        watch_of(digits, quality="pca:3")
 
 
 def test_three_equal_channels_are_grey(digits):

@@ -73,8 +73,10 @@ class Look:
     """Its lower limit."""
     fid_high: float
     """Its upper limit."""
+    fid_same_number: float
+    """The same of as many drawn images as there are held-out ones, where these are fewer."""
     fid_held_out: float
-    """The same of held-out images in place of the drawn ones: what real images have at this number."""
+    """Of held-out images in place of those: what real images have."""
     fid_name: str
     """With its features and numbers of images; empty where none was computed."""
     held_out_loss: float

@@ -24,6 +24,7 @@ CURVES = (
     "train_nearest",
     "held_nearest",
     "fid",
+    "fid_same_number",
     "fid_held_out",
     "held_out_loss",
 )
