@@ -122,7 +122,7 @@ class DiffusionTraining:
             spec=spec,
             network=network,
             vae=None if view.encoder is None else whole_autoencoder(options.latent.partition(":")[2]),
-            scheduler=new_scheduler(learn_sigma=spec.learn_sigma),
+            scheduler=new_scheduler(learn_sigma=spec.learn_sigma, schedule=options.noise_schedule),
             accelerator=accelerator,
             device=device,
             precision=precision,

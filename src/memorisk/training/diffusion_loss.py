@@ -24,16 +24,19 @@ from memorisk.runs.errors import MissingExtraError
 
 TIMES = 1000
 _BETA = (1e-4, 0.02)
+_SCHEDULES = {"linear": "linear", "cosine": "squaredcos_cap_v2"}
 _HALF_BIN = 1 / 255
 _SURELY_INSIDE = 0.999
 _LEAST = 1e-12
 
 
-def new_scheduler(*, learn_sigma: bool) -> Any:
-    """How noise grows: 1,000 times, its variance linearly from 0.0001 to 0.02 (Ho et al. 2020, section 4).
+def new_scheduler(*, learn_sigma: bool, schedule: str = "linear") -> Any:
+    """How noise grows over 1,000 times.
 
     Args:
         learn_sigma: Whether the network gives a variance, too.
+        schedule: "linear", its variance from 0.0001 to 0.02 (Ho et al. 2020, section 4), as the paper's DiT has it, or
+            "cosine" (Nichol and Dhariwal 2021, section 3.2).
 
     Returns:
         A `diffusers.DDPMScheduler`.
@@ -50,7 +53,7 @@ def new_scheduler(*, learn_sigma: bool) -> Any:
         num_train_timesteps=TIMES,
         beta_start=_BETA[0],
         beta_end=_BETA[1],
-        beta_schedule="linear",
+        beta_schedule=_SCHEDULES[schedule],
         prediction_type="epsilon",
         variance_type="learned_range" if learn_sigma else "fixed_large",
         clip_sample=False,
