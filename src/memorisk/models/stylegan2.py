@@ -16,8 +16,9 @@ from safetensors.torch import load_file, save_file
 
 from memorisk.images.store import ImageStore
 from memorisk.models.detector_folder import Seen
-from memorisk.models.generators import DESCRIPTION, Draw, GeneratorConfig, SamplingOptions, check_draw, save_description
+from memorisk.models.generators import DESCRIPTION, Draw, GeneratorConfig, check_draw, save_description
 from memorisk.models.latents_seen import TrainedOn, read_trained_on
+from memorisk.models.sampling_options import SamplingOptions
 from memorisk.models.stylegan2_networks import Discriminator, GeneratorNetwork
 from memorisk.models.stylegan2_spec import GanSpec
 from memorisk.models.zoo import seeded

@@ -25,16 +25,16 @@ _R1_GAMMA = 0.0002
 class GanSettings:
     """What a GAN is told beside what all generators are."""
 
-    gan_style: int = 128
+    gan_style: int = 64
     """Of a GAN: numbers of its latents z and w."""
 
     gan_mapping_layers: int = 2
     """Of a GAN: layers of the mapping network from z to w."""
 
-    gan_channels: int = 2048
-    """Of a GAN: feature maps times pixels a side, as 64 maps at 32 pixels."""
+    gan_channels: int = 1024
+    """Of a GAN: feature maps times pixels a side, as 32 maps at 32 pixels."""
 
-    gan_channels_max: int = 128
+    gan_channels_max: int = 64
     """Of a GAN: most feature maps of a layer."""
 
     gan_r1: float | None = None
