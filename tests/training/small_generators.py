@@ -82,7 +82,7 @@ class SmallGenerator:
         return None
 
 
-PLAIN = GeneratorConfig(kind="function", name="small", size=(SIDE, SIDE), channels=1)
+PLAIN = GeneratorConfig(kind="gan", name="small", size=(SIDE, SIDE), channels=1)
 
 
 def class_generator(counts: tuple[int, ...] = (30, 10, 7)) -> SmallGenerator:

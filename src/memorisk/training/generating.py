@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 
 from memorisk.images.wording import listed
-from memorisk.models.generators import Draw, Generator, load_generator
+from memorisk.models.generators import Generator, load_generator
 from memorisk.runs.devices import check_device
 from memorisk.runs.environment import machine, versions
 from memorisk.runs.errors import InputError, one_line, several
@@ -24,7 +24,7 @@ from memorisk.runs.folder import check_out, open_run
 from memorisk.runs.progress import Progress, quiet
 from memorisk.runs.settings import settings_of
 from memorisk.training.devices import limited_threads
-from memorisk.training.drawing import at_attempt, conditions_of, draw, image_seed, parse_name, plan_draws
+from memorisk.training.drawing import at_attempt, conditions_of, draw, parse_name, plan_draws
 from memorisk.training.generate_options import GenerateOptions
 from memorisk.training.generated_files import (
     DRAWN,
@@ -107,7 +107,7 @@ def generate(
     identity = _identity(source, options, plan, device)
     config = {"generator": source.config.name, "out": str(folder), **asdict(options), "run": identity}
     check_out(folder, config, identity=["run"])
-    _check_function(source, options)
+    _check_function(source, plan)
     with limited_threads(options.threads), open_run(folder, config, identity=["run"]) as run:
         run.subfolder(IMAGES)
         chosen = plan.iloc[np.flatnonzero(wanted)]
@@ -138,7 +138,7 @@ def plan_generate(generator: str | Path | Generator, out: str | Path, **settings
     source = _opened(generator)
     plan, wanted = _planned(source, options)
     check_out(folder, {"run": _identity(source, options, plan, device)}, identity=["run"])
-    _check_function(source, options)
+    _check_function(source, plan)
     chosen = plan.iloc[np.flatnonzero(wanted)]
     first = chosen.iloc[: options.batch]
     begun = time.perf_counter()
@@ -220,23 +220,19 @@ def _identity(generator: Generator, options: GenerateOptions, plan: pd.DataFrame
     }
 
 
-def _check_function(generator: Generator, options: GenerateOptions) -> None:
+def _check_function(generator: Generator, plan: pd.DataFrame) -> None:
     """Draw two images together and one of them alone: a user's function must draw by the seeds and nothing else.
 
     Raises:
         InputError: It does not.
     """
-    config = generator.config
-    if config.kind != "function":
+    if generator.config.kind != "function":
         return
-    seeds = np.array([image_seed(options.seed, number) for number in range(2)])
-    labels = np.zeros(2, dtype=np.int64) if config.conditioned_on == "class" else None
-    both = Draw(seeds, labels)
-    together, alone = generator.sample(both)[1:], generator.sample(both.rows(slice(1, 2)))
-    if not np.array_equal(together, alone):
+    first = plan.iloc[:2]
+    if not np.array_equal(draw(generator, first)[-1:], draw(generator, first.iloc[-1:])):
         raise InputError(
-            f"{one_line(config.name, 60)} draws another image of the same seed alone than beside another: let it draw "
-            "from a generator of random numbers of its own for each seed, or no image could be made again"
+            f"{one_line(generator.config.name, 60)} draws another image of the same seed alone than beside another: "
+            "let it draw from a generator of random numbers of its own for each seed, or no image could be made again"
         )
 
 
