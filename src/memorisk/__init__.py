@@ -25,6 +25,7 @@ _PUBLIC = {
     "generate": "memorisk.training.generating",
     "load_detector": "memorisk.models.detectors",
     "load_features": "memorisk.training.feature_matrix",
+    "load_generator": "memorisk.models.generators",
     "load_latents": "memorisk.training.latent_store",
     "load_manifest": "memorisk.images.sources",
     "read_latents": "memorisk.training.latent_store",
@@ -32,9 +33,11 @@ _PUBLIC = {
     "study_generators": "memorisk.audits.generators.study",
     "study_rare_distinctive": "memorisk.audits.study",
     "study_unique_features": "memorisk.audits.unique.study",
+    "synthesize": "memorisk.audits.synthesize.synthesizing",
     "train_autoencoder": "memorisk.training.autoencoder",
     "train_classifier": "memorisk.training.classifier",
     "train_detector": "memorisk.training.detector",
+    "train_generator": "memorisk.training.generator",
 }
 
 __all__ = ["__version__", *_PUBLIC]  # pyright: ignore[reportUnsupportedDunderAll]

@@ -22,6 +22,7 @@ from memorisk.audits.feature_options import FeatureOptions
 from memorisk.audits.filter.options import FilterOptions
 from memorisk.audits.options import WORKER_MODULES, ClassifierOptions, LossesOptions
 from memorisk.audits.reid.options import BenchCopiesOptions, BenchReidOptions
+from memorisk.audits.synthesize.options import SynthesizeOptions
 from memorisk.audits.synthetic.options import SyntheticOptions
 from memorisk.cli_bench import bench_app
 from memorisk.cli_explain import explain
@@ -29,6 +30,7 @@ from memorisk.cli_feature import feature, mark
 from memorisk.cli_filter import filter_set
 from memorisk.cli_generate import generate
 from memorisk.cli_settings import AS_JSON, FLAT, print_settings, read_yaml
+from memorisk.cli_synthesize import synthesize_set
 from memorisk.cli_synthetic import synthetic
 from memorisk.cli_training import study_app, train_app
 from memorisk.images.options import ImageOptions
@@ -57,6 +59,7 @@ app.command(images_app)
 app.command(explain)
 app.command(filter_set, name="filter")
 app.command(generate)
+app.command(synthesize_set, name="synthesize")
 audit_app.command(feature)
 audit_app.command(synthetic)
 images_app.command(mark)
@@ -341,7 +344,7 @@ def _as_flags(message: str) -> str:
     kinds = (ClassifierOptions, TrainClassifierOptions, FeatureOptions, SyntheticOptions, BenchDetectorsOptions)
     every = {
         f.name
-        for kind in (*kinds, FilterOptions, BenchReidOptions, BenchCopiesOptions, GenerateOptions)
+        for kind in (*kinds, FilterOptions, BenchReidOptions, BenchCopiesOptions, GenerateOptions, SynthesizeOptions)
         for f in fields(kind)
     }
     names = "|".join(sorted(name for name in every if "_" in name))

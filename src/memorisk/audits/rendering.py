@@ -9,6 +9,7 @@ import numpy as np
 from memorisk.audits.classifier_page import classifier_page
 from memorisk.audits.feature_page import feature_page
 from memorisk.audits.filter.page import filter_page
+from memorisk.audits.synthesize.page import loop_page
 from memorisk.audits.synthetic.page import synthetic_page
 from memorisk.report.blocks import Page
 from memorisk.report.page import render_page
@@ -35,6 +36,8 @@ def _page(result: Result, *, redact: bool) -> Page:
         return synthetic_page(result, redact=redact)
     if result.verdict.get("audit") == "filter":
         return filter_page(result, redact=redact)
+    if result.verdict.get("audit") == "synthesize":
+        return loop_page(result, redact=redact)
     if result.verdict.get("audit") == "feature":
         return feature_page(result, None, redact=redact)
     return classifier_page(result, redact=redact)

@@ -13,6 +13,7 @@ ties the p-value is too large rather than too small.
 
 import warnings
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -66,7 +67,7 @@ def nearer_set(
     held = np.asarray(group_values(held_distance, held_group))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # SciPy says when it goes over to the limit for large samples
-        found = stats.ks_2samp(train, held, alternative="greater", method="auto")
+        found: Any = stats.ks_2samp(train, held, alternative="greater", method="auto")
     return NearerSet(
         float(found.statistic), float(found.statistic_location), float(found.pvalue), len(train), len(held)
     )

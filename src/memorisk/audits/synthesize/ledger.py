@@ -111,6 +111,10 @@ class Ledger:
         """[D, S] score of an image and what it was conditioned on; NaN where there is nothing."""
         return np.concatenate([block.of_source for block in self.blocks], axis=1)
 
+    def score(self, detector: int) -> np.ndarray:
+        """[S] best score of each image over all training images, by one detector."""
+        return np.concatenate([block.matches[detector].score for block in self.blocks])
+
     @property
     def quality(self) -> np.ndarray:
         """[S, d] features by which quality is measured."""

@@ -1,0 +1,206 @@
+"""The report of a loop: may the set be shared, what is promised after drawing again, what was rejected, who looked."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from memorisk.audits.filter.sections import cost_section, exposed_section, guarantee_section, score_section
+from memorisk.audits.synthesize import words
+from memorisk.audits.synthesize.table_three import table_three_block
+from memorisk.audits.synthetic.pictures import Pair
+from memorisk.audits.synthetic.words import Terms, p_words
+from memorisk.report.blocks import (
+    Block,
+    Callout,
+    Column,
+    Definitions,
+    Details,
+    Fact,
+    Facts,
+    Heading,
+    Inline,
+    Name,
+    Page,
+    Paragraph,
+    Section,
+    Steps,
+    Table,
+    Text,
+)
+from memorisk.report.formats import count, percent
+from memorisk.report.result import Result
+
+
+def loop_page(result: Result, pictures: Mapping[Pair, np.ndarray] | None = None, *, redact: bool = False) -> Page:
+    """Lay out the report.
+
+    Args:
+        result: Of `audits.synthesize.analysis.analyse_loop`.
+        pictures: Pairs side by side; None for none.
+        redact: Leave out every id and every picture.
+    """
+    n = result.summary["numbers"]
+    terms = Terms(str(n["units"]))
+    title: list[Inline] = ["Images made, screened and made again"]
+    if not redact:
+        title += [" ", Name(str(n["generator"]))]
+    sections = [Section("What is promised", [*guarantee_section(result, terms), *_selected(n)], "guarantee")]
+    if n["filtered"]:
+        shown = None if redact else pictures
+        sections += [
+            Section("The loop", _loop(result, n), "loop"),
+            Section("The kept set, audited", _audited(n, terms), "audit"),
+            Section("Quality and memorization", _table_three(n), "table-three"),
+            Section("What was rejected", cost_section(result, terms), "cost"),
+            Section(f"Exposed {terms.units}, closest pairs", exposed_section(result, terms, shown, redact), "exposed"),
+            Section("Scores", score_section(result), "scores"),
+        ]
+    sections += [
+        Section("What this does not say", [Steps(words.not_said(terms, n))], "limits"),
+        Section("How it was done", _setup(result, redact), "setup"),
+    ]
+    return Page(
+        title=title,
+        subtitle="A set of generated images, drawn again where a detector took one for a copy of a training image",
+        lead=_lead(result, terms),
+        sections=sections,
+        footer=[Paragraph(_footer(result, redact))],
+    )
+
+
+def _lead(result: Result, terms: Terms) -> list[Block]:
+    """The verdict in words, why, what would decide it, and the numbers to carry away."""
+    v, n = result.verdict, result.summary["numbers"]
+    kind, headline = words.HEADLINES[result.status]
+    why = [Name(f"{reason[:1].upper()}{reason[1:]}") for reason in v["why"]]
+    blocks: list[Block] = [Paragraph(words.SENTENCES[result.status]), Heading("Why"), Steps(why)]
+    if v["what_would_decide"]:
+        blocks += [Heading("What would decide it"), Steps([Name(str(way)) for way in v["what_would_decide"]])]
+    copies, audit = n["copies"] if n["guarantee"] else None, n["audited"]
+    share, high = ("no promise", "") if copies is None else (
+        f"at most {percent(copies['share'])}", f"on average; up to {percent(copies['high'])}"
+    )  # fmt: skip
+    facts = [
+        Fact("Kept", count(n["n_kept"]), f"of {count(n['n_asked'])}"),
+        Fact("Drawn", count(n["n_drawn"]), f"{count(n['n_rejected'])} rejected"),
+        Fact("Copies among the kept", share, high),
+        Fact(f"Exposed {terms.units}", count(n["n_exposed"]), "by rejected images"),
+        Fact("Listed by the auditor", "not asked" if audit is None else count(audit["n_listed"]),
+             "" if audit is None else f"nearer as a whole: p {p_words(audit['nearer']['p_value'])}"),
+    ]  # fmt: skip
+    return [Callout(kind, headline, blocks), Facts(facts)]
+
+
+def _selected(n: dict[str, Any]) -> list[Block]:
+    """What drawing again does to the promise."""
+    copies = n["copies"]
+    if copies is None or not n["n_kept"]:
+        return []
+    if not n["guarantee"]:
+        return [Paragraph(words.UNBOUNDED)]
+    miss = copies["miss_rate"]
+    told = words.SELECTED.format(
+        miss=percent(miss),
+        odds=f"{miss / (1 - miss):.3g}",
+        rejected=count(copies["n_rejected"]),
+        kept=count(copies["n_kept"]),
+        share=percent(copies["share"]),
+        high=percent(copies["high"]),
+        places=count(n["n_asked"]),
+        tries=f"{n['most_tries']:,} tries" if n["most_tries"] > 1 else "one try",
+        place=percent(copies["place"]),
+    )
+    return [Heading("After drawing again"), Paragraph(told)]
+
+
+def _loop(result: Result, n: dict[str, Any]) -> list[Block]:
+    """Attempts, and how many images each took."""
+    blocks: list[Block] = [Paragraph(words.LOOP.format(tries=words.times(n["most_tries"])))]
+    if n["paired"]:
+        blocks.append(Paragraph(words.PAIR.format(n=count(n["n_of_source"]))))
+    table = Table(
+        frame=result.tables["attempts"],
+        columns=[
+            Column(source="attempt", heading="Attempt", format="count", row_heading=True),
+            Column(source="n_drawn", heading="Drawn", format="count"),
+            Column(source="n_rejected", heading="Rejected", format="count"),
+            Column(source="n_kept", heading="Kept", format="count"),
+        ],
+        caption="Attempts. Every image ever drawn is in ledger.csv, with why it was rejected.",
+        elsewhere="tables/attempts.parquet",
+    )
+    return [*blocks, table]
+
+
+def _audited(n: dict[str, Any], terms: Terms) -> list[Block]:
+    """What the auditor says."""
+    audit = n["audited"]
+    if audit is None:
+        return [Paragraph(words.NOT_AUDITED)]
+    nearer, held = audit["nearer"], {"units": terms.units}
+    told = words.AUDITED.format(auditor="the auditor", held=count(nearer["n_held"]), **held)
+    test = words.NEARER.format(train=count(nearer["n_train"]), p=p_words(nearer["p_value"]), **held)
+    frame = pd.DataFrame(
+        [
+            ("Detector", audit["auditor"]),
+            ("Verdict of the audit", audit["status"]),
+            (f"Training {terms.units} listed", count(audit["n_listed"])),
+            (f"Training {terms.units} copied for certain", count(audit["n_certain"])),
+        ],
+        columns=["what", "found"],
+    )
+    columns = [Column(source="what", heading="", row_heading=True), Column(source="found", heading="Found")]
+    why = [Name(str(reason)) for reason in audit["why"]]
+    table = Table(frame=frame, columns=columns, caption="The audit of the kept set.")
+    return [Paragraph(told), table, Paragraph(test), Details("Why the audit says so", [Steps(why)])]
+
+
+def _table_three(n: dict[str, Any]) -> list[Block]:
+    if n["table_three"] is None:
+        return [Paragraph("Nothing was kept whose quality could be measured.")]
+    return [Paragraph(words.TABLE_THREE), table_three_block([n["table_three"]])]
+
+
+def _setup(result: Result, redact: bool) -> list[Block]:
+    """Everything to repeat it."""
+    n, s = result.summary["numbers"], result.summary
+    told: list[tuple[Text, Text]] = []
+    for title, key, images, units in (
+        ("Training", "training", n["n_train_images"], n["n_train_patients"]),
+        ("Calibration", "calibration", n["n_calibration_images"], n["n_calibration"]),
+    ):
+        counted = f"{count(images)} images, {count(units)} {n['units']}"
+        name = str(s["names"][key])
+        told.append((title, counted if redact or not name else [Name(name), f", {counted}"]))
+    made = s["generator"]
+    conditioned = made["conditioning"] or made["conditioned_on"]
+    told.append(
+        ("Generator", Name(f"{'' if redact else made['name'] + ', '}{made['kind']}, conditioned on {conditioned}"))
+    )
+    told.append(("Its fingerprint", Name(str(n["generator_source"]))))
+    told.append(("Sampling", Name(", ".join(f"{name} {value}" for name, value in s["sampling"].items()))))
+    for found in s["features"]:
+        told.append(("Detector", Name(f"{found['detector']}: {found['sentence']} Compared by {found['compares']}.")))
+    settings = s["settings"]
+    told += [
+        ("Miss rate, confidence", f"{n['miss_rate']:g}, {n['confidence']:g}"),
+        ("Balance", "paired with training images" if settings["paired"] else str(settings["balance"])),
+        ("Most tries", count(settings["most_tries"])),
+        ("Seed", f"{settings['seed']}"),
+        ("Ids replaced by keyed hashes", "yes" if s["pseudonymised"] else "no"),
+    ]
+    told += [(f"Fingerprint, {what}", Name(str(value))) for what, value in n["data_hash"].items() if value]
+    blocks: list[Block] = [Definitions(told, compact=True)]
+    notes = [*n["notes"], *(note for found in s["features"] for note in found["notes"])]
+    if notes and not redact:  # they may name files
+        blocks += [Heading("Notes of the run"), Steps([Name(str(note)) for note in notes])]
+    versions: list[tuple[Text, Text]] = [(k, Name(str(v))) for k, v in s["versions"].items()]
+    return [*blocks, Details("Versions", [Definitions(versions, compact=True)])]
+
+
+def _footer(result: Result, redact: bool) -> str:
+    version = result.summary["versions"].get("memorisk")
+    shown = "Ids and images are left out." if redact else "This file names training images: handle it as personal data."
+    return f"Made by memorisk {version}. {shown} It needs no network and asks for none."

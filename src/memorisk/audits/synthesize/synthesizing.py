@@ -1,0 +1,345 @@
+"""A synthetic set without copies, drawn until it is full: ``memorisk synthesize``.
+
+Generate, screen against the whole training set, reject, draw again; a ledger of everything; the kept set audited by a
+detector that took no part. Paper 004, section 3.4; METHODS section 4, "Use" and "Guarantee".
+
+Every block of images is written when it is screened, the kept set has its name only when it is whole, and
+``synthesize.json`` is written last: killed at any point, the same command goes on and ends at the same bytes.
+"""
+
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from memorisk.audits.filter.analysis import FilterEvidence
+from memorisk.audits.filter.calibrating import Calibrated, calibrate, counted_guarantees, guaranteed_thresholds
+from memorisk.audits.filter.deciding import Decision
+from memorisk.audits.filter.families import Family, parse_families
+from memorisk.audits.filter.filtering import refuse_overlap, source_name
+from memorisk.audits.filter.measuring import Opened, open_all, open_detectors
+from memorisk.audits.image_sets import Source
+from memorisk.audits.pseudonyms import Pseudonyms
+from memorisk.audits.synthesize.analysis import KEPT, REJECTED, analyse_loop, kept_table
+from memorisk.audits.synthesize.drawn import StoredForm, read_kept, store_of_hashes
+from memorisk.audits.synthesize.evidence import LoopEvidence, copies_of, filter_of, real_matches
+from memorisk.audits.synthesize.final_audit import Audited, audit_kept, open_auditor
+from memorisk.audits.synthesize.ledger import Ledger
+from memorisk.audits.synthesize.options import SynthesizeOptions, synthesize_options
+from memorisk.audits.synthesize.page import loop_page
+from memorisk.audits.synthesize.plan import SynthesizePlan, describe_loop
+from memorisk.audits.synthesize.rounds import Places, Screen, run_rounds
+from memorisk.audits.synthesize.sets import RealSets, read_real
+from memorisk.audits.synthesize.table_three import FINISHED, table_three_row
+from memorisk.images.decoding import hash_pixels
+from memorisk.images.store import ImageStore
+from memorisk.models.generators import Generator, load_generator
+from memorisk.report.page import render_page
+from memorisk.report.result import Result
+from memorisk.runs.devices import check_device
+from memorisk.runs.environment import machine, versions
+from memorisk.runs.errors import GOES_ON, MemoriskError, one_line
+from memorisk.runs.files import fsync_folder, write_json, write_table, write_text
+from memorisk.runs.folder import RunFolder, check_out, open_run
+from memorisk.runs.progress import Progress, quiet
+from memorisk.statistics.guarantee import MissGuarantee
+from memorisk.training.devices import limited_threads
+from memorisk.training.drawing import image_name, plan_draws
+from memorisk.training.pair_detectors import PairDetector, open_pair_detector
+
+REPORT, MANIFEST, LEDGER, LABELS = "report.html", "manifest", "ledger", "labels.csv"
+_ROUNDS, _BUILDING, _OLD = "rounds", ".kept.building", ".kept.old"
+_AT_ONCE = 256
+
+
+@dataclass(frozen=True, eq=False)
+class _Asked:
+    """What a command asks for, read and opened."""
+
+    options: SynthesizeOptions
+    generator: Generator
+    plan: pd.DataFrame
+    real: RealSets
+    detectors: list[PairDetector]
+    families: tuple[Family, ...]
+    counted: list[MissGuarantee]
+    auditor: PairDetector | None
+    quality: PairDetector
+    device: str
+
+
+@dataclass(frozen=True, eq=False)
+class _Calibration:
+    """The detectors at work, with their thresholds."""
+
+    opened: Sequence[Opened] = ()
+    calibrated: Sequence[Calibrated] = ()
+    thresholds: Sequence[float] = ()
+
+
+def synthesize(
+    train: Source,
+    out: str | Path,
+    *,
+    generator: str | Path | Generator,
+    calibration: Source | None = None,
+    held_out: Source | None = None,
+    progress: Progress = quiet,
+    dry_run: bool = False,
+    **settings: Any,
+) -> Result | SynthesizePlan:
+    """Draw images until as many as asked for pass the detectors, with a guarantee or not at all.
+
+    Args:
+        train: The images that the generator was trained on: folder, table, DICOM tree, arrays, a manifest or a store.
+        out: The folder for the kept set, the ledger and the report: new, empty, or one of the same loop to go on with.
+        generator: A folder of ``memorisk train generator``, ``module:function``, or what `load_generator` gave.
+        calibration: Real images of people whom neither the generator nor a detector has seen.
+        held_out: Real images of others whom neither has seen, for the audit of the kept set.
+        progress: Called with (stage, done, total).
+        dry_run: Draw one batch, count, and return what could be promised; nothing is written.
+        **settings: Any field of `SynthesizeOptions`; ``detector`` is needed.
+
+    Returns:
+        The result, which is also saved in ``out``; or the plan.
+
+    Raises:
+        InputError: Bad input or settings; nothing was written to ``out``.
+        MemoriskError: The disk is full, or the generator failed; what is done is kept.
+
+    Example:
+        >>> result = synthesize("train/", "out/", generator="g/", detector="d/", calibration="new/")  # doctest: +SKIP
+        >>> result.verdict["n_kept"], result.verdict["copies"]["share"]  # doctest: +SKIP
+    """
+    named = {"calibration": calibration, "held_out": held_out}
+    given = {what: source_name(source) for what, source in named.items() if source is not None}
+    made = load_generator(generator) if isinstance(generator, str | Path) else generator
+    shown = str(generator) if isinstance(generator, str | Path) else made.config.name
+    options = synthesize_options(settings | given | {"generator": shown})
+    folder = Path(out)
+    refuse_overlap(folder, {"TRAIN": train, "the calibration images": calibration, "the held-out images": held_out})
+    if not dry_run:
+        check_out(folder, {}, identity=[])
+    names = Pseudonyms.from_options(options)
+    asked = _read(train, made, calibration, held_out, options, progress)
+    if dry_run:
+        return describe_loop(
+            made, asked.plan, asked.real, asked.detectors, asked.families, asked.counted, options, asked.device
+        )
+    found = _calibrate(asked, progress)
+    config = {"train": source_name(train), "out": str(folder), **asdict(options), "run": _identity(asked, found)}
+    with limited_threads(options.threads), open_run(folder, config, identity=["run"]) as run:
+        if (run / FINISHED).is_file():
+            _clear(run)
+            return Result.load(run.path)
+        run.log("started", versions=versions(), machine=machine())
+        result = _loop(run, asked, found, names, progress)
+        run.log("finished", status=result.status)
+    return result
+
+
+def _read(
+    train: Source,
+    generator: Generator,
+    calibration: Source | None,
+    held_out: Source | None,
+    options: SynthesizeOptions,
+    progress: Progress,
+) -> _Asked:
+    """Everything that can be refused before anything is drawn.
+
+    Raises:
+        InputError: It is.
+    """
+    families, detectors = parse_families(options.families), open_detectors(options)
+    auditor = open_auditor(options, detectors)
+    quality = open_pair_detector(options.quality) if options.quality else auditor or detectors[0]
+    device = str(check_device(options.device))
+    plan = plan_draws(generator, options.images, seed=options.seed, balance=options.balance, paired=options.paired)
+    real = read_real(train, calibration, held_out, generator, detectors, options, progress)
+    counted = counted_guarantees(real.filter.calibration, families, len(detectors), options)
+    return _Asked(options, generator, plan, real, detectors, families, counted, auditor, quality, device)
+
+
+def _calibrate(asked: _Asked, progress: Progress) -> _Calibration:
+    """Thresholds as a filter makes them; none where the guarantee cannot be given, and nothing is computed."""
+    options, sets = asked.options, asked.real.filter
+    if not options.threshold and not all(found.kept for found in asked.counted):
+        return _Calibration()
+    opened = open_all(asked.detectors, sets, options, progress)
+    calibrated = []
+    if sets.calibration is not None:
+        calibrated = calibrate(opened, sets.calibration, asked.families, options, progress)
+    if options.threshold:
+        pairs = zip(options.thresholds, opened, strict=True)
+        thresholds = [o.similarity.at_half if value is None else value for value, o in pairs]
+    else:
+        thresholds = guaranteed_thresholds(calibrated, len(opened))
+    return _Calibration(opened, calibrated, thresholds)
+
+
+def _loop(run: RunFolder, asked: _Asked, found: _Calibration, names: Pseudonyms, progress: Progress) -> Result:
+    """Draw, judge, audit, write; the file that says that all is there is the last."""
+    options, real = asked.options, asked.real
+    evidence = LoopEvidence(asked.generator.config, asked.generator.source, real.doubts, _nothing(asked))
+    if found.opened:
+        ledger = _draw(run, asked, found, progress)
+        beside = real_matches(found.opened, real.filter, found.thresholds, options, progress)
+        filtered = filter_of(
+            ledger, real.filter, asked.detectors, asked.families, asked.counted, found.opened, found.calibrated,
+            found.thresholds, beside, options.seed,
+        )  # fmt: skip
+        audited = _audit(run, asked, ledger, progress)
+        row = table_three_row(
+            ledger, real.filter.train, real.held or real.filter.calibration, asked.generator.config, found.opened,
+            found.thresholds, asked.auditor, asked.quality, options, progress,
+        )  # fmt: skip
+        copies = copies_of(ledger, options)
+        evidence = replace(evidence, filtered=filtered, ledger=ledger, copies=copies, audited=audited, table_three=row)
+    result = analyse_loop(evidence, options, names)
+    result.save(run.path)
+    _write_tables(run, result)
+    write_text(run / REPORT, render_page(loop_page(result, redact=options.redact)))
+    if found.opened:
+        _put_in_place(run)
+    write_json(run / FINISHED, result.verdict)
+    _clear(run)
+    return result
+
+
+def _nothing(asked: _Asked) -> FilterEvidence:
+    """Evidence of a loop that may not begin: identities are missing."""
+    sets, n = asked.real.filter, np.empty(0, dtype=np.int64)
+    pixels = np.zeros((0, *sets.train.images.shape[1:]), np.uint8)
+    none = store_of_hashes(sets.train, pixels, n.astype(object), [], [], "drawn images")
+    sets = replace(sets, synthetic=none, asked=none.manifest)
+    return FilterEvidence(sets, asked.detectors, asked.families, asked.counted, Decision(n, np.empty(0, dtype=object)))
+
+
+def _draw(run: RunFolder, asked: _Asked, found: _Calibration, progress: Progress) -> Ledger:
+    """The loop itself."""
+    options, real = asked.options, asked.real
+    rejected = run.subfolder(REJECTED) if options.keep_rejected else None
+    places = Places(run.subfolder(_ROUNDS), _kept_folder(run), rejected)
+    screen = Screen(found.opened, real.filter, found.thresholds, real.form, asked.quality, options)
+    return run_rounds(asked.generator, asked.plan, screen, places, asked.device, progress)
+
+
+def _kept_folder(run: RunFolder) -> Path:
+    """Where kept images are written: under a name of its own until all of them are there."""
+    if (run / KEPT).is_dir() and not (run / _BUILDING).exists():
+        (run / KEPT).rename(run / _BUILDING)  # killed after it was named, before the run was finished
+    return run.subfolder(_BUILDING)
+
+
+def _put_in_place(run: RunFolder) -> None:
+    """Give the folder of kept images its name."""
+    (run / _BUILDING).rename(run / KEPT)
+    fsync_folder(run.path)
+
+
+def _clear(run: RunFolder) -> None:
+    """Remove what a killed loop goes on from: the run is finished."""
+    shutil.rmtree(run / _ROUNDS, ignore_errors=True)
+
+
+def _audit(run: RunFolder, asked: _Asked, ledger: Ledger, progress: Progress) -> Audited | None:
+    """The kept set before the auditor; None without one, or without images."""
+    if asked.auditor is None or asked.real.held is None or not len(ledger.kept):
+        return None
+    kept = kept_store(run, ledger, asked.real)
+    return audit_kept(run.path, asked.real.filter.train, kept, asked.real.held, asked.options, progress)
+
+
+def kept_store(run: RunFolder, ledger: Ledger, real: RealSets) -> ImageStore:
+    """The kept images as they are on the disk, in the form in which they were compared.
+
+    Args:
+        run: Their folder.
+        ledger: Which they are.
+        real: For the form.
+
+    Raises:
+        MemoriskError: A file is not what was looked at.
+    """
+    rows = ledger.kept
+    plan, hashes = ledger.plan.iloc[rows].reset_index(drop=True), ledger.hashes[rows]
+    names = [image_name(int(number)) for number in plan["number"]]
+    file = run / _ROUNDS / "kept.npy"
+    pixels = np.lib.format.open_memmap(file, mode="w+", dtype=np.uint8, shape=(len(rows), *real.form.shape))
+    for begin in range(0, len(rows), _AT_ONCE):
+        part = slice(begin, begin + _AT_ONCE)
+        pixels[part] = _checked(run / _BUILDING, names[part], hashes[part], real.form)
+    pixels.flags.writeable = False
+    train = real.filter.train
+    store = store_of_hashes(train, pixels, hashes, names, plan["class"].tolist(), "kept images")
+    known = set(map(str, train.manifest.images))
+    source = [str(image) if str(image) in known else "" for image in plan["source"]]
+    return replace(store, manifest=replace(store.manifest, table=store.manifest.table.assign(source=source)))
+
+
+def _checked(folder: Path, names: list[str], hashes: np.ndarray, form: StoredForm) -> np.ndarray:
+    """[n, *shape] of kept files, which must be what was screened."""
+    try:
+        pixels = form.pixels(read_kept(folder, names))
+        changed = [
+            name for name, image, known in zip(names, pixels, hashes, strict=True) if hash_pixels(image) != known
+        ]
+    except (OSError, ValueError) as error:
+        raise MemoriskError(f"kept images cannot be read: {one_line(error, 120)}; {GOES_ON}") from None
+    if changed:
+        raise MemoriskError(
+            f"kept image {changed[0]} has changed since it was screened: remove the folder, and begin again"
+        )
+    return pixels
+
+
+def _write_tables(run: RunFolder, result: Result) -> None:
+    """The ledger and the manifest of the kept set, as Parquet and as CSV, and the labels that may go along."""
+    kept = kept_table(result)
+    for name, table in ((LEDGER, result.per_image), (MANIFEST, kept)):
+        write_table(run / f"{name}.parquet", table)
+        write_text(run / f"{name}.csv", table.to_csv(index=False, lineterminator="\n"))
+    write_text(run / LABELS, kept[["image", "path", "label"]].to_csv(index=False, lineterminator="\n"))
+
+
+def _identity(asked: _Asked, found: _Calibration) -> dict[str, Any]:
+    """What makes this run this run."""
+    options, real = asked.options, asked.real
+    features = [
+        {k: getattr(o.train.described, k) for k in ("encoder", "weights_fingerprint", "preprocessing", "precision")}
+        for o in found.opened
+    ]
+    batch = {"threads": options.threads} if asked.device == "cpu" else {"batch": options.batch}
+    how = {name: value for name, value in asdict(options.sampling()).items() if name != "batch"}
+    stores: Mapping[str, ImageStore | None] = {
+        "training": real.filter.train, "calibration": real.filter.calibration, "held_out": real.held
+    }  # fmt: skip
+    return {
+        "audit": "synthesize",
+        "generator": asked.generator.source,
+        **{name: None if store is None else store.data_hash for name, store in stores.items()},
+        "images": options.images,
+        "balance": options.balance,
+        "paired": options.paired,
+        "most_tries": options.most_tries,
+        "keep_rejected": options.keep_rejected,
+        "sampling": how,
+        **batch,
+        "device": asked.device.partition(":")[0],
+        "detectors": [detector.name for detector in asked.detectors],
+        "features": features,
+        "families": [family.words for family in asked.families],
+        "miss_rate": options.miss_rate,
+        "confidence": options.confidence,
+        "threshold": list(options.threshold),
+        "thresholds": [float(value) for value in found.thresholds],
+        "auditor": None if asked.auditor is None else asked.auditor.name,
+        "quality": asked.quality.name,
+        "seed": options.seed,
+        "pseudonymise": options.pseudonymise,
+    }

@@ -1,0 +1,264 @@
+"""Paper 004's table 3: FID, IRS and MemRate of a generator, by how it is conditioned; before and after the loop.
+
+Every figure stands beside its value on real images of new people, and all figures of a row are of as many images, drawn
+at random from what there is, since FID and IRS depend on their number. MemRate is the share that a detector takes for
+the same identity (P > 0.5, or the threshold where it gives no probability): with the training image that an image was
+conditioned on, or, of a generator without pairs, with any training image.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from memorisk.audits.filter.measuring import Opened
+from memorisk.audits.synthesize.ledger import Ledger
+from memorisk.audits.synthesize.options import SynthesizeOptions
+from memorisk.audits.synthesize.rounds import quality_features
+from memorisk.images.store import ImageStore
+from memorisk.models.generators import GeneratorConfig
+from memorisk.report.blocks import Column, Table
+from memorisk.runs.devices import check_device
+from memorisk.runs.errors import InputError, one_line
+from memorisk.runs.files import read_json
+from memorisk.runs.progress import Progress
+from memorisk.scores.similarity import Similarity
+from memorisk.statistics.memorization_rate import memorization_rate
+from memorisk.statistics.quality_frechet import frechet_distance
+from memorisk.statistics.retrieval_score import irs
+from memorisk.training.pair_detectors import PairDetector
+
+FINISHED = "synthesize.json"
+FIGURES = ("FID", "IRS", "MemRate")
+SETS = ("before", "kept", "reference")
+ORDER = ("label-noise", "prediction", "prediction-label", "ensemble", "ensemble-label")
+"""Of the rows, as in the paper; other conditions follow."""
+_STREAM = 79  # keeps these draws apart from others of the same seed
+_FEWEST = 2
+
+
+@dataclass(frozen=True, eq=False)
+class Judge:
+    """Whose MemRate it is."""
+
+    name: str
+    """As a report shows it."""
+    similarity: Similarity
+    """Larger is more alike."""
+    threshold: float
+    """A match scores above it."""
+    words: str
+    """What it is."""
+    detector: PairDetector
+    """Of its features."""
+    of_features: bool
+    """Whether these are the features by which quality is measured; else it is the first detector that chose."""
+
+    def scores(
+        self, some: np.ndarray, base: np.ndarray, beside: np.ndarray | None, options: SynthesizeOptions
+    ) -> np.ndarray:
+        """[n] of images with a training image each, rows ``beside``, or with the training image most alike."""
+        if beside is not None:
+            return self.similarity.scores(some, base[beside])
+        return self.similarity.nearest(some, base, device=str(check_device(options.device))).scores[:, 0]
+
+
+def table_three_row(
+    ledger: Ledger,
+    train: ImageStore,
+    reference: ImageStore | None,
+    config: GeneratorConfig,
+    opened: Sequence[Opened],
+    thresholds: Sequence[float],
+    auditor: PairDetector | None,
+    quality: PairDetector,
+    options: SynthesizeOptions,
+    progress: Progress,
+) -> dict[str, Any] | None:
+    """A row of table 3; None where fewer than two images were kept.
+
+    Args:
+        ledger: Of the loop.
+        train: Training images.
+        reference: Real images of new people.
+        config: Of the generator.
+        opened: The detectors that chose.
+        thresholds: Of them.
+        auditor: Of the kept set.
+        quality: Whose features FID and IRS are by.
+        options: Seed and device.
+        progress: Called with (stage, done, total).
+
+    Raises:
+        InputError: Features cannot be had.
+    """
+    if len(ledger.kept) < _FEWEST:
+        return None
+    of_train = quality_features(quality, train, train, options, progress)
+    values = {"before": ledger.quality[ledger.first], "kept": ledger.quality[ledger.kept]}
+    group = {what: np.arange(len(some)) for what, some in values.items()}
+    if reference is not None:
+        values["reference"] = np.asarray(quality_features(quality, reference, train, options, progress).values)
+        group["reference"] = reference.manifest.groups.astype(str)
+    good = {what: np.isfinite(some).all(axis=1) for what, some in values.items()}
+    values = {what: some[good[what]] for what, some in values.items()}
+    group = {what: some[good[what]] for what, some in group.items()}
+    n = min(len(some) for some in values.values())
+    if n < _FEWEST:
+        return None
+    rng = np.random.default_rng([_STREAM, options.seed])
+    chosen = {what: np.sort(rng.permutation(len(some))[:n]) for what, some in values.items()}
+    whose, base = train.manifest.groups.astype(str), np.asarray(of_train.values)
+    by = quality.similarity(base)
+    figures: dict[str, dict[str, Any]] = {"FID": {}, "IRS": {}}
+    for what, rows in chosen.items():
+        progress(f"quality, {what}", 0, 0)
+        some = values[what][rows]
+        fid = frechet_distance(base, some, whose, group[what][rows])
+        figures["FID"][what] = {"estimate": fid.estimate, "low": fid.low, "high": fid.high}
+        nearest = by.nearest(some, base, device=str(check_device(options.device))).rows[:, 0]
+        figures["IRS"][what] = _limits(irs(len(np.unique(nearest)), n, len(base)))
+    judge = _judge(opened, thresholds, auditor, by)
+    paired = bool(np.isfinite(ledger.of_source).any())
+    return {
+        "generator": config.name,
+        "conditioning": config.conditioning or config.conditioned_on,
+        "n": n,
+        "n_training": len(base),
+        "features": of_train.described.encoder,
+        "distance": by.words,
+        "figures": figures | {"MemRate": _rates(judge, ledger, opened[0], train, base, reference, paired, options)},
+        "memorized_by": judge.name,
+        "memorized_at": judge.words,
+        "paired": paired,
+    }
+
+
+def _judge(
+    opened: Sequence[Opened], thresholds: Sequence[float], auditor: PairDetector | None, by: Similarity
+) -> Judge:
+    """The auditor where it gives probabilities, and its features are there; else the first detector that chose."""
+    half = "P above 0.5"
+    if auditor is not None and auditor.head is not None and by.at_half == by.at_half:
+        return Judge(auditor.name, by, by.at_half, half, auditor, of_features=True)
+    first = opened[0]
+    if first.similarity.at_half == first.similarity.at_half:
+        return Judge(first.name, first.similarity, first.similarity.at_half, half, first.detector, of_features=False)
+    threshold = float(np.nextafter(thresholds[0], -np.inf))
+    return Judge(
+        first.name, first.similarity, threshold, "the threshold of the loop", first.detector, of_features=False
+    )
+
+
+def _rates(
+    judge: Judge,
+    ledger: Ledger,
+    first: Opened,
+    train: ImageStore,
+    base: np.ndarray,
+    reference: ImageStore | None,
+    paired: bool,
+    options: SynthesizeOptions,
+) -> dict[str, Any]:
+    """MemRate of the first draws, of the kept images, and of real images of new people."""
+    place = {str(image): row for row, image in enumerate(train.manifest.images)}
+    source = np.array([place.get(str(image), -1) for image in ledger.plan["source"]], dtype=np.int64)
+    patients, found = train.manifest.groups.astype(str), {}
+    for what, rows in (("before", ledger.first), ("kept", ledger.kept)):
+        rows = rows[source[rows] >= 0] if paired else rows
+        if judge.of_features:
+            score = judge.scores(ledger.quality[rows], base, source[rows] if paired else None, options)
+        else:
+            score = ledger.of_source[0][rows] if paired else ledger.score(0)[rows]
+        found[what] = _limits(memorization_rate(score > judge.threshold, patients[source[rows]] if paired else None))
+    if reference is not None:
+        ours = base if judge.of_features else first.train.values
+        values = quality_features(judge.detector, reference, train, options).values
+        beside = _beside(train, reference, options.seed) if paired else None
+        score = judge.scores(np.asarray(values), ours, beside, options)
+        found["reference"] = _limits(memorization_rate(score > judge.threshold, reference.manifest.groups.astype(str)))
+    return found
+
+
+def _beside(train: ImageStore, reference: ImageStore, seed: int) -> np.ndarray:
+    """[M] a random training image for each real image of a new person, of its class where there is one."""
+    rng = np.random.default_rng([_STREAM, seed, 1])
+    labels, theirs = train.manifest.labels, reference.manifest.labels
+    rows = rng.integers(len(labels), size=len(theirs))
+    for label in sorted(set(theirs) & set(labels)):
+        mine = np.flatnonzero(theirs == label)
+        rows[mine] = rng.choice(np.flatnonzero(labels == label), size=len(mine))
+    return rows
+
+
+def _limits(found: Any) -> dict[str, float]:
+    return {"estimate": found.estimate, "low": found.low, "high": found.high}
+
+
+def table_three(runs: Sequence[str | Path]) -> pd.DataFrame:
+    """The rows of several runs, in the paper's order.
+
+    Args:
+        runs: Run folders of ``memorisk synthesize`` that came to their end.
+
+    Returns:
+        A row a run: run, generator, conditioning, n, features, memorized_by, memorized_at, paired; and of every figure
+        (``fid``, ``irs``, ``memrate``) ``_before``, ``_kept`` and ``_reference``, each with ``_low`` and ``_high``.
+
+    Raises:
+        InputError: A folder holds no finished run, or one that kept nothing.
+    """
+    rows = []
+    for run in runs:
+        try:
+            found = read_json(Path(run) / FINISHED)
+        except (OSError, ValueError):
+            raise InputError(
+                f"{one_line(run)} holds no finished run of synthesize: there is no {FINISHED} in it"
+            ) from None
+        row = found.get("table_three")
+        if not isinstance(row, dict):
+            raise InputError(f"{one_line(run)} kept too few images to measure their quality")
+        rows.append({"run": str(run), **row})
+    known = {name: place for place, name in enumerate(ORDER)}
+    rows.sort(key=lambda row: known.get(str(row["conditioning"]), len(known)))
+    return flat_rows(rows)
+
+
+def flat_rows(rows: Sequence[dict[str, Any]]) -> pd.DataFrame:
+    """Rows of `table_three_row`, a column a number."""
+    return pd.DataFrame([_flat(row) for row in rows])
+
+
+def _flat(row: dict[str, Any]) -> dict[str, Any]:
+    found = {name: value for name, value in row.items() if name != "figures"}
+    for figure in FIGURES:
+        for what in SETS:
+            limits = row["figures"][figure].get(what) or {}
+            for name, end in (("estimate", ""), ("low", "_low"), ("high", "_high")):
+                value = limits.get(name)
+                found[f"{figure.lower()}_{what}{end}"] = np.nan if value is None else float(value)
+    return found
+
+
+def table_three_block(rows: Sequence[dict[str, Any]]) -> Table:
+    """The rows as a table of a report."""
+    columns = [
+        Column(source="conditioning", heading="Conditioning", row_heading=True),
+        Column(source="n", heading="Images", format="count"),
+    ]
+    for figure in FIGURES:
+        shown = "percent" if figure == "MemRate" else "decimal"
+        for what in SETS:
+            source = f"{figure.lower()}_{what}"
+            limits = (f"{source}_low", f"{source}_high")
+            columns.append(Column(source=source, heading=f"{figure}, {what}", format=shown, interval=limits))
+    first = rows[0]
+    of = f"{first['n']:,} images" if len(rows) == 1 else "as many images as stand beside them"
+    pairs = "with the training image it was conditioned on" if first["paired"] else "with any training image"
+    judged = f"MemRate by {first['memorized_by']}, {first['memorized_at']}, {pairs}"
+    caption = f"FID and IRS of {of} by {first['features']}; {judged}."
+    return Table(frame=flat_rows(rows), columns=columns, caption=caption)

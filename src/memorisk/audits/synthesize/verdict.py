@@ -1,0 +1,79 @@
+"""What may be said of a set that a loop made.
+
+* ``pass``: every place is filled, a guarantee stands behind the threshold, and the auditor, if there is one, found
+  nothing.
+* ``undecided``: the filter cannot say (`audits.filter.verdict`), places stayed empty, or the auditor cannot say.
+* ``fail``: nothing was kept, or the auditor found training patients in what was.
+"""
+
+from typing import Any
+
+from memorisk.audits.filter.verdict import filter_verdict
+from memorisk.audits.synthesize.final_audit import NEARER_LEVEL
+from memorisk.audits.synthesize.options import SynthesizeOptions
+from memorisk.runs.errors import several
+
+
+def loop_verdict(numbers: dict[str, Any], options: SynthesizeOptions) -> dict[str, Any]:
+    """Status, reasons, what would decide it, and the numbers that a pipeline may act on.
+
+    Args:
+        numbers: Of `analysis.loop_numbers`.
+        options: What was asked for.
+    """
+    of_filter = filter_verdict(numbers, options)
+    status = of_filter["status"]
+    why = [] if status == "pass" else list(of_filter["why"])
+    deciding = list(of_filter["what_would_decide"])
+    bad, doubts = _bad(numbers), _doubts(numbers)
+    if bad:
+        status = "fail"
+    elif doubts and status == "pass":
+        status = "undecided"
+    why = [*(reason for reason, _ in bad), *why, *(reason for reason, _ in doubts)]
+    deciding += [way for _, way in (*bad, *doubts)]
+    first = {"schema": 1, "audit": "synthesize", "status": status, "gate": of_filter["gate"]}
+    return (
+        first
+        | {"why": why or [numbers["guarantee"]], "what_would_decide": deciding}
+        | {name: value for name, value in numbers.items() if name != "notes"}
+    )
+
+
+def _bad(numbers: dict[str, Any]) -> list[tuple[str, str]]:
+    """What the auditor found."""
+    audit = numbers["audited"]
+    if audit is None or audit["clean"]:
+        return []
+    way = "another threshold (a smaller --miss-rate, more families) or detector; a generator that memorizes less"
+    found = []
+    if audit["n_listed"]:
+        n = several(audit["n_listed"], "training patient", "training patients")
+        found.append((f"the auditor lists {n} as nearer to the kept set than new people are", way))
+    if audit["nearer"]["p_value"] <= NEARER_LEVEL:
+        p = audit["nearer"]["p_value"]
+        found.append(
+            (f"training patients are nearer to the kept set than held-out ones, all together (p = {p:.2g})", way)
+        )
+    if not found:
+        found.append((f"the audit of the kept set failed: {'; '.join(audit['why'])}", way))
+    return found
+
+
+def _doubts(numbers: dict[str, Any]) -> list[tuple[str, str]]:
+    """What is missing for a pass that the filter does not know of."""
+    found = []
+    if n := numbers["n_empty"]:
+        told = several(n, "place stayed empty", "places stayed empty")
+        tries = several(numbers["most_tries"], "try", "tries")
+        found.append((f"{told} after {tries}", "a larger --most-tries, or a generator that gives fewer copies"))
+    found += [(doubt, "TRAIN as the generator had it") for doubt in numbers["doubts"]]
+    audit = numbers["audited"]
+    if audit is not None and audit["clean"] and audit["status"] == "undecided":
+        found.append(
+            (
+                f"the auditor flags nobody, but cannot clear the set: {'; '.join(audit['why'])}",
+                "what the report of the audit names, in the folder audit",
+            )
+        )
+    return found
