@@ -11,6 +11,7 @@ from memorisk.cli_settings import AS_JSON, FLAT, print_settings, read_yaml
 from memorisk.runs.errors import MemoriskError
 from memorisk.training.autoencoder_options import TrainAutoencoderOptions
 from memorisk.training.command_options import TrainClassifierOptions
+from memorisk.training.generator_options import TrainGeneratorOptions
 from memorisk.training.train_detector_options import TrainDetectorOptions
 
 train_app = App(name="train", help="Train what is to be released or used, with what it promises.")
@@ -21,6 +22,7 @@ Found = TypeVar("Found")
 _TRAIN_AUTOENCODER = TrainAutoencoderOptions()
 _TRAIN_CLASSIFIER = TrainClassifierOptions()
 _TRAIN_DETECTOR = TrainDetectorOptions()
+_TRAIN_GENERATOR = TrainGeneratorOptions()
 
 
 @train_app.command(name="classifier")
@@ -144,6 +146,50 @@ def train_autoencoder(
         show_autoencoder_plan(_watched(plan_autoencoder, images, out=out, **given), as_json=json)
         return 0
     show_autoencoder(_watched(run, images, out=out, **given), as_json=json)
+    return 0
+
+
+@train_app.command(name="generator")
+def train_generator(
+    images: str,
+    *,
+    out: Path,
+    dry_run: SWITCH = False,
+    print_config: SWITCH = False,
+    json: AS_JSON = False,
+    options: Annotated[TrainGeneratorOptions, FLAT] = _TRAIN_GENERATOR,
+) -> int:
+    """Train a generator of images: a diffusion transformer, or a GAN of the StyleGAN2 kind (docs/generators.md).
+
+    What it remembers of its training images is asked by `audit synthetic` of what it draws (`generate`).
+
+    Parameters
+    ----------
+    images
+        As for `audit classifier`; labels are classes, where there are any.
+    out
+        Run folder: new, empty, or a run of the same command to go on with. The generator is in its folder `generator`.
+    dry_run
+        Say how many images, steps, weights, minutes and bytes it would take; train nothing.
+    print_config
+        Print the settings as YAML for --config, run nothing.
+    json
+        Print training.json.
+    """
+    if print_config:
+        return print_settings({"images": images, "out": str(out), **asdict(options)})
+    from memorisk.console_generators import show_generator, show_generator_plan
+    from memorisk.training.generator import plan_generator
+    from memorisk.training.generator import train_generator as run
+    from memorisk.training.generator_processes import is_main
+
+    given = {f.name: getattr(options, f.name) for f in fields(options)}
+    if dry_run:
+        show_generator_plan(_watched(plan_generator, images, out=out, **given), as_json=json)
+        return 0
+    trained = _watched(run, images, out=out, **given)
+    if is_main():
+        show_generator(trained, as_json=json)
     return 0
 
 

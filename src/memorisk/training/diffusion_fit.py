@@ -101,6 +101,7 @@ class DiffusionTraining:
         network, spec, start = _network(view, told, options)
         place(network, device)
         notes = (*notes_on(store, rows), *said, *(() if view.encoder is None else view.encoder.notes))
+        notes += () if conditions is None else conditions.notes
         content = [options.recipe(), start, precision, device.type, accelerator.num_processes, str(torch.__version__)]
         pixels = [store.pixel_hashes[of].tolist() for of in (rows, held_out)]
         told_content = [
