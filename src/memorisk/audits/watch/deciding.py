@@ -26,21 +26,35 @@ def check_stop(options: WatchOptions, shared: SharedError, n_held: int) -> None:
     Raises:
         InputError: There are too few of them for this rule.
     """
-    first = shared.of_look(1)
-    floor = math.ceil(1 / options.nominal - 1e-9) - 1
-    needed = {
-        "share": max(floor, held_out_for_limit(options.nominal, first)),
-        "test": floor,
-        "listed": math.ceil(1 / first - 1e-9) - 1,
-        "never": 0,
-    }[options.stop_on]
+    first, needed = shared.of_look(1), held_out_needed(options, shared)
     if n_held < needed:
-        ways = "hold out more patients, plan fewer looks"
-        ways += ", or stop on test, which needs fewer" if options.stop_on != "test" and n_held >= floor else ""
+        fewer = options.stop_on != "test" and n_held >= _floor(options)
+        ways = "hold out more patients, plan fewer looks" + (", stop on test, which needs fewer" if fewer else "")
         raise InputError(
             f"stop_on {options.stop_on} needs {several(needed, 'held-out patient', 'held-out patients')} at an error "
             f"of {first:.2g} a look, and there are {n_held:,}: {ways}, or say never (stop_on)"
         )
+
+
+def held_out_needed(options: WatchOptions, shared: SharedError) -> int:
+    """Held-out patients with which a rule can stop a training at its first look.
+
+    Args:
+        options: With the rule.
+        shared: Its error over the looks.
+    """
+    first = shared.of_look(1)
+    return {
+        "share": max(_floor(options), held_out_for_limit(options.nominal, first)),
+        "test": _floor(options),
+        "listed": math.ceil(1 / first - 1e-9) - 1,
+        "never": 0,
+    }[options.stop_on]
+
+
+def _floor(options: WatchOptions) -> int:
+    """Held-out patients without whom there is no memorized share."""
+    return math.ceil(1 / options.nominal - 1e-9) - 1
 
 
 def exceeds(seen: Nearness, options: WatchOptions, error: float) -> bool:

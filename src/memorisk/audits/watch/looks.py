@@ -5,8 +5,9 @@ each look listed. The first is written last: what stands in it is done.
 """
 
 import json
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass, fields
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -161,11 +162,19 @@ class LookBook:
         self.looks = [*self.before(look.step), look]
         kept = self.listed.iloc[np.flatnonzero(self.listed["step"] < look.step)]
         self.listed = pd.concat([kept, listed], ignore_index=True) if len(kept) else listed.reset_index(drop=True)
-        if self.folder is None:
-            return
-        write_table(self.folder / LISTED, self.listed)
-        write_text(self.folder / LINES, "".join(json.dumps(line) + "\n" for line in self.lines()))
-        write_table(self.folder / LOOKS, self.table())
+        self._write()
+
+    def note_losses(self, losses: Mapping[int, float]) -> None:
+        """Fill in held-out losses that were not known when the looks were had.
+
+        Args:
+            losses: By step.
+        """
+        missing = [look for look in self.looks if math.isnan(look.held_out_loss) and look.step in losses]
+        if missing:
+            known = {look.step: replace(look, held_out_loss=losses[look.step]) for look in missing}
+            self.looks = [known.get(look.step, look) for look in self.looks]
+            self._write()
 
     def table(self) -> pd.DataFrame:
         """A row a look."""
@@ -177,3 +186,11 @@ class LookBook:
             plain(asdict(look) | {"patients": self.listed["patient"][self.listed["step"] == look.step].tolist()})
             for look in self.looks
         ]
+
+    def _write(self) -> None:
+        """All files, that of the looks last."""
+        if self.folder is None:
+            return
+        write_table(self.folder / LISTED, self.listed)
+        write_text(self.folder / LINES, "".join(json.dumps(line) + "\n" for line in self.lines()))
+        write_table(self.folder / LOOKS, self.table())

@@ -21,7 +21,7 @@ import pandas as pd
 from torch import nn
 
 from memorisk.audits.watch.arrays import as_stored, checked_images, store_of
-from memorisk.audits.watch.deciding import as_fields, check_stop, exceeds, note_of
+from memorisk.audits.watch.deciding import as_fields, check_stop, exceeds, held_out_needed, note_of
 from memorisk.audits.watch.drawing import Sample, kept_random_state, of_generator, of_pipeline
 from memorisk.audits.watch.looks import LISTED_COLUMNS, Look, LookBook
 from memorisk.audits.watch.measuring import distances, nearness
@@ -100,6 +100,31 @@ class MemorizationWatch:
         """All that were had, by step."""
         return tuple(self.book)
 
+    @property
+    def stopped_at(self) -> Look | None:
+        """The first look at which the rule says stop, whether or not it may; None where none does."""
+        looks = self.looks
+        said = [look.exceeded for look in looks]
+        ends = (look for i, look in enumerate(looks) if stops(said[: i + 1], self.options.patience))
+        return next(ends, None)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What must be said of it, a sentence each."""
+        said, needed = list(self.real.notes), held_out_needed(self.options, self.shared)
+        if self.real.n_held < needed:
+            said.append(
+                f"The rule ({self.options.stop_on}) can stop nothing: it needs {needed:,} held-out patients, and there "
+                f"are {self.real.n_held:,}."
+            )
+        drawn, n_train = self.options.images, self.real.n_train
+        if drawn < self.options.nominal * n_train:
+            said.append(
+                f"{drawn:,} images a look can copy at most {drawn / n_train:.1%} of {n_train:,} training patients: "
+                "draw more for the share to show that."
+            )
+        return tuple(said)
+
     def due(self, step: int) -> bool:
         """Whether a look is planned after this step: every so many."""
         return step > 0 and step % self.options.every == 0
@@ -139,6 +164,9 @@ class MemorizationWatch:
             self.book.add(look, listed)
             return look
         with folder_lock(self.folder, wait=True):
+            self.book.read()  # another process may have looked meanwhile
+            if (found := self.book.found(step, known)) is not None:
+                return found
             self.book.add(look, listed)
         return look
 

@@ -1,0 +1,149 @@
+"""What a training leaves behind to look at: the generators of a run, or folders of images of somebody's own."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+
+from memorisk.audits.watch.drawing import of_generator
+from memorisk.audits.watch.image_folders import image_folders, read_folder
+from memorisk.audits.watch.looks import Look
+from memorisk.audits.watch.options import WatchOptions
+from memorisk.audits.watch.real import Images
+from memorisk.audits.watch.trainings import images_of_run, is_training, kept_generators, losses_of
+from memorisk.audits.watch.watching import MemorizationWatch
+from memorisk.images.options import ImageOptions
+from memorisk.models.generators import load_generator
+from memorisk.runs.errors import InputError, one_line
+from memorisk.runs.fingerprint import fingerprint
+from memorisk.runs.progress import Progress
+
+WATCH = "watch"
+Waiting = Callable[[], list[int]]
+"""Steps there is something of."""
+LookAt = Callable[[MemorizationWatch, bool], Iterator[Look]]
+"""Looks at all that is complete, each once; the second says whether more may come."""
+
+
+@dataclass(frozen=True, eq=False)
+class LeftBehind:
+    """What a training leaves, and how it is looked at."""
+
+    train: Images
+    held_out: Images | None
+    out: Path
+    stop_in: Path
+    options: WatchOptions
+    waiting: Waiting
+    """What there is now."""
+    look: LookAt
+    """At it."""
+    nothing: str
+    """What is said where there is nothing."""
+
+
+def open_left(
+    place: Path, train: Images | None, held_out: Images | None, out: str | Path | None, options: WatchOptions,
+    progress: Progress,
+) -> LeftBehind:  # fmt: skip
+    """Which kind of folder it is, and how it is looked at.
+
+    Args:
+        place: Of the training.
+        train: As for `watch_training`.
+        held_out: Likewise.
+        out: Likewise.
+        options: Likewise.
+        progress: Likewise.
+
+    Raises:
+        InputError: It is neither, or its images are not named.
+    """
+    if is_training(place):
+        return _run(place, train, held_out, out, options, progress)
+    if train is None or out is None:
+        raise InputError(
+            f"{one_line(place)} is no run of train generator. For a folder with a folder of images for each step name "
+            "the training images with train, held-out ones with held_out, and out"
+        )
+    return LeftBehind(train, held_out, Path(out), Path(out), options, *_folders(place, options, progress))
+
+
+def _run(
+    place: Path, train: Images | None, held_out: Images | None, out: str | Path | None, options: WatchOptions,
+    progress: Progress,
+) -> LeftBehind:  # fmt: skip
+    """A run of ``memorisk train generator``."""
+    if train is None and held_out is None:
+        _refuse_image_settings(options)
+        parts = images_of_run(place, progress)
+        train, held_out = parts.train, parts.validation
+        options = planned(options, parts.looks, parts.every)
+    elif train is None or (held_out is None and options.held_out_split is None):
+        raise InputError("train and held_out go together: name both, or neither, and the run's own images are read")
+
+    def waiting() -> list[int]:
+        """Steps of the generators that are kept."""
+        return [kept.step for kept in kept_generators(place)]
+
+    seen: set[Path] = set()
+
+    def look(watch: MemorizationWatch, more: bool) -> Iterator[Look]:
+        """At each of them, once."""
+        for kept in kept_generators(place):
+            if kept.folder not in seen:
+                generator = load_generator(kept.folder)
+                sample = of_generator(generator, options.sampling(), options.device)
+                loss = losses_of(place).get(kept.step)
+                seen.add(kept.folder)
+                yield watch.look(kept.step, sample, held_out_loss=loss, weights=generator.source)
+
+    folder = place / WATCH if out is None else Path(out)
+    nothing = (
+        f"{one_line(place)} has kept no generator yet: follow it (follow), train with keep_snapshots, or watch it from "
+        "within (train generator --watch)"
+    )
+    return LeftBehind(train, held_out, folder, place, options, waiting, look, nothing)
+
+
+def _folders(place: Path, options: WatchOptions, progress: Progress) -> tuple[Waiting, LookAt, str]:
+    """Folders of images."""
+    seen: set[Path] = set()
+
+    def waiting() -> list[int]:
+        """Their steps."""
+        return [one.step for one in image_folders(place)]
+
+    def look(watch: MemorizationWatch, more: bool) -> Iterator[Look]:
+        """At each that is complete, once: it has the images of a look, or is not the last."""
+        found = image_folders(place)
+        for i, one in enumerate(found):
+            fewest = options.images if more and i == len(found) - 1 else 1
+            if one.folder in seen:
+                continue
+            if (store := read_folder(one, watch.real, options, progress, fewest=fewest)) is not None:
+                seen.add(one.folder)
+                yield watch.look(one.step, store, weights=fingerprint(store.pixel_hashes.tolist()))
+
+    return waiting, look, f"{one_line(place)} holds no folder whose name ends in the number of a step, as step-1000"
+
+
+def planned(options: WatchOptions, looks: int, every: int) -> WatchOptions:
+    """Settings of a watch for a training whose looks are known, where nobody said how many.
+
+    Args:
+        options: As given.
+        looks: Planned.
+        every: Steps between two.
+    """
+    return replace(options, every=every, looks=options.looks or looks)
+
+
+def _refuse_image_settings(options: WatchOptions) -> None:
+    """Refuse settings of how images are read where the run says how.
+
+    Raises:
+        InputError: One is given.
+    """
+    for field in (*fields(ImageOptions), *(f for f in fields(WatchOptions) if f.name.endswith("_split"))):
+        if field.name != "store" and getattr(options, field.name) != field.default:
+            raise InputError(f"{field.name} says how images are read, and a run has its own way: leave it out")

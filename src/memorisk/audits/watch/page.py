@@ -1,0 +1,269 @@
+"""The report of a watch: is it beginning to memorize, whom, and at which step; what may be done, what is not said."""
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+
+from memorisk.audits.watch.looks import Look
+from memorisk.report.blocks import (
+    Block,
+    Callout,
+    Column,
+    Definitions,
+    Fact,
+    Facts,
+    Figure,
+    Kind,
+    Name,
+    Page,
+    Paragraph,
+    Section,
+    Steps,
+    Table,
+    Text,
+)
+from memorisk.report.formats import count, percent
+from memorisk.report.steps_figure import steps_plot
+from memorisk.runs.environment import versions
+
+if TYPE_CHECKING:  # which writes the page
+    from memorisk.audits.watch.watching import MemorizationWatch
+
+RULES = {
+    "share": "the lower limit of the memorized share, with this look's part of the error, is above the nominal rate",
+    "test": "the exact p-value of the memorized share is at most this look's part of the error",
+    "listed": "a patient is listed with this look's part of the error as the level of the list",
+    "never": "nothing: looks are noted only",
+}
+_CHOSE = (
+    "The held-out images of this watch chose, or may choose, the step at which the training ends. For the audit of "
+    "what comes out of it they are no held-out images any more: that audit needs patients who had no part in training "
+    "or watch. memorisk train generator keeps such a part, test."
+)
+
+
+def watch_page(watch: "MemorizationWatch", *, redact: bool = False) -> Page:
+    """Lay out the report.
+
+    Args:
+        watch: With its looks.
+        redact: Leave out every id.
+    """
+    looks, table = watch.looks, watch.book.table()
+    sections = [
+        Section("Step by step", _curves(table, watch) if looks else [Paragraph("There is no look yet.")], "steps"),
+        Section("Who is listed", _listed(watch, redact), "listed"),
+        Section("What it means", _meaning(watch), "meaning"),
+        Section("What this does not say", [Steps(_not_said(watch))], "limits"),
+        Section("How it was done", _setup(watch, redact), "setup"),
+    ]
+    return Page(
+        title="Does the generator begin to memorize?",
+        subtitle="Looks at a generator in training",
+        lead=_lead(watch),
+        sections=sections,
+        footer=[Paragraph(_footer(redact))],
+    )
+
+
+def _lead(watch: "MemorizationWatch") -> list[Block]:
+    """The rule's word, and the numbers of the last look."""
+    looks, stop = watch.looks, watch.stopped_at
+    if not looks:
+        return [Callout("note", "Nothing was looked at yet")]
+    last = looks[-1]
+    kind: Kind = "note" if stop is None else "fail"
+    title, said = _verdict(last, stop, watch)
+    facts = [
+        Fact("Looks", count(len(looks)), "" if watch.options.looks is None else f"of {count(watch.options.looks)}"),
+        Fact("Last step", count(last.step)),
+        Fact("Memorized share", *_share(last)),
+        Fact("Nominal rate", percent(last.nominal), "of a generator that memorized nothing"),
+        Fact("Listed patients", count(last.listed), f"of {count(last.n_train)}"),
+    ]
+    if last.fid_name:
+        facts.append(Fact("FID", f"{last.fid:.4g}", f"held-out real images {last.fid_held_out:.4g}"))
+    return [Callout(kind, title, [Paragraph(said)]), Facts(facts)]
+
+
+def _verdict(last: Look, stop: Look | None, watch: "MemorizationWatch") -> tuple[str, str]:
+    """In a headline and a sentence."""
+    if stop is not None:
+        return (
+            f"Memorization from step {stop.step:,} on",
+            f"At step {stop.step:,} {RULES[watch.options.stop_on]}. A generator that memorizes nothing comes to this "
+            f"at any look of its training with a probability of at most {watch.options.error:.0%}.",
+        )
+    return (
+        "No memorization was shown",
+        f"{percent(last.share) if last.share == last.share else 'An unknown share'} of {count(last.n_train)} training "
+        "patients are nearer to the drawn images than the nominal rate of held-out ones are. That is no proof that "
+        "nothing is memorized: a look is an audit of few images.",
+    )
+
+
+def _share(look: Look) -> tuple[str, str]:
+    """The share and its limits."""
+    if look.share != look.share:
+        return "not known", ""
+    return percent(look.share), f"{percent(look.share_low)} to {percent(look.share_high)}"
+
+
+def _curves(table: pd.DataFrame, watch: "MemorizationWatch") -> list[Block]:
+    """The figures and the table of looks."""
+    steps = [int(step) for step in table["step"]]
+    columns = {name: table[name].to_numpy(dtype=float) for name in table if name not in ("weights", "fid_name", "note")}
+    nothing = np.full(len(steps), np.nan)
+    blocks: list[Block] = [
+        Figure(
+            svg=steps_plot(
+                steps,
+                {"memorized share, 95 %": (columns["share"], columns["share_low"], columns["share_high"])},
+                y_title="Memorized share",
+                reference=(watch.options.nominal, "nominal rate"),
+                share=True,
+            ),
+            title="Memorized share",
+            caption="Share of training patients who are nearer to the drawn images than the nominal share of held-out "
+            "patients are, with its 95 % interval. What stops a training is stricter, since there are several looks.",
+            alternative=_spoken(table, "share", percent),
+        )
+    ]
+    if np.isfinite(columns["fid"]).any():
+        held = (columns["fid_held_out"], nothing, nothing)
+        drawn = (columns["fid"], columns["fid_low"], columns["fid_high"])
+        blocks.append(
+            Figure(
+                svg=steps_plot(
+                    steps, {"drawn images, 95 %": drawn, "held-out real images": held}, y_title="FID (lower is better)"
+                ),
+                title="Quality",
+                caption=[Name(str(table["fid_name"].iloc[-1])), ". It falls with the number of images: compare it with "
+                         "that of real images, and with nothing of another name."],
+                alternative=_spoken(table, "fid", lambda value: f"{value:.4g}"),
+            )
+        )  # fmt: skip
+    if np.isfinite(columns["held_out_loss"]).any():
+        loss = (columns["held_out_loss"], nothing, nothing)
+        blocks.append(
+            Figure(
+                svg=steps_plot(steps, {"held-out loss": loss}, y_title="Held-out loss"),
+                title="Held-out loss",
+                caption="Loss of the training on images that it does not see. Where it rises, the network fits its "
+                "training images at the cost of others.",
+                alternative=_spoken(table, "held_out_loss", lambda value: f"{value:.4g}"),
+            )
+        )
+    return [*blocks, _table(table)]
+
+
+def _table(table: pd.DataFrame) -> Table:
+    """A row a look."""
+    columns = [
+        Column(source="step", heading="Step", format="count", row_heading=True),
+        Column(source="share", heading="Memorized share", format="percent", interval=("share_low", "share_high")),
+        Column(source="share_floor", heading="Lower limit of the rule", format="percent"),
+        Column(source="p_value", heading="p", format="probability"),
+        Column(source="error", heading="Error of this look", format="probability"),
+        Column(source="listed", heading="Listed", format="count"),
+        Column(source="ahead", heading="Nearer than all held-out", format="count"),
+        Column(source="fid", heading="FID", format="power", interval=("fid_low", "fid_high")),
+        Column(source="held_out_loss", heading="Held-out loss", format="decimal"),
+        Column(source="exceeded", heading="Stops", format="yes_no"),
+        Column(source="note", heading="Note", wide=True),
+    ]
+    return Table(frame=table, columns=columns, caption="Every look", elsewhere="looks.parquet")
+
+
+def _listed(watch: "MemorizationWatch", redact: bool) -> list[Block]:
+    """Patients of the last look that listed any."""
+    listed, last = watch.book.listed, watch.looks[-1] if watch.looks else None
+    if last is None:
+        return [Paragraph("There is no look yet.")]
+    said = f"At step {last.step:,}, {count(last.listed)} of {count(last.n_train)} training patients are listed. "
+    if last.shortest_list > last.n_train:
+        said += "No list was possible: there are too few held-out patients for this level."
+    else:
+        said += (
+            f"At most {watch.options.level:.0%} of a list are expected to be patients no nearer to the images than "
+            f"held-out ones are. Lists shorter than {count(last.shortest_list)} were not possible."
+        )
+    blocks: list[Block] = [Paragraph(said)]
+    if redact or not last.listed:
+        return blocks
+    rows = listed.iloc[np.flatnonzero(listed["step"] == last.step)]
+    columns = [
+        Column(source="patient", heading="Patient", row_heading=True),
+        Column(source="image", heading="Training image"),
+        Column(source="drawn", heading="Drawn image, from 0", format="count"),
+        Column(source="distance", heading="Distance", format="power"),
+        Column(source="p_value", heading="p", format="probability"),
+    ]
+    return [*blocks, Table(frame=rows, columns=columns, caption="Listed patients", elsewhere="listed.parquet")]
+
+
+def _meaning(watch: "MemorizationWatch") -> list[Block]:
+    """The figures in words."""
+    o = watch.options
+    told: list[tuple[Text, Text]] = [
+        (
+            "Memorized share",
+            f"A training patient counts who is nearer to the drawn images than all but {o.nominal:.0%} of held-out "
+            f"patients are. A generator that knows neither part has {o.nominal:.0%}.",
+        ),
+        ("What stops", f"{RULES[o.stop_on][:1].upper()}{RULES[o.stop_on][1:]}."),
+        (
+            "Error",
+            f"A training that memorizes nothing is stopped at any of its looks with a probability of at most "
+            f"{o.error:.0%}: each look has its part of that"
+            + (f", {o.looks:,} equal ones." if o.looks else ", look k the k (k + 1)-th."),
+        ),
+    ]
+    return [Definitions(told), Callout("warning", "The final audit needs other patients", [Paragraph(_CHOSE)])]
+
+
+def _not_said(watch: "MemorizationWatch") -> list[Text]:
+    """What nobody should take from it."""
+    weak = watch.real.detector.source.kind in ("pixels", "pca")
+    said: list[Text] = [
+        f"Whether a set of images may be shared: a look compares {watch.options.images:,} images and hides no known "
+        "copies among them. Audit the set itself (memorisk audit synthetic).",
+        "That those who are not listed are safe: copies that the detector does not see are not counted.",
+        "That an earlier step has memorized nothing: memorization grows, and is shown late.",
+    ]
+    if weak:
+        said.insert(0, "Copies that were turned, cropped or recoloured: pixels are compared, a weak detector.")
+    return [*said, *(Name(note) for note in watch.notes)]
+
+
+def _setup(watch: "MemorizationWatch", redact: bool) -> list[Block]:
+    """Everything to repeat it."""
+    o, real = watch.options, watch.real
+    told: list[tuple[Text, Text]] = [
+        ("Training", f"{count(len(real.train.images))} images of {count(real.n_train)} patients"),
+        ("Held out", f"{count(len(real.held.images))} images of {count(real.n_held)} patients"),
+        ("Detector", Name(real.detector.name)),
+        ("Features", Name(real.train_features.described.sentence)),
+        ("Images a look", count(o.images)),
+        ("Stops on", o.stop_on + ("" if watch.stop else ", noted only")),
+        ("Looks in a row", count(o.patience)),
+        ("Sampling", f"{o.sampler}, {o.sampling_steps} steps, guidance {o.guidance:g} (of generators of memorisk)"),
+        ("Seed", str(o.seed)),
+        ("Fingerprint, training", Name(real.train.data_hash)),
+        ("Fingerprint, held out", Name(real.held.data_hash)),
+        *((name, Name(version)) for name, version in versions().items()),
+    ]
+    return [Definitions([row for row in told if not (redact and str(row[0]).startswith("Fingerprint"))], compact=True)]
+
+
+def _spoken(table: pd.DataFrame, column: str, how) -> str:
+    """The drawn values in a sentence."""
+    known = [(step, value) for step, value in zip(table["step"], table[column], strict=True) if value == value]
+    shown = known if len(known) <= 12 else [*known[:6], *known[-6:]]
+    return "; ".join(f"step {step:,}: {how(value)}" for step, value in shown) + "."
+
+
+def _footer(redact: bool) -> str:
+    shown = "Ids are left out." if redact else "This file may name training images: handle it as personal data."
+    return f"Made by memorisk {versions().get('memorisk', '')}. {shown} It needs no network and asks for none."
