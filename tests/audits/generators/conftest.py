@@ -16,7 +16,7 @@ from memorisk.models.generators import Draw, GeneratorConfig, SamplingOptions, c
 from memorisk.training.generator_snapshots import Snapshot
 
 CONFIG: dict[str, Any] = {
-    "settings": {"detectors": ["pixels:8"], "quality": "none", "images": 400, "closest": 3, "strengths": ["weak"]},
+    "settings": {"detectors": ["pixels:8"], "images": 400, "closest": 3, "strengths": ["weak"]},
     "generator": {"network": "tiny/4", "steps": 40, "batch_size": 4},
     "datasets": {"Digits": {"images": "digits", "sample": 500, "held_out": 0.4}},
     "arms": {

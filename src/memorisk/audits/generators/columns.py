@@ -24,11 +24,6 @@ _SHARE = _limits("share", "Memorized share [95 %]")
 _UNITS = (_number("n_patients", "Training patients"), _number("n_held", "Held-out patients"))
 _SEEDS = _number("n_seeds", "Seeds")
 _COPIED = Column(source="repeated", heading="Repeated images", format="yes_no")
-_QUALITY = {
-    "fid": ("FID", "power"), "kid": ("KID", "power"), "mifid": ("MiFID", "power"),
-    "precision": ("Precision", "decimal"),
-    "recall": ("Recall", "decimal"), "density": ("Density", "decimal"), "coverage": ("Coverage", "decimal"),
-}  # fmt: skip
 _MADE = (_number("synthetic", "Generated image"), _text("synthetic_seed", "Its seed"))
 
 COLUMNS: Mapping[str, Sequence[Column]] = {
@@ -86,17 +81,16 @@ COLUMNS: Mapping[str, Sequence[Column]] = {
     ),
     "generators": (
         *_WHO,
+        _COPIED,
         _text("features", "Features"),
-        *(
-            column
-            for name, (heading, kind) in _QUALITY.items()
-            for column in (
-                _limits(name, f"{heading} [95 %]", kind),
-                _number(f"{name}_reference", "held-out images", kind),
-            )
-        ),
-        _number("n_real", "Real images"),
-        _number("n_synthetic", "Generated images"),
+        _text("figure", "Figure"),
+        _text("better", "Better"),
+        _limits("estimate", "Generated images [95 %]", "power"),
+        _number("n_synthetic", "of so many"),
+        _limits("same_number", "Generated, as many as held-out [95 %]", "power"),
+        _limits("reference", "Held-out images [95 %]", "power"),
+        _number("n_reference", "of so many"),
+        _number("n_real", "Compared with"),
         _SEEDS,
     ),
     "table_3": (
@@ -104,6 +98,7 @@ COLUMNS: Mapping[str, Sequence[Column]] = {
         _text("arm", "Generator", row=True),
         _text("conditioning", "Conditioning"),
         _limits("fid", "FID [95 %]", "power"),
+        _number("fid_reference", "held-out images", "power"),
         _limits("irs", "IRS [95 %]", "decimal"),
         _limits("irs_held", "held-out images [95 %]", "decimal"),
         _number("irs_n", "of so many each"),

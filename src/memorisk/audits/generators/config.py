@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal
 
 from memorisk.audits.options import ReportOptions
@@ -20,6 +21,7 @@ ALL, NO_QUALITY = "all", "none"
 STUDY_KEYS = ("settings", "generator", "classifiers", "datasets", "arms")
 SET_KEYS = ("images", "splits", "split_seed", "held_out")
 ARM_KEYS = ("datasets", "generator", "training_images", "duplicates", "snapshots", "seeds", "images")
+_PATHS = ("image_root", "labels_csv", "store")
 OURS = ("seed", "snapshot_every", "device", "threads", "checkpoint_seconds", "keep_snapshots")
 """Settings of a training that the study sets itself."""
 
@@ -198,6 +200,8 @@ def read_generators(config: Mapping[str, Any]) -> GeneratorsStudy:
     check_keys("the study", config, STUDY_KEYS)
     given = dict(config.get("settings") or {})
     check_keys("settings", given, setting_names(GeneratorsOptions))
+    if given.get("pseudonym_key"):
+        given["pseudonym_key"] = Path(given["pseudonym_key"])
     for name in ("detectors", "strengths"):
         if name in given:
             given[name] = _names(f"settings: {name}", given[name])
@@ -234,7 +238,8 @@ def _read_set(name: str, given: Any) -> GeneratorSet:
     check_keys(f"data set {said}", given, [*SET_KEYS, *reading])
     if not isinstance(given.get("images"), str) or not given["images"]:
         raise InputError(f"data set {said} names no images: a folder, a table, mnist:FOLDER, cifar10:FOLDER")
-    options = ImageOptions(**{k: v for k, v in given.items() if k in reading})
+    asked: dict[str, Any] = {k: Path(v) if k in _PATHS and v else v for k, v in given.items() if k in reading}
+    options = ImageOptions(**asked)
     options.validate()
     found = GeneratorSet(given["images"], options, **{k: v for k, v in given.items() if k in SET_KEYS[1:]})
     if found.splits not in ("redraw", "given"):
@@ -291,20 +296,18 @@ def _snapshots(said: str, given: Any, steps: Any) -> tuple[int, ...]:
     Raises:
         InputError: They are none, or beyond the end of the training.
     """
-    listed = list(given) if isinstance(given, list | tuple) else []
-    last = listed[-1] if listed and steps is None else steps
+    listed: list[Any] = list(given) if isinstance(given, list | tuple) else []
+    last: Any = listed[-1] if listed and steps is None else steps
     if not _whole(last, 1):
         raise InputError(f"{said}: the generator needs steps, a whole number of at least 1")
-    if listed:
-        found = [*listed, last]
-    else:
-        n = 1 if given is None else given
-        found = [round(last * (i + 1) / n) for i in range(n)] if isinstance(n, int) and n > 0 else [n]
-    if not all(_whole(step, 1) and step <= last for step in found):
+    many: Any = 1 if given is None else given
+    if not listed and _whole(many, 1):
+        listed = [round(last * (i + 1) / many) for i in range(many)]
+    if not listed or not all(_whole(step, 1) and step <= last for step in listed):
         raise InputError(
             f"{said}: snapshots is {one_line(given, 60)}; give steps up to {last:,}, or how many evenly spaced ones"
         )
-    return tuple(sorted(set(found)))
+    return tuple(sorted({*listed, last}))
 
 
 def _duplicates(said: str, given: Any) -> Duplicates | None:

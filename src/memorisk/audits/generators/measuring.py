@@ -54,7 +54,8 @@ class Detectors:
         """Features of all images of a data set; what is fitted is fitted on them, of both parts alike."""
         key = (source, data.name)
         if key not in self._real:
-            self._real[key] = self.features(source, data.store, data, progress)
+            found = self.features(source, data.store, data, progress)
+            self._real[key] = replace(found, groups=data.groups.astype(str).astype(object))
         return self._real[key]
 
     def features(self, source: str, store: ImageStore, data: SetData, progress: Progress = quiet) -> Features:

@@ -1,41 +1,42 @@
-"""Figures of quality of every generator as columns: a row a generator, from the rows that `audits.quality` makes."""
-
-from typing import Any
+"""Figures of quality of every generator, from the rows that `audits.quality` makes: A.5 of paper 003."""
 
 import numpy as np
 import pandas as pd
 
-from memorisk.audits.generators.reading import Reading, named_columns
-from memorisk.report.frames import numbers, texts
+from memorisk.audits.generators.over_seeds import mean_over_seeds
+from memorisk.audits.generators.reading import Reading
+from memorisk.report.frames import rows, texts
 
-FIGURES: dict[str, tuple[float, float]] = {
-    "fid": (0.0, np.inf), "kid": (-np.inf, np.inf), "mifid": (0.0, np.inf), "precision": (0.0, 1.0),
-    "recall": (0.0, 1.0), "density": (0.0, np.inf), "coverage": (0.0, 1.0),
+ENDS: dict[str, tuple[float, float]] = {
+    "FID": (0.0, np.inf), "KID": (-np.inf, np.inf), "MiFID": (0.0, np.inf), "precision": (0.0, 1.0),
+    "recall": (0.0, 1.0), "density": (0.0, np.inf), "coverage": (0.0, 1.0), "IRS": (0.0, 1.0),
 }  # fmt: skip
-"""With the least and greatest value of each."""
+"""The least and greatest value of each figure, in their order."""
+_VALUES: tuple[str, ...] = ("estimate", "same_number", "reference")
 
 
-def quality_rows(reading: Reading) -> pd.DataFrame:
-    """A row a generator, with each figure, its limits, and that of held-out real images.
+def quality_rows(reading: Reading, by: tuple[str, ...]) -> pd.DataFrame:
+    """A row a generator and figure, seeds together: the figure, at the number of held-out images, and of those.
 
     Args:
         reading: What was measured.
+        by: Columns that tell generators apart.
     """
-    table = reading.quality
-    if not len(table):
-        return pd.DataFrame()
-    named = list(named_columns(reading.cells[0]))
     found = []
-    for key, own in table.groupby(named, sort=False, dropna=False):
-        row: dict[str, Any] = dict(zip(named, key if isinstance(key, tuple) else (key,), strict=True))
-        row |= {"features": texts(own, "features")[0]}
-        columns = {name: numbers(own, name) for name in ("estimate", "low", "high", "reference")}
-        for i, figure in enumerate(texts(own, "figure")):
-            name = figure.lower()
-            if name not in FIGURES:
-                continue
-            row |= {name: columns["estimate"][i], f"{name}_low": columns["low"][i], f"{name}_high": columns["high"][i]}
-            row[f"{name}_reference"] = columns["reference"][i]
-        row |= {name: float(numbers(own, name).max()) for name in ("n_real", "n_synthetic")}
-        found.append(row)
-    return pd.DataFrame(found)
+    for figure, ends in ENDS.items():
+        table = reading.quality
+        own = rows(table, [name == figure for name in texts(table, "figure")]) if len(table) else table
+        own = own.rename(columns={"low": "estimate_low", "high": "estimate_high"})
+        kept = ("n_real", "n_synthetic", "n_reference", "n_real_patients")
+        values = dict.fromkeys(_VALUES, ends)
+        found.append(mean_over_seeds(own, (*by, "features", "figure", "better"), values, kept))
+    table = pd.concat(found, ignore_index=True)
+    if not len(table):
+        return table
+    order = {key: i for i, key in enumerate(dict.fromkeys(_keys(table, by)))}
+    place = [order[key] for key in _keys(table, by)]
+    return table.take(np.argsort(place, kind="stable").tolist()).reset_index(drop=True)
+
+
+def _keys(table: pd.DataFrame, by: tuple[str, ...]) -> list[tuple[str, ...]]:
+    return list(zip(*(map(str, table[name]) for name in by), strict=True))

@@ -10,7 +10,7 @@ from memorisk.audits.generators.distances import closest_rows, distance_rows, so
 from memorisk.audits.generators.duplicates import OUTCOMES, level_rows, trend_rows
 from memorisk.audits.generators.over_seeds import mean_over_seeds
 from memorisk.audits.generators.paired import paired_rows
-from memorisk.audits.generators.quality import FIGURES, quality_rows
+from memorisk.audits.generators.quality import ENDS, quality_rows
 from memorisk.audits.generators.reading import Reading
 from memorisk.audits.pseudonyms import Pseudonyms
 from memorisk.audits.study_parts import StudyTable
@@ -107,29 +107,26 @@ def by_copies(reading: Reading) -> StudyTable:
 
 def generators(reading: Reading) -> StudyTable:
     """A.5 of paper 003: kinds of generators side by side."""
-    each = quality_rows(reading)
-    ours = mean_over_seeds(each, (*_WHO, "repeated", "features"), {name: FIGURES[name] for name in FIGURES},
-                           (*(f"{name}_reference" for name in FIGURES), "n_real", "n_synthetic"))  # fmt: skip
-    paper = pd.DataFrame(
-        [
-            {"Generator": row["kind"], "Data set": row["dataset"], "Images": str(row["n_images"]),
-             **{_TITLES[name]: plain(row[name], 3) for name in FIGURES}}
-            for row in ours.to_dict("records")
-        ]
-    )  # fmt: skip
+    by = (*_WHO, "repeated")
+    ours = quality_rows(reading, by)
+    shown = [name for name in ENDS if name != "IRS"]
+    wide: dict[tuple[str, ...], dict[str, str]] = {}
+    for row in ours.to_dict("records"):
+        line = wide.setdefault(
+            tuple(str(row[name]) for name in by),
+            {"Generator": row["kind"], "Arm": row["arm"], "Data set": row["dataset"], "Images": str(row["n_images"])},
+        )
+        if row["figure"] in shown:
+            line[str(row["figure"])] = plain(row["estimate"], 3)
     note = (
-        "Figures hold for these features and numbers of images only. Intervals are over patients and generated images; "
-        "the figure of as many held-out real images stands below each. The paper's own figure A.5 is missing from its "
-        "text (“Figure ??”), so that no layout is repeated."
+        "Figures hold for these features and numbers of images only. Intervals are over patients and generated images. "
+        "Held-out images are what a perfect generator would draw: compare with them at their number. The paper's own "
+        "figure of A.5 is missing from its text (“Figure ??”), so that no layout is repeated. Its claim that both "
+        "kinds memorize rests on generated images that lie nearer to training images than these to validation "
+        "images, which is the section on distances; the shares of memorized patients are the first table."
     )
-    why = "" if len(ours) else "no generator's images have been measured"
-    return StudyTable("generators", "DiT against GAN (A.5)", paper, ours, note, why)
-
-
-_TITLES = {
-    "fid": "FID", "kid": "KID", "mifid": "MiFID", "precision": "Precision", "recall": "Recall", "density": "Density",
-    "coverage": "Coverage",
-}  # fmt: skip
+    why = "" if len(ours) else "no figure of quality was measured"
+    return StudyTable("generators", "DiT against GAN (A.5)", pd.DataFrame(list(wide.values())), ours, note, why)
 
 
 def table_3(reading: Reading) -> StudyTable:
@@ -138,11 +135,8 @@ def table_3(reading: Reading) -> StudyTable:
     values = dict.fromkeys(("irs", "irs_all", "irs_held", "mem_rate", "held_rate"), (0.0, 1.0))
     ours = mean_over_seeds(each, (*_WHO, "repeated", "detector", "threshold"),
                            values | {"excess": (-1.0, 1.0)}, ("irs_n", "n_patients", "n_pairs"))  # fmt: skip
-    quality = quality_rows(reading)
     if len(ours):
-        fid = mean_over_seeds(quality, (*_WHO, "repeated"), {"fid": (0.0, np.inf)}, ("fid_reference",))
-        on = [*_WHO, "repeated"]
-        ours = ours.merge(fid.drop(columns="n_seeds"), on=on, how="left") if len(fid) else ours
+        ours = _with_fid(ours, quality_rows(reading, (*_WHO, "repeated")))
         place = {name: i for i, name in enumerate(CONDITIONINGS)}
         ours = ours.sort_values(by="conditioning", key=lambda c: c.map(place), kind="stable").reset_index(drop=True)
     paper = pd.DataFrame(
@@ -164,14 +158,24 @@ def table_3(reading: Reading) -> StudyTable:
     return StudyTable("table_3", "Pseudo-conditions (table 3 of paper 004)", paper, ours, note, why)
 
 
+def _with_fid(table: pd.DataFrame, quality: pd.DataFrame) -> pd.DataFrame:
+    """The same rows with their FID, where it was measured."""
+    if not len(quality):
+        return table
+    on = [*_WHO, "repeated"]
+    fid = rows(quality, [name == "FID" for name in texts(quality, "figure")])
+    named = {"estimate": "fid", "estimate_low": "fid_low", "estimate_high": "fid_high", "reference": "fid_reference"}
+    return table.merge(fid.rename(columns=named)[[*on, *named.values()]], on=on, how="left")
+
+
 def distances(reading: Reading) -> StudyTable:
     """Figure 3's numbers."""
     each = distance_rows(reading)
     note = (
         "Distances to the nearest training image, against those of held-out images. W1: Wasserstein-1 distance; "
         "chance: what two samples of one law of these sizes show. Shift: mean less that of held-out images, patients "
-        "equal; below 0 is nearer. A generator that is narrower than its data lies nearer to the training images without "
-        "having copied any: this describes, the table of who is memorized tests. Limits are over patients and "
+        "equal; below 0 is nearer. A generator that is narrower than its data lies nearer to the training images "
+        "without having copied any: this describes, the table of who is memorized tests. Limits are over patients and "
         "generated images. Copies of a training image are near to it where a detector recognises it."
     )
     return StudyTable("distances", "Nearest-neighbour distances (figure 3)", _NONE, each, note,
