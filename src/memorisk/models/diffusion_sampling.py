@@ -1,9 +1,10 @@
 """Drawing from a diffusion transformer: DDIM, DPM-Solver++ (second order) and DDPM, by the schedulers of diffusers.
 
 Every image has its own noise, drawn on the CPU from a generator that its seed seeds; of DDPM the noise on the way, too.
-On a CPU an image is computed by one thread, in products whose shapes do not depend on how many images are asked for:
-its bytes depend neither on the images beside it nor on the number of threads, which draw several images at a time. On a
-GPU images are computed in batches, where the last digits of a product may depend on the batch.
+On a CPU an image is computed by one thread, in products whose shapes do not depend on how many images are asked for
+(small ones in groups of a fixed size, filled up with nothing where images are fewer): its bytes depend neither on the
+images beside it nor on the number of threads, which draw several images at a time. On a GPU images are computed in
+batches, where the last digits of a product may depend on the batch.
 
 Classifier-free guidance (Ho and Salimans, 2022): ``noise = noise_null + g (noise_condition - noise_null)``, over all
 channels, as diffusers' pipeline has it; at ``g = 1`` the second pass is left out. A learned variance is that of the
@@ -30,8 +31,8 @@ from memorisk.runs.errors import InputError
 
 STEP_BLOCK = 16
 """Steps whose modulations are computed at once."""
-TOGETHER = 8
-"""Images at most that a thread carries through the steps side by side, so that one step of the scheduler is of all."""
+TOGETHER = 16
+"""Images that a thread carries through the steps side by side, so that one step of the scheduler is of all of them."""
 
 
 def sampling_scheduler(trained: Any, how: SamplingOptions, *, pixels: bool, learn_sigma: bool) -> Any:
@@ -46,7 +47,8 @@ def sampling_scheduler(trained: Any, how: SamplingOptions, *, pixels: bool, lear
     Raises:
         InputError: More steps than the training had times.
     """
-    config = dict(trained.config)
+    # All of them said: diffusers else lets each class have its own default for what was never set.
+    config = {name: value for name, value in dict(trained.config).items() if not name.startswith("_")}
     if how.sampling_steps > config["num_train_timesteps"]:
         raise InputError(
             f"sampling_steps is {how.sampling_steps}; this generator was trained with "
@@ -67,6 +69,7 @@ def sampling_scheduler(trained: Any, how: SamplingOptions, *, pixels: bool, lear
         else:  # it has no clip_sample: dynamic thresholding whose threshold is at most 1 is that
             solver: dict[str, Any] = {"algorithm_type": "dpmsolver++", "solver_order": 2, "solver_type": "midpoint"}
             solver |= {"variance_type": None, "thresholding": pixels, "sample_max_value": 1.0}
+            solver |= {"timestep_spacing": "linspace"}  # as it is meant: few steps begin at the very noise
             found = DPMSolverMultistepScheduler.from_config(config, **solver)
     found.set_timesteps(how.sampling_steps)
     return found
@@ -106,7 +109,7 @@ class DiffusionSampler:
         if not len(draw):
             return images
         with torch.inference_mode():
-            self._times  # noqa: B018 (computed once, before threads ask for it)
+            _ = self._times, self._group  # computed once, before threads ask for them
 
         def fill(part: slice) -> None:
             """Some rows; inference mode is the thread's own."""
@@ -118,8 +121,7 @@ class DiffusionSampler:
                 fill(part)
             return images
         with one_thread_each() as workers:
-            together = 1 if self.how.sampler == "ddpm" else min(TOGETHER, -(-len(draw) // workers))
-            parts = _parts(len(draw), together)
+            parts = _parts(len(draw), self._together(len(draw), workers))
             with ThreadPoolExecutor(workers) if min(workers, len(parts)) > 1 else nullcontext() as pool:
                 list(map(fill, parts) if pool is None else pool.map(fill, parts))
         return images
@@ -138,6 +140,15 @@ class DiffusionSampler:
         """Embeddings of the times of all steps, [S, depth, d]."""
         return self._lean.times(self._steps().timesteps.to(self.device))
 
+    def _together(self, n: int, workers: int) -> int:
+        """Images of a part: whole groups, shared among the threads."""
+        group = self._group
+        return group * max(1, min(TOGETHER // group, -(-n // (group * workers))))
+
+    @cached_property
+    def _group(self) -> int:
+        return self._lean.group
+
     def _steps(self) -> Any:
         """A scheduler at its start: of DPM-Solver it remembers the steps before."""
         pixels = self.decoder is None
@@ -149,13 +160,16 @@ class DiffusionSampler:
         generators = [torch.Generator().manual_seed(int(seed)) for seed in draw.seeds]
         steps = self._steps()
         x = torch.cat([torch.randn(shape, generator=g) for g in generators]).to(self.device) * steps.init_noise_sigma
-        noise = {"generator": generators} if self.how.sampler == "ddpm" else {}
         labels, rows = self._distinct(draw)
         for begin in range(0, len(steps.timesteps), STEP_BLOCK):
             times = self._times[begin : begin + STEP_BLOCK]
             forward = self._forward(times, labels, rows)
             for k, time in enumerate(steps.timesteps[begin : begin + STEP_BLOCK]):
-                x = steps.step(forward(x, k), time, x, **noise).prev_sample
+                found = forward(x, k)
+                if self.how.sampler == "ddpm":
+                    x = _noisy_step(steps, found, time, x, generators)
+                else:
+                    x = steps.step(found, time, x).prev_sample
         return x
 
     def _distinct(self, draw: Draw) -> tuple[torch.Tensor, np.ndarray]:
@@ -173,20 +187,24 @@ class DiffusionSampler:
         lean, guidance = self._lean, self.how.guidance
         guided = guidance != 1
         null = null_labels(self.spec, 1, self.device)
-        if self.device.type == "cpu":  # image by image: a condition in a product of its own
-            told = [lean.modulations(times, lean.conditions(label)) for label in labels.split(1)]
-            without = lean.modulations(times, lean.conditions(null)) if guided else None
+        if self.device.type == "cpu":  # group by group, and a condition in products of its own
+            size = self._group
+            each = [lean.modulations(times, lean.conditions(label)) for label in labels.split(1)]
+            filled = np.resize(rows, -(-len(rows) // size) * size)
+            told = [Modulations.side_by_side([each[k] for k in filled[part]]) for part in _parts(len(filled), size)]
+            without = [lean.modulations(times, lean.conditions(null))] * size if guided else []
+            free = Modulations.side_by_side(without) if guided else None
 
-            def one_by_one(x: torch.Tensor, k: int) -> torch.Tensor:
+            def by_groups(x: torch.Tensor, k: int) -> torch.Tensor:
                 """[b, outputs, h, w]."""
+                whole = torch.cat([x, x.new_zeros(len(filled) - len(x), *x.shape[1:])])
                 found = []
-                for image, row in zip(x.split(1), rows, strict=True):
-                    given = lean(image, *told[row].at(k))
-                    free = lean(image, *without.at(k)) if without is not None else None
-                    found.append(self._guided(given, free))
-                return torch.cat(found)
+                for images, group in zip(whole.split(size), told, strict=True):
+                    given = lean(images, *group.at(k))
+                    found.append(self._guided(given, None if free is None else lean(images, *free.at(k))))
+                return torch.cat(found)[: len(x)]
 
-            return one_by_one
+            return by_groups
         chosen = labels[torch.from_numpy(rows).to(self.device)]
         chosen = torch.cat([chosen, null.expand(len(chosen), *null.shape[1:])]) if guided else chosen
         conditions = lean.conditions(chosen)
@@ -219,6 +237,14 @@ class DiffusionSampler:
             p = (x / 2 + 0.5).clamp(0, 1)
             images.append((p * 255).round().to(torch.uint8).permute(0, 2, 3, 1).cpu().numpy())
         return np.concatenate(images)
+
+
+def _noisy_step(
+    steps: Any, found: torch.Tensor, time: torch.Tensor, x: torch.Tensor, generators: list[torch.Generator]
+) -> torch.Tensor:
+    """One of DDPM, image by image: an exponential of a learned variance may depend on its place in memory."""
+    parts = zip(found.split(1), x.split(1), generators, strict=True)
+    return torch.cat([steps.step(f, time, image, generator=[g]).prev_sample for f, image, g in parts])
 
 
 def drawn_side(spec: DiTSpec, decoder: Any | None) -> int:

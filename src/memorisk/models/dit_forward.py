@@ -6,12 +6,17 @@ computed for many steps at once, and once for all images of a condition; the thr
 hold the result to the network's own forward pass.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import nn
+
+GROUP_TOKENS = 256
+"""Tokens that are computed at once on a CPU: fewer leave it waiting, more leave its caches."""
 
 Block = torch.Tensor
 """[s, m, 6, d]: shift, scale + 1 and gate of attention, then of the feed-forward part; s steps, m conditions."""
@@ -29,6 +34,13 @@ class Modulations:
     def at(self, step: int) -> tuple[tuple[torch.Tensor, ...], torch.Tensor]:
         """Of one step: [m, 6, d] of each block, [m, 2, d] before the output."""
         return tuple(block[step] for block in self.blocks), self.final[step]
+
+    @classmethod
+    def side_by_side(cls, parts: "Sequence[Modulations]") -> "Modulations":
+        """Those of several conditions as one."""
+        blocks = zip(*(part.blocks for part in parts), strict=True)
+        final = torch.cat([part.final for part in parts], dim=1)
+        return cls(tuple(torch.cat(block, dim=1) for block in blocks), final)
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,6 +75,13 @@ class LeanForward:
         self.blocks = [_weights(block) for block in network.transformer_blocks]
         self.last_modulation, self.last = network.proj_out_1, network.proj_out_2
         self.last_eps = float(network.norm_out.eps)
+
+    @property
+    def group(self) -> int:
+        """Images that are computed at once on a CPU, always: their bytes do not depend on their place among them."""
+        most = max(1, GROUP_TOKENS // self.grid**2)
+        inputs, hidden = self.first.shape
+        return most if rows_stand_apart(most, self.grid**2, hidden, self.heads, inputs, self.last.out_features) else 1
 
     def times(self, timesteps: torch.Tensor) -> torch.Tensor:
         """Embeddings of times: [S] to [S, depth, d]."""
@@ -126,6 +145,41 @@ class LeanForward:
         qkv = F.linear(x, *weights.qkv).view(m, n, 3, self.heads, d // self.heads)
         q, k, v = qkv.permute(2, 0, 3, 1, 4)
         return F.scaled_dot_product_attention(q, k, v).transpose(1, 2).reshape(m, n, d)
+
+
+@lru_cache
+def rows_stand_apart(images: int, tokens: int, hidden: int, heads: int, inputs: int, outputs: int) -> bool:
+    """Whether every product of a network gives an image the same bytes at any place of a group, beside any others.
+
+    Kernels for matrices may treat rows at an edge in another order of additions; those of this machine are asked, on
+    noise, once for every shape.
+
+    Args:
+        images: Of a group.
+        tokens: Of an image.
+        hidden: Width of the network.
+        heads: Of its attention.
+        inputs: Numbers of a patch.
+        outputs: Numbers that a patch becomes.
+    """
+    noise = torch.Generator().manual_seed(0)
+
+    def apart(x: torch.Tensor, product: Any) -> bool:
+        """Moved by one, and with zeros beside the first."""
+        alone = torch.zeros_like(x)
+        alone[0] = x[0]
+        found = product(x)
+        same = torch.equal(product(x.roll(1, 0)), found.roll(1, 0)) and torch.equal(product(alone)[0], found[0])
+        return same
+
+    shapes = [(inputs, hidden), (hidden, 3 * hidden), (hidden, hidden), (hidden, 4 * hidden), (4 * hidden, hidden)]
+    for given, made in [*shapes, (hidden, outputs)]:
+        x = torch.randn(images, tokens, given, generator=noise)
+        weight, bias = torch.randn(made, given, generator=noise), torch.randn(made, generator=noise)
+        if not apart(x, lambda x, w=weight, b=bias: F.linear(x, w, b)):
+            return False
+    qkv = torch.randn(images, heads, tokens, 3 * hidden // heads, generator=noise)
+    return apart(qkv, lambda x: F.scaled_dot_product_attention(*x.chunk(3, dim=-1)))
 
 
 def _modulated(x: torch.Tensor, scale: torch.Tensor, shift: torch.Tensor, eps: float) -> torch.Tensor:

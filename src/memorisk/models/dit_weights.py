@@ -236,8 +236,8 @@ def _check_fit(said: str, own: DiTSpec, *, channels: int, learn_sigma: bool | No
         raise InputError(f"{said} {has}: set learn_sigma to {str(own.learn_sigma).lower()}, or leave it out")
     if size is not None and parse_size(size) != (own.hidden, own.depth, own.heads, own.patch):
         raise InputError(
-            f"{said} has {own.depth} blocks of width {own.hidden} with {own.heads} heads and a patch of {own.patch}, and "
-            f"{one_line(size, 40)} is asked for: name its own size"
+            f"{said} has {own.depth} blocks of width {own.hidden} with {own.heads} heads and a patch of {own.patch}, "
+            f"which is not {one_line(size, 40)}"
         )
 
 
