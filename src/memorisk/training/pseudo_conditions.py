@@ -54,7 +54,7 @@ def pseudo_conditions(
     if which not in CONDITIONINGS:
         raise unknown_name("conditioning", which, CONDITIONINGS)
     given = PseudoOptions.of(options)
-    data = fold_data(store, rows, given.seed)
+    data = fold_data(store, rows, None if which == "label-noise" else given.seed)
     images = store.manifest.images[data.rows].astype(str)
     if which == "label-noise":
         values = data.onehot + given.conditioning_noise * _noise(images, data.onehot.shape[1], given.seed)

@@ -62,19 +62,17 @@ class FoldData:
         return _several(self.labels)
 
 
-def fold_data(store: ImageStore, rows: np.ndarray, seed: int) -> FoldData:
-    """Divide the training images among five folds by patient, each class as evenly as patients allow.
+def fold_data(store: ImageStore, rows: np.ndarray, seed: int | None) -> FoldData:
+    """Labels of the training images, and whose fold each is in.
 
     Args:
         store: The images.
         rows: Of the training images; may repeat.
-        seed: Of the division.
+        seed: Of the division; None where no classifier is trained, and all images are in one fold.
 
     Raises:
         InputError: There are no labels, all are the same, or fewer than five patients.
     """
-    from sklearn.model_selection import StratifiedGroupKFold
-
     chosen = np.unique(np.asarray(rows, dtype=np.int64))
     manifest = store.manifest
     labels = manifest.labels[chosen].astype(str)
@@ -87,14 +85,33 @@ def fold_data(store: ImageStore, rows: np.ndarray, seed: int) -> FoldData:
     targets = build_targets(labels, "binary" if alone else "multi")  # which refuses a single class
     named = named_groups(manifest)
     groups = merge_linked(named, linked_groups(store.pixel_hashes, named)).astype(str)[chosen]
+    fold = np.zeros(len(chosen), dtype=np.int64) if seed is None else patient_folds(labels, groups, seed)
+    return FoldData(store.images, chosen, targets, labels, groups, fold, store.data_hash)
+
+
+def patient_folds(labels: np.ndarray, groups: np.ndarray, seed: int) -> np.ndarray:
+    """[n] a fold from 0 to 4 of each image: a patient in one, each class as evenly as patients allow.
+
+    Args:
+        labels: [n] str; classes of fewer than five images are spread as one.
+        groups: [n] str.
+        seed: Of the division.
+
+    Raises:
+        InputError: There are fewer than five patients.
+    """
+    from sklearn.model_selection import StratifiedGroupKFold
+
     if (n := len(set(groups.tolist()))) < FOLDS:
         raise InputError(f"there are {several(n, 'training patient', 'training patients')}; {FOLDS} folds need as many")
-    fold = np.empty(len(chosen), dtype=np.int64)
+    _, stratum, count = np.unique(labels, return_inverse=True, return_counts=True)
+    stratum[count[stratum] < FOLDS] = -1
+    fold = np.empty(len(labels), dtype=np.int64)
     splitter = StratifiedGroupKFold(n_splits=FOLDS, shuffle=True, random_state=seed)
-    with warnings.catch_warnings(action="ignore"):  # a class of fewer images than folds cannot be in each of them
-        for number, (_, left_out) in enumerate(splitter.split(np.zeros(len(chosen)), labels, groups)):
+    with warnings.catch_warnings(action="ignore"):  # the rare ones together may still be fewer than folds
+        for number, (_, left_out) in enumerate(splitter.split(np.zeros(len(labels)), stratum, groups)):
             fold[left_out] = number
-    return FoldData(store.images, chosen, targets, labels, groups, fold, store.data_hash)
+    return fold
 
 
 def fold_outputs(data: FoldData, options: PseudoOptions, folder: Path, progress: Progress) -> np.ndarray:
