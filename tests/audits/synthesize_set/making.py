@@ -1,0 +1,64 @@
+"""Generators that are functions: digits blended from others, and now and then a training image, hardly changed."""
+
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+
+from tests.audits.synthetic_set.making import blended, digits
+
+N_TRAIN, N_NEW, N_HELD = 80, 79, 90
+COPYING = 0.3
+OF = {"detector": "pixels", "families": ("noise:0.1",), "group_from": r"([a-z]+\d+)_", "miss_rate": 0.05}
+HERE = "tests.audits.synthesize_set.making"
+
+
+def digit_parts() -> dict[str, np.ndarray]:
+    """Training, new and held-out digits, and those that an honest generator blends."""
+    images = digits()[np.random.default_rng(3).permutation(1797)]
+    cuts = np.cumsum([N_TRAIN, N_NEW, N_HELD])
+    return dict(zip(("train", "new", "held", "others"), np.split(images, cuts), strict=True))
+
+
+def write_folders(root: Path) -> None:
+    """Folders ``train``, ``new`` and ``held`` of PNG files, a patient an image."""
+    for name, images in digit_parts().items():
+        if name != "others":
+            (root / name).mkdir()
+            for row, image in enumerate(images):
+                Image.fromarray(image[..., 0]).save(root / name / f"{name}{row:03d}_0.png")
+
+
+def copied(seed: int) -> int:
+    """The training row that the generator copies by this seed; -1 for none."""
+    rng = np.random.default_rng(int(seed))
+    return int(rng.integers(N_TRAIN)) if rng.random() < COPYING else -1
+
+
+def copying(seeds: np.ndarray, labels: np.ndarray | None) -> np.ndarray:
+    """Digits [n, 8, 8]; with probability `COPYING` a training image with noise."""
+    parts, made = digit_parts(), []
+    for seed in seeds:
+        row, rng = copied(seed), np.random.default_rng([1, int(seed)])
+        if row < 0:
+            made.append(blended(parts["others"], 1, seed=int(rng.integers(1 << 31)))[0])
+        else:
+            noise = rng.integers(-4, 5, parts["train"][row].shape)
+            made.append(np.clip(parts["train"][row].astype(int) + noise, 0, 255).astype(np.uint8))
+    return np.stack(made)[..., 0]
+
+
+def only_copies(seeds: np.ndarray, labels: np.ndarray | None) -> np.ndarray:
+    """Training images, as they are."""
+    return digit_parts()["train"][np.asarray(seeds) % N_TRAIN][..., 0]
+
+
+def classes(seeds: np.ndarray, labels: np.ndarray | None) -> np.ndarray:
+    """As `copying`, in colour and twice as large, of two classes: the second is darker."""
+    assert labels is not None
+    made = np.kron(copying(seeds, None), np.ones((2, 2), dtype=np.uint8))
+    made[np.asarray(labels) == 1] //= 2
+    return np.repeat(made[..., None], 3, axis=3)
+
+
+classes.classes = ("bright", "dark")  # pyright: ignore[reportFunctionMemberAccess]
