@@ -9,6 +9,7 @@ from typing import Any
 __version__ = "0.1.0"
 
 _PUBLIC = {
+    "assess_quality": "memorisk.audits.quality.quality",
     "audit_classifier": "memorisk.audits.classifier",
     "audit_defences": "memorisk.audits.defence",
     "audit_feature": "memorisk.audits.feature",
@@ -28,6 +29,7 @@ _PUBLIC = {
     "load_generator": "memorisk.models.generators",
     "load_latents": "memorisk.training.latent_store",
     "load_manifest": "memorisk.images.sources",
+    "measure_quality": "memorisk.audits.quality.measuring",
     "read_latents": "memorisk.training.latent_store",
     "Result": "memorisk.report.result",
     "study_generators": "memorisk.audits.generators.study",

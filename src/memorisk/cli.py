@@ -21,6 +21,7 @@ from memorisk.audits.detectors.options import BenchDetectorsOptions
 from memorisk.audits.feature_options import FeatureOptions
 from memorisk.audits.filter.options import FilterOptions
 from memorisk.audits.options import WORKER_MODULES, ClassifierOptions, LossesOptions
+from memorisk.audits.quality.options import QualityOptions
 from memorisk.audits.reid.options import BenchCopiesOptions, BenchReidOptions
 from memorisk.audits.synthesize.options import SynthesizeOptions
 from memorisk.audits.synthetic.options import SyntheticOptions
@@ -29,6 +30,7 @@ from memorisk.cli_explain import explain
 from memorisk.cli_feature import feature, mark
 from memorisk.cli_filter import filter_set
 from memorisk.cli_generate import generate
+from memorisk.cli_quality import quality
 from memorisk.cli_settings import AS_JSON, FLAT, print_settings, read_yaml
 from memorisk.cli_synthesize import synthesize_set
 from memorisk.cli_synthetic import synthetic
@@ -58,6 +60,7 @@ app.command(bench_app)
 app.command(images_app)
 app.command(explain)
 app.command(filter_set, name="filter")
+app.command(quality)
 app.command(generate)
 app.command(synthesize_set, name="synthesize")
 audit_app.command(feature)
@@ -342,9 +345,10 @@ def _usage(error: CycloptsError) -> str:
 def _as_flags(message: str) -> str:
     """Settings by the names that they have here: ``group_column`` of a message for Python is ``--group-column``."""
     kinds = (ClassifierOptions, TrainClassifierOptions, FeatureOptions, SyntheticOptions, BenchDetectorsOptions)
+    more = (FilterOptions, QualityOptions)
     every = {
         f.name
-        for kind in (*kinds, FilterOptions, BenchReidOptions, BenchCopiesOptions, GenerateOptions, SynthesizeOptions)
+        for kind in (*kinds, *more, BenchReidOptions, BenchCopiesOptions, GenerateOptions, SynthesizeOptions)
         for f in fields(kind)
     }
     names = "|".join(sorted(name for name in every if "_" in name))

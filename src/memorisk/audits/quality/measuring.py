@@ -12,6 +12,7 @@ from functools import cached_property
 import numpy as np
 import pandas as pd
 
+from memorisk.audits.quality.options import FIGURES
 from memorisk.runs.errors import InputError, unknown_name
 from memorisk.scores.distances import fit_measure, nearest
 from memorisk.statistics.quality_figures import QualityFigure, Samples, check_samples
@@ -22,8 +23,6 @@ from memorisk.statistics.quality_mifid import MemorizationInformed, mifid_figure
 from memorisk.statistics.retrieval_score import irs
 from memorisk.training.feature_matrix import FeatureDescription, Features
 
-FIGURES = ("FID", "KID", "MiFID", "precision", "recall", "density", "coverage", "IRS")
-"""In the order of the table."""
 BETTER = dict.fromkeys(FIGURES, "higher") | {"FID": "lower", "KID": "lower", "MiFID": "lower"}
 """Which way each points; density and IRS are best near their reference, above which they hold no more."""
 
@@ -38,7 +37,7 @@ class QualityTable:
             ``reference_high``: the same figure of ``n_reference`` held-out real images; ``same_number``,
             ``same_number_low``, ``same_number_high``: of as many synthetic images, which is what compares with it;
             ``n_real``, ``n_synthetic``, ``n_real_patients``, ``n_reference``, ``n_reference_patients``, ``features``,
-            and ``method``: how the limits were made or why there are none.
+            ``level``, and ``method``: how the limits were made or why there are none.
         features: In a few words.
         level: Of the intervals.
     """
@@ -232,5 +231,6 @@ def _row(name: str, features: str, whole: _Measured, reference: _Measured | None
         "n_reference": 0 if reference is None else beside.n_synthetic,
         "n_reference_patients": 0 if reference is None else beside.n_synthetic_units,
         "features": features,
+        "level": found.level,
         "method": found.method,
     }

@@ -1,0 +1,210 @@
+"""Train on synthetic, test on real: the trainings of ``memorisk quality --classifier``.
+
+One network a seed is trained on synthetic images and one on as many real ones (all of the smaller set, a random part of
+the larger one), by the same recipe, and both are asked about the held-out real images. A training that is done leaves
+its scores in ``classifiers/``; the same command goes on with the next.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import torch
+from scipy.special import softmax
+
+from memorisk.audits.quality.options import QualityOptions
+from memorisk.audits.synthetic.sets import Sets
+from memorisk.images.store import ImageStore
+from memorisk.images.wording import listed
+from memorisk.models.specs import auto_model, model_spec
+from memorisk.models.zoo import create_model
+from memorisk.runs.devices import check_device
+from memorisk.runs.errors import InputError, MemoriskError
+from memorisk.runs.files import read_array, write_array
+from memorisk.runs.fingerprint import file_fingerprint, fingerprint
+from memorisk.runs.progress import Progress
+from memorisk.statistics.quality_transfer import TransferFigure, balanced_accuracy, compare_training, mean_auc
+from memorisk.training.fit import fit
+from memorisk.training.options import TrainOptions, resolve_options
+from memorisk.training.pixels import Normalisation, choose_normalisation
+from memorisk.training.predict import predict_logits
+from memorisk.training.targets import training_labels
+
+FOLDER = "classifiers"
+ARMS = ("synthetic", "real")
+
+
+@dataclass(frozen=True, eq=False)
+class TransferData:
+    """What is trained and tested on."""
+
+    stores: dict[str, ImageStore]
+    """By arm."""
+    rows: dict[str, np.ndarray]
+    """Images of each arm's training, as many of both."""
+    targets: dict[str, np.ndarray]
+    """Numbers of classes, of all images of each arm's store."""
+    held: ImageStore
+    held_targets: np.ndarray
+    classes: tuple[str, ...]
+    notes: tuple[str, ...]
+
+
+def prepare_transfer(sets: Sets, seed: int) -> TransferData:
+    """Labels of the three sets as numbers, and as many training images on both sides.
+
+    Args:
+        sets: With held-out images.
+        seed: Of the part of the larger set.
+
+    Raises:
+        InputError: A set has no labels, several to an image, or held-out labels that training images do not have.
+    """
+    assert sets.held is not None
+    parts = {"synthetic": sets.synthetic, "real": sets.train, "held-out": sets.held}
+    labels = {}
+    for what, store in parts.items():
+        labels[what] = np.array([str(v).strip() for v in training_labels(store.manifest, "single")])
+        if n := int((labels[what] == "").sum()):
+            raise InputError(
+                f"{n:,} of {len(labels[what]):,} {what} images have no label, which a classifier needs: give folders "
+                "of classes, or a table with the column label"
+            )
+    classes = tuple(sorted(set(labels["real"])))
+    if len(classes) < 2:
+        raise InputError("all training images have the same label: a classifier needs two")
+    for what in ("synthetic", "held-out"):
+        if unknown := sorted(set(labels[what]) - set(classes)):
+            raise InputError(f"{what} images have labels that no training image has: {listed(unknown)}")
+    missing = sorted(set(classes) - set(labels["synthetic"]))
+    notes = [f"No synthetic image has the label {listed(missing)}."] if missing else []
+    number = {name: i for i, name in enumerate(classes)}
+    targets = {what: np.array([number[v] for v in found], dtype=np.int64) for what, found in labels.items()}
+    n = min(len(targets[arm]) for arm in ARMS)
+    rng = np.random.default_rng(seed)
+    rows = {arm: np.sort(rng.choice(len(targets[arm]), n, replace=False)) for arm in ARMS}
+    return TransferData(
+        {arm: parts[arm] for arm in ARMS}, rows, targets, sets.held, targets["held-out"], classes, tuple(notes)
+    )
+
+
+def run_transfer(data: TransferData, options: QualityOptions, folder: Path, progress: Progress) -> pd.DataFrame:
+    """Train what is not trained yet, and compare.
+
+    Args:
+        data: Of `prepare_transfer`.
+        options: Network, epochs, seeds.
+        folder: Where scores are kept.
+        progress: Called with (stage, done, total).
+
+    Returns:
+        A row a measure: ``measure``, and estimate, low and high of ``synthetic``, ``real`` and ``difference``,
+        ``n_train``, ``n_test``, ``n_patients``, ``n_trainings``, ``classifier``.
+
+    Raises:
+        MemoriskError: A training failed; those that are done are kept.
+    """
+    name = _network(data, options)
+    seeds = range(options.seed, options.seed + options.classifier_seeds)
+    scores: dict[str, list[np.ndarray]] = {arm: [] for arm in ARMS}
+    done = 0
+    for arm in ARMS:
+        for seed in seeds:
+            progress(f"training on {arm} images", done, 2 * len(seeds))
+            scores[arm].append(_trained_scores(data, arm, seed, name, options, folder))
+            done += 1
+    progress("training", done, 2 * len(seeds))
+    patients = data.held.manifest.groups.astype(str)
+    rows = []
+    for measure, of in (("balanced accuracy", balanced_accuracy), ("AUC", mean_auc)):
+        found = compare_training(
+            np.stack(scores["synthetic"]), np.stack(scores["real"]), data.held_targets, patients, of,
+            level=options.level,
+        )  # fmt: skip
+        rows.append(
+            {
+                "measure": measure,
+                **_told("synthetic", found.synthetic),
+                **_told("real", found.real),
+                **_told("difference", found.difference),
+                "n_train": len(data.rows["real"]),
+                "n_test": len(data.held_targets),
+                "n_patients": len(np.unique(patients)),
+                "n_trainings": len(seeds),
+                "classifier": name,
+            }
+        )
+    return pd.DataFrame(rows)
+
+
+def check_transfer(data: TransferData, options: QualityOptions) -> None:
+    """Refuse a network that does not exist or whose weights cannot be had, before anything is written.
+
+    Raises:
+        InputError: It is such a network.
+    """
+    name = _network(data, options)
+    _new(data, name, options, options.seed)
+
+
+def _network(data: TransferData, options: QualityOptions) -> str:
+    asked = options.classifier or "auto"
+    return auto_model(int(data.held.images.shape[1])) if asked == "auto" else asked
+
+
+def _new(data: TransferData, name: str, options: QualityOptions, seed: int) -> torch.nn.Module:
+    _, height, _, channels = data.held.images.shape
+    return create_model(
+        name,
+        num_classes=len(data.classes),
+        in_chans=int(channels),
+        image_size=int(height),
+        weights=options.classifier_weights,
+        seed=seed,
+    )
+
+
+def _trained_scores(
+    data: TransferData, arm: str, seed: int, name: str, options: QualityOptions, folder: Path
+) -> np.ndarray:
+    """[n, k] probabilities of the held-out images by one network; from its file where it was trained before."""
+    spec, store, rows = model_spec(name), data.stores[arm], data.rows[arm]
+    train = resolve_options(TrainOptions(epochs=options.classifier_epochs, batch_size=options.batch_size), spec)
+    normalisation = _normalisation(data, name)
+    images = (store.pixel_hashes[rows].tolist(), data.held.pixel_hashes.tolist())
+    weights = options.classifier_weights
+    weights = file_fingerprint(weights) if weights and Path(weights).is_file() else weights
+    how = (repr(train), repr(normalisation), weights, options.threads)
+    key = fingerprint(name, seed, *images, data.targets[arm][rows], how)
+    file = folder / f"{arm}-{seed}-{key}.npy"
+    if file.is_file():
+        return read_array(file)
+    device, checkpoint = check_device(options.device), folder / f"{arm}-{seed}-{key}.safetensors"
+    before = torch.get_num_threads()
+    torch.set_num_threads(options.threads)
+    try:
+        model = _new(data, name, options, seed)
+        fit(
+            model, store.images, data.targets[arm], rows, train, seed=seed, device=device, checkpoint=checkpoint,
+            normalisation=normalisation,
+        )  # fmt: skip
+        logits = predict_logits(model, data.held.images, None, train, device, normalisation=normalisation)
+    finally:
+        torch.set_num_threads(before)
+    if not np.isfinite(logits).all():
+        raise MemoriskError("the trained network gives logits that are NaN or infinite: try pre-trained weights")
+    scores = softmax(logits.astype(np.float64), axis=1)
+    write_array(file, scores)
+    checkpoint.unlink(missing_ok=True)
+    return scores
+
+
+def _normalisation(data: TransferData, name: str) -> Normalisation | None:
+    """One for both arms: the network's own, or that of the real training images."""
+    spec = model_spec(name)
+    return choose_normalisation(data.stores["real"].images, spec.normalise, spec)
+
+
+def _told(arm: str, found: TransferFigure) -> dict[str, float]:
+    return {arm: found.estimate, f"{arm}_low": found.low, f"{arm}_high": found.high}
