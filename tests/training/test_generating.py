@@ -18,6 +18,8 @@ from PIL import Image
 
 import memorisk
 from memorisk.images.sources import load_manifest
+from memorisk.models.conditions import Conditions
+from memorisk.models.dit import save_dit
 from memorisk.models.generators import load_generator
 from memorisk.runs.errors import InputError
 from memorisk.runs.files import read_json, read_table
@@ -26,6 +28,7 @@ from memorisk.training.drawing import draw, image_seed, plan_draws
 from memorisk.training.generating import _blocks, generate
 from tests.commands import answer, entries, environment, refusal
 from tests.commands import memorisk as command
+from tests.models.small_dit import small_generator
 from tests.training.small_generators import (
     CLASSES,
     KILLED,
@@ -241,6 +244,25 @@ def test_an_audit_reads_the_set_and_its_pairs(tmp_path: Path) -> None:
     )
     assert result.verdict["paired"]["n_pairs"] == 16
     assert result.verdict["n_certain_copies"] == 16
+
+
+def test_a_diffusion_model_of_conditions_makes_each_image_again(tmp_path: Path) -> None:
+    made = small_generator("vector")
+    values = np.random.default_rng(0).random((7, made.config.condition_dim)).astype(np.float32)
+    names = np.array([f"real {i}" for i in range(7)])
+    known = Conditions(values, names, np.array(["a", "b", "a", "a", "b", "b", "a"]), "prediction")
+    save_dit(made.network, tmp_path / "dit", made.config, scheduler=made.scheduler, conditions=known)
+    given = {"paired": True, "sampling_steps": 2, "sampler": "dpm-solver", "guidance": 1.5, "seed": 8}
+    whole = generate(tmp_path / "dit", tmp_path / "set", **given)
+    assert whole.table["source"].tolist() == names.tolist()
+    assert whole.table["label"].tolist() == known.labels.tolist()
+    assert whole.summary["distinct_images"] == 7
+    for file in (tmp_path / "set" / "images").iterdir():
+        if file.stem not in ("synthetic-000001", "synthetic-000004"):
+            file.unlink()
+    assert generate(tmp_path / "dit", tmp_path / "set", **given).table.equals(whole.table)
+    alone = generate(tmp_path / "dit", tmp_path / "one", only=("synthetic-000005",), **given)
+    assert alone.table["sha256"].tolist() == whole.table["sha256"].tolist()[5:6]
 
 
 def test_blocks_are_those_of_the_whole_set(tmp_path: Path) -> None:
