@@ -29,6 +29,7 @@ _PUBLIC = {
     "load_generator": "memorisk.models.generators",
     "load_latents": "memorisk.training.latent_store",
     "load_manifest": "memorisk.images.sources",
+    "MemorizationWatch": "memorisk.audits.watch.watching",
     "measure_quality": "memorisk.audits.quality.measuring",
     "read_latents": "memorisk.training.latent_store",
     "Result": "memorisk.report.result",
@@ -40,6 +41,8 @@ _PUBLIC = {
     "train_classifier": "memorisk.training.classifier",
     "train_detector": "memorisk.training.detector",
     "train_generator": "memorisk.training.generator",
+    "watch_training": "memorisk.audits.watch.running",
+    "watch_within": "memorisk.audits.watch.within",
 }
 
 __all__ = ["__version__", *_PUBLIC]  # pyright: ignore[reportUnsupportedDunderAll]

@@ -35,6 +35,7 @@ from memorisk.cli_settings import AS_JSON, FLAT, print_settings, read_yaml
 from memorisk.cli_synthesize import synthesize_set
 from memorisk.cli_synthetic import synthetic
 from memorisk.cli_training import study_app, train_app
+from memorisk.cli_watch import watch
 from memorisk.images.options import ImageOptions
 from memorisk.runs.errors import GOES_ON, NO_SPACE, InputError, MemoriskError, one_line
 from memorisk.runs.interrupts import INTERRUPTED, prompt_interrupt
@@ -63,6 +64,7 @@ app.command(filter_set, name="filter")
 app.command(quality)
 app.command(generate)
 app.command(synthesize_set, name="synthesize")
+app.command(watch)
 audit_app.command(feature)
 audit_app.command(synthetic)
 images_app.command(mark)
@@ -345,7 +347,7 @@ def _usage(error: CycloptsError) -> str:
 def _as_flags(message: str) -> str:
     """Settings by the names that they have here: ``group_column`` of a message for Python is ``--group-column``."""
     kinds = (ClassifierOptions, TrainClassifierOptions, FeatureOptions, SyntheticOptions, BenchDetectorsOptions)
-    more = (FilterOptions, QualityOptions)
+    more = (FilterOptions, QualityOptions, WatchOptions)
     every = {
         f.name
         for kind in (*kinds, *more, BenchReidOptions, BenchCopiesOptions, GenerateOptions, SynthesizeOptions)

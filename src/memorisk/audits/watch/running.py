@@ -5,6 +5,7 @@ images are looked at that it left in a folder a step.
 """
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -13,17 +14,14 @@ from memorisk.audits.watch.deciding import held_out_needed
 from memorisk.audits.watch.left_behind import open_left
 from memorisk.audits.watch.looks import Look
 from memorisk.audits.watch.options import WatchOptions, watch_options
-from memorisk.audits.watch.page import watch_page
+from memorisk.audits.watch.quality import NO_FID
 from memorisk.audits.watch.real import Images
 from memorisk.audits.watch.trainings import is_over, losses_of
 from memorisk.audits.watch.watching import MemorizationWatch
-from memorisk.report.page import render_page
 from memorisk.runs.errors import InputError, one_line
-from memorisk.runs.files import write_json, write_text
+from memorisk.runs.files import write_json
 from memorisk.runs.progress import Progress, quiet
 from memorisk.training.generator_snapshots import STOP
-
-REPORT = "report.html"
 
 
 @dataclass(frozen=True)
@@ -73,6 +71,7 @@ def watch_training(
     follow: bool = False,
     stop: bool = False,
     poll: float = 5.0,
+    on_look: Callable[[Look], None] | None = None,
     progress: Progress = quiet,
     **settings: Any,
 ) -> Watched:
@@ -87,6 +86,7 @@ def watch_training(
         stop: Write ``stop.json`` when the rule says so: into a run, whose training then ends at its next look; else
             into ``out``, where one's own training may look for it.
         poll: Seconds between two visits.
+        on_look: Called with every look.
         progress: Called with (stage, done, total).
         **settings: Any field of `WatchOptions`.
 
@@ -106,12 +106,14 @@ def watch_training(
                 progress(f"step {look.step:,}", len(watch.book), kind.options.looks or 0)
                 if stop and not over and watch.stopped_at is not None:
                     _ask_to_stop(kind.stop_in, watch.stopped_at, watch)
-                _report(watch, kind.out)
+                watch.report()
+                if on_look is not None:
+                    on_look(look)
             if over or not follow:
                 break
             time.sleep(poll)
         watch.book.note_losses(losses_of(place))
-        _report(watch, kind.out)
+        watch.report()
         return Watched(kind.out, watch.looks, watch.stopped_at, watch.notes)
 
 
@@ -138,8 +140,9 @@ def plan_watch(
         InputError: As `watch_training`.
     """
     kind = open_left(_folder(run), train, held_out, out, watch_options(settings), progress)
-    given = {field.name: getattr(kind.options, field.name) for field in fields(WatchOptions)} | {"quality": "none"}
-    watch = MemorizationWatch(kind.train, kind.held_out, stop=False, progress=progress, **given | {"log": ()})
+    given = {field.name: getattr(kind.options, field.name) for field in fields(WatchOptions)}
+    given |= {"quality": NO_FID, "log": (), "log_to": None}
+    watch = MemorizationWatch(kind.train, kind.held_out, stop=False, progress=progress, **given)
     return WatchPlan(
         tuple(kind.waiting()),
         kind.options.looks,
@@ -169,7 +172,3 @@ def _ask_to_stop(folder: Path, look: Look, watch: MemorizationWatch) -> None:
     if not (folder / STOP).exists():
         reason = f"memorisk watch, {watch.options.stop_on}: {look.words}"
         write_json(folder / STOP, {"reason": reason, "step": look.step})
-
-
-def _report(watch: MemorizationWatch, folder: Path) -> None:
-    write_text(folder / REPORT, render_page(watch_page(watch, redact=watch.options.redact)))

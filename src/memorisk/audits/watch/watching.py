@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
+import yaml
 from torch import nn
 
 from memorisk.audits.watch.arrays import as_stored, checked_images, store_of
@@ -26,11 +27,13 @@ from memorisk.audits.watch.drawing import Sample, kept_random_state, of_generato
 from memorisk.audits.watch.looks import LISTED_COLUMNS, Look, LookBook
 from memorisk.audits.watch.measuring import distances, nearness
 from memorisk.audits.watch.options import watch_options
+from memorisk.audits.watch.page import watch_page
 from memorisk.audits.watch.quality import LookQuality
 from memorisk.audits.watch.real import Images, draw_features, open_real
 from memorisk.audits.watch.trackers import Tracker, open_trackers
 from memorisk.images.store import ImageStore
 from memorisk.models.features_encoders import state_fingerprint
+from memorisk.report.page import render_page
 from memorisk.runs.errors import InputError
 from memorisk.runs.files import plain, write_text
 from memorisk.runs.folder import CONFIG, check_out
@@ -40,6 +43,9 @@ from memorisk.statistics.stopping_rule import SharedError, stops
 
 if TYPE_CHECKING:  # loaded where it is asked for
     from memorisk.training.generator_snapshots import Snapshot
+
+REPORT = "report.html"
+_SHOWN = ("log", "log_to", "redact")
 
 
 class MemorizationWatch:
@@ -91,7 +97,8 @@ class MemorizationWatch:
         if stop:
             check_stop(self.options, self.shared, self.real.n_held)
         self.quality = LookQuality(self.real, self.options, progress)
-        self._open_folder()
+        if self.folder is not None:
+            check_out(self.folder, self._config(), identity=["run"])
         self.book = LookBook(self.folder)
         self._trackers: list[Tracker] | None = None
 
@@ -157,6 +164,8 @@ class MemorizationWatch:
         if (found := self.book.found(step, known)) is not None:
             return found
         drawn = self._drawn(sample)
+        if self.folder is not None:
+            self._made_folder(self.folder)
         look, listed = self._measured(step, known, drawn, held_out_loss)
         for tracker in self.trackers:
             tracker.log(look)
@@ -202,6 +211,13 @@ class MemorizationWatch:
         if self._trackers is None:
             self._trackers = open_trackers(self.options, self.folder)
         return self._trackers
+
+    def report(self) -> Path | None:
+        """Write ``report.html`` with all looks; where it is, or None without a folder or a look."""
+        if self.folder is None or not len(self.book):
+            return None
+        write_text(self.folder / REPORT, render_page(watch_page(self, redact=self.options.redact)))
+        return self.folder / REPORT
 
     def close(self) -> None:
         """Close the logs."""
@@ -268,17 +284,16 @@ class MemorizationWatch:
         listed = listed.assign(step=int(step)).reindex(columns=list(LISTED_COLUMNS))
         return Look(**numbers, **as_fields(seen), **self.quality(drawn, features)), listed
 
-    def _open_folder(self) -> None:
-        """Make the folder, or see that it is one of this watch."""
-        if self.folder is None:
-            return
-        import yaml
+    def _made_folder(self, folder: Path) -> None:
+        """Make the folder, when there is something to write to it."""
+        if not (folder / CONFIG).is_file():
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            write_text(folder / CONFIG, yaml.safe_dump(self._config(), sort_keys=False, allow_unicode=True))
 
-        config = {name: value for name, value in asdict(self.options).items() if name not in _SHOWN}
-        config |= {"run": self._identity()}
-        check_out(self.folder, config, identity=["run"])
-        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        write_text(self.folder / CONFIG, yaml.safe_dump(plain(config), sort_keys=False, allow_unicode=True))
+    def _config(self) -> dict[str, Any]:
+        """What ``config.yaml`` says."""
+        shown = {name: value for name, value in asdict(self.options).items() if name not in _SHOWN}
+        return plain(shown | {"run": self._identity()})
 
     def _identity(self) -> dict[str, Any]:
         """What makes this watch this watch."""
@@ -293,6 +308,3 @@ class MemorizationWatch:
             "features": [described.encoder, described.weights_fingerprint, described.preprocessing],
             **{name: getattr(o, name) for name in (*names, *drawn)},
         }
-
-
-_SHOWN = ("log", "log_to", "redact")

@@ -1,0 +1,49 @@
+"""A watch from within ``memorisk train generator``: it looks at the training's own snapshots, in its process."""
+
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+from memorisk.audits.watch.left_behind import WATCH, planned
+from memorisk.audits.watch.options import WatchOptions, WatchSettings
+from memorisk.audits.watch.trainings import training_images
+from memorisk.audits.watch.watching import MemorizationWatch
+from memorisk.runs.progress import Progress, quiet
+from memorisk.runs.settings import settings_of
+from memorisk.training.generator_options import TrainGeneratorOptions
+
+
+def watch_within(
+    images: str | Path,
+    *,
+    out: str | Path,
+    watching: WatchSettings | None = None,
+    progress: Progress = quiet,
+    **settings: Any,
+) -> MemorizationWatch:
+    """What `memorisk.train_generator` takes as ``on_snapshot`` to be watched and, where the rule says so, ended.
+
+    It looks at the training images and, as held-out ones, at the validation part; never at the test part.
+
+    Args:
+        images: As for `train_generator`.
+        out: Its run folder; the looks are in ``watch`` in it.
+        watching: What is looked at and how; the looks are planned by the training's steps.
+        progress: Called with (stage, done, total).
+        **settings: Of the training.
+
+    Raises:
+        InputError: Bad input or settings, or too few validation patients for the rule; nothing was written.
+
+    Example:
+        >>> watch = watch_within("scans/", out="runs/g", steps=20_000)  # doctest: +SKIP
+        >>> memorisk.train_generator("scans/", out="runs/g", steps=20_000, on_snapshot=watch)  # doctest: +SKIP
+    """
+    options = settings_of(TrainGeneratorOptions, settings)
+    parts, _ = training_images(str(images), options, progress)
+    given = watching or WatchSettings()
+    of_watch = WatchOptions(**{field.name: getattr(given, field.name) for field in fields(WatchSettings)})
+    of_watch = planned(of_watch, parts.looks, parts.every)
+    every = {field.name: getattr(of_watch, field.name) for field in fields(WatchOptions)} | {"store": options.store}
+    folder = Path(out) / WATCH
+    return MemorizationWatch(parts.train, parts.validation, out=folder, stop=True, progress=progress, **every)

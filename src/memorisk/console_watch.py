@@ -1,0 +1,83 @@
+"""What the terminal shows of a watch."""
+
+import json
+import sys
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from memorisk.runs.files import plain
+
+if TYPE_CHECKING:  # they load networks
+    from memorisk.audits.watch.looks import Look
+    from memorisk.audits.watch.running import Watched, WatchPlan
+
+
+def show_look(look: "Look") -> None:
+    """A line as soon as it was had."""
+    Console().print(Text(look.words), soft_wrap=True)
+
+
+def show_watched(found: "Watched", *, as_json: bool) -> None:
+    """A row a look, what the rule says, and where the report lies."""
+    if as_json:
+        _json(
+            {"looks": [asdict(look) for look in found.looks], "stop": None if found.stop is None else found.stop.step}
+        )
+        return
+    console = Console()
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    for heading in ("step", "memorized share (95 %)", "listed", "FID", "held-out", "loss"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for look in found.looks:
+        share = f"{look.share:.1%} ({look.share_low:.1%} to {look.share_high:.1%})" if look.share == look.share else ""
+        table.add_row(
+            f"{look.step:,}", share, f"{look.listed:,}", _number(look.fid), _number(look.fid_held_out),
+            _number(look.held_out_loss),
+        )  # fmt: skip
+    console.print(table)
+    console.print()
+    if found.stop is None:
+        console.print(Text("NO MEMORIZATION WAS SHOWN", style="bold"))
+    else:
+        console.print(Text(f"MEMORIZATION FROM STEP {found.stop.step:,} ON", style="bold"))
+    if found.looks and found.looks[-1].fid_name:
+        console.print(Text(f"FID: {found.looks[-1].fid_name}; held-out: of real images"), soft_wrap=True)
+    for note in found.notes:
+        console.print(Text(note), soft_wrap=True)
+    console.print(Text("The final audit needs held-out patients who had no part in this watch."), soft_wrap=True)
+    console.print(Text(f"Report: {found.folder / 'report.html'}"), soft_wrap=True)
+
+
+def show_watch_plan(plan: "WatchPlan", *, as_json: bool) -> None:
+    """What would be looked at."""
+    if as_json:
+        _json(asdict(plan))
+        return
+    console = Console()
+    steps = f"{len(plan.steps)}" + (f", step {plan.steps[0]:,} to {plan.steps[-1]:,}" if plan.steps else "")
+    lines = [
+        ("to be looked at now", steps),
+        ("looks planned", "not known" if plan.looks is None else f"{plan.looks:,}"),
+        ("images a look", f"{plan.images:,}"),
+        ("patients", ", ".join(f"{what} {n:,}" for what, n in plan.patients.items())),
+        ("compared by", plan.detector),
+        (
+            "stops on",
+            f"{plan.rule}, error of the first look {plan.error:.2g}, held-out patients needed {plan.needed:,}",
+        ),
+        *(("note", note) for note in plan.notes),
+    ]
+    for name, value in lines:
+        console.print(Text(f"{name}: {value}"), soft_wrap=True)
+
+
+def _number(value: float) -> str:
+    return f"{value:.4g}" if value == value else ""
+
+
+def _json(value: Any) -> None:
+    sys.stdout.write(json.dumps(plain(value), indent=2, ensure_ascii=False) + "\n")
