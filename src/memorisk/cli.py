@@ -25,6 +25,7 @@ from memorisk.audits.quality.options import QualityOptions
 from memorisk.audits.reid.options import BenchCopiesOptions, BenchReidOptions
 from memorisk.audits.synthesize.options import SynthesizeOptions
 from memorisk.audits.synthetic.options import SyntheticOptions
+from memorisk.audits.watch.options import WatchOptions
 from memorisk.cli_bench import bench_app
 from memorisk.cli_explain import explain
 from memorisk.cli_feature import feature, mark
