@@ -5,6 +5,7 @@ Karras et al. 2020, "Analyzing and improving the image quality of StyleGAN" (net
 derives from (seed, step), so that a killed training goes on to the same bytes on a CPU.
 """
 
+import math
 import time
 from dataclasses import dataclass
 from functools import cached_property
@@ -119,7 +120,7 @@ class GanTraining:
             for done in loop.until(min(options.steps, begin + options.snapshot_every), kept):
                 progress("training", done, options.steps)
             if on_snapshot is not None:
-                loss = float(loop.records[begin : loop.step, 0].double().mean())
+                loss = float(loop.records[begin : loop.step, 0].mean())
                 going = on_snapshot(Snapshot(loop.step, options.steps, self.generator(), loss, None)) is not False
             if going and loop.step < options.steps:
                 loop.save(kept)
@@ -169,10 +170,11 @@ class GanTraining:
     def _history(self) -> tuple[dict[str, Any], ...]:
         """A row a look: means since the one before, and the probability and r_t at its end."""
         loop, every = self.loop, self.options.snapshot_every
-        records, rows = loop.records[: loop.step].double().cpu(), []
+        records, rows = loop.records[: loop.step].cpu(), []
         for begin in range(0, loop.step, every):
             part = records[begin : begin + every]
             means = dict(zip(RECORDS, part.nanmean(dim=0).tolist(), strict=True))
             last = {name: float(part[-1, RECORDS.index(name)]) for name in ("r_t", "p")}
-            rows.append({"step": begin + len(part), "held_out_loss": None, **means, **last})
+            known = {name: None if math.isnan(value) else value for name, value in {**means, **last}.items()}
+            rows.append({"step": begin + len(part), "held_out_loss": None, **known})
         return tuple(rows)

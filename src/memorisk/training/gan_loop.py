@@ -59,7 +59,8 @@ class GanLoop:
         """The generator with the averaged weights."""
         self.adaptive = Adaptive(options, self.device)
         self.mean_length = torch.zeros((), device=self.device)
-        self.records = torch.full((options.steps, len(RECORDS)), torch.nan, device=self.device)
+        size = (options.steps, len(RECORDS))
+        self.records = torch.full(size, torch.nan, dtype=torch.float64, device=self.device)
         """`RECORDS` of each step so far."""
         self.step = 0
         """Steps done."""
