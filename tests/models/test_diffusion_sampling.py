@@ -6,7 +6,7 @@ import torch
 
 from memorisk.models import dit_forward
 from memorisk.models.diffusion_sampling import sampling_scheduler
-from memorisk.models.dit import null_labels, spec_of
+from memorisk.models.dit import DiTGenerator, null_labels, spec_of
 from memorisk.models.dit_forward import LeanForward, rows_stand_apart
 from memorisk.models.generators import Draw
 from memorisk.models.sampling_options import SAMPLERS, SamplingOptions
@@ -139,6 +139,22 @@ def test_predictions_of_pixels_are_cut_on_the_way():
         steps = sampling_scheduler(noise_of_training(), how, pixels=pixels, learn_sigma=False)
         found = steps.step(torch.zeros(1, 3, 2, 2), steps.timesteps[0], torch.full((1, 3, 2, 2), 30.0)).prev_sample
         assert (found == 1).all() if pixels else (found >= 30).all()
+
+
+def test_a_noise_that_ends_without_signal_is_drawn_from():
+    """Of a cosine (Nichol and Dhariwal) the last times keep less than a thousandth of the image."""
+    cosine = noise_of_training(beta_schedule="squaredcos_cap_v2", clip_sample=False)
+    assert cosine.alphas_cumprod[-1].sqrt() < 1e-3
+    plain = small_generator("class", latent=True)
+    generator = DiTGenerator(plain.network, plain.config, cosine, plain.vae)
+    for sampler in SAMPLERS:
+        how = SamplingOptions(sampler=sampler, sampling_steps=10)
+        steps = sampling_scheduler(cosine, how, pixels=False, learn_sigma=False)
+        x = torch.randn(1, 4, 5, 5, generator=torch.Generator().manual_seed(0))
+        for time in steps.timesteps:
+            x = steps.step(x * (1 - steps.alphas_cumprod[time]).sqrt(), time, x).prev_sample  # noise of N(0, 1) data
+        assert 0.3 < x.std() < 3
+        assert generator.sample(asked("class", 1), how, device="cpu").std() > 5
 
 
 def test_where_places_differ_images_stand_alone(monkeypatch):

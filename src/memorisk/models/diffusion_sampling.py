@@ -31,6 +31,7 @@ from memorisk.runs.errors import InputError
 
 STEP_BLOCK = 16
 """Steps whose modulations are computed at once."""
+_COSINE_LEAST = -5.1  # log of signal over noise where DPM-Solver starts: a cosine's first times are all noise
 TOGETHER = 16
 """Images that a thread carries through the steps side by side, so that one step of the scheduler is of all of them."""
 
@@ -70,6 +71,8 @@ def sampling_scheduler(trained: Any, how: SamplingOptions, *, pixels: bool, lear
             solver: dict[str, Any] = {"algorithm_type": "dpmsolver++", "solver_order": 2, "solver_type": "midpoint"}
             solver |= {"variance_type": None, "thresholding": pixels, "sample_max_value": 1.0}
             solver |= {"timestep_spacing": "linspace"}  # as it is meant: few steps begin at the very noise
+            if config["beta_schedule"] == "squaredcos_cap_v2":
+                solver |= {"lambda_min_clipped": _COSINE_LEAST}
             found = DPMSolverMultistepScheduler.from_config(config, **solver)
     found.set_timesteps(how.sampling_steps)
     return found
