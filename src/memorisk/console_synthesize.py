@@ -122,7 +122,7 @@ def _lines(v: dict[str, Any]) -> list[tuple[str, str]]:
         lines.append((f"exposed training {v['units']}", f"{v['n_exposed']:,}, singled out {v['n_singled_out']:,}"))
     if v["n_empty"]:
         lines.append(("places that stayed empty", f"{v['n_empty']:,} of {v['n_asked']:,}"))
-    if v["guarantee"] and v["copies"] is not None:
+    if v["guarantee"] and v["n_kept"]:
         share, high = (100 * v["copies"][name] for name in ("share", "high"))
         lines.append(("copies among the kept images", f"at most {share:.2g} % on average ({high:.2g} %, 95 % limit)"))
     if (audit := v["audited"]) is not None:

@@ -97,8 +97,8 @@ def store_of_hashes(
     return replace(train, images=pixels, manifest=manifest, pixel_hashes=hashes, skipped=nothing, key="drawn")
 
 
-def read_kept(folder: Path, names: list[str]) -> np.ndarray:
-    """[n, H, W, C] uint8 of the kept images, as they were drawn."""
+def read_images(folder: Path, names: list[str]) -> np.ndarray:
+    """[n, H, W, C] uint8 of images on the disk, as they were drawn."""
     from PIL import Image
 
     images = []

@@ -64,8 +64,8 @@ def open_auditor(options: SynthesizeOptions, detectors: list[PairDetector]) -> P
     for detector in detectors:
         if _identity(auditor) == _identity(detector):
             raise InputError(
-                f"auditor {auditor.name} is the detector {detector.name}, which chooses the images: name one that "
-                "takes no part"
+                f"auditor {auditor.name} is the detector {detector.name}, which chooses the images itself: name one "
+                "that takes no part"
             )
     return auditor
 

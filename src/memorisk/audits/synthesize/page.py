@@ -78,7 +78,7 @@ def _lead(result: Result, terms: Terms) -> list[Block]:
     blocks: list[Block] = [Paragraph(words.SENTENCES[result.status]), Heading("Why"), Steps(why)]
     if v["what_would_decide"]:
         blocks += [Heading("What would decide it"), Steps([Name(str(way)) for way in v["what_would_decide"]])]
-    copies, audit = n["copies"] if n["guarantee"] else None, n["audited"]
+    copies, audit = n["copies"] if n["guarantee"] and n["n_kept"] else None, n["audited"]
     share, high = ("no promise", "") if copies is None else (
         f"at most {percent(copies['share'])}", f"on average; up to {percent(copies['high'])}"
     )  # fmt: skip

@@ -19,12 +19,12 @@ from memorisk.audits.filter.measuring import Opened
 from memorisk.audits.filter.screening import SCORE, Matches, screen
 from memorisk.audits.filter.sets import FilterSets
 from memorisk.audits.image_sets import select_rows, stack_stores
-from memorisk.audits.synthesize.drawn import StoredForm, store_of_drawn
+from memorisk.audits.synthesize.drawn import StoredForm, read_images, store_of_drawn
 from memorisk.audits.synthesize.ledger import Block, Ledger
 from memorisk.audits.synthesize.options import SynthesizeOptions
+from memorisk.images.decoding import hash_pixels
 from memorisk.images.store import ImageStore
 from memorisk.models.generators import Generator
-from memorisk.runs.files import write_bytes
 from memorisk.runs.progress import Progress, quiet
 from memorisk.training.drawing import draw, draw_again, image_name
 from memorisk.training.feature_matrix import Features
@@ -154,7 +154,7 @@ def run_rounds(
             progress("drawing and screening", filled, len(plan))
             part, name = waiting.iloc[begin : begin + size].reset_index(drop=True), f"{attempt:04d}-{begin:08d}"
             block = Block.load(places.blocks, name, part)
-            if block is None or not _all_there(block, places):
+            if block is None or not _all_there(block, places, screen_by.form):
                 images = draw(generator, part, options.sampling(), device)
                 block = screen_by.block(part, images)
                 _write_images(block, images, places)
@@ -170,20 +170,31 @@ def run_rounds(
     return Ledger(tuple(blocks), len(plan))
 
 
-def _written(block: Block, places: Places) -> Iterator[tuple[int, Path]]:
-    """The images of a block that are to be on the disk, and their files."""
+def _written(block: Block, places: Places) -> Iterator[tuple[int, Path, str]]:
+    """The images of a block that are to be on the disk, each with its folder and name."""
     columns = (block.plan["number"], block.plan["attempt"], block.kept)
     for row, (number, attempt, kept) in enumerate(zip(*columns, strict=True)):
         if kept:
-            yield row, places.kept / f"{image_name(number)}.png"
+            yield row, places.kept, image_name(number)
         elif places.rejected is not None:
-            yield row, places.rejected / f"{image_name(number, attempt)}.png"
+            yield row, places.rejected, image_name(number, attempt)
 
 
 def _write_images(block: Block, images: np.ndarray, places: Places) -> None:
-    for row, file in _written(block, places):
-        write_bytes(file, encode_png(images[row]))
+    """Write the images of a block; a torn file is found and drawn again, so that none is waited for."""
+    for row, folder, name in _written(block, places):
+        temporary = folder / f".{name}.part"
+        temporary.write_bytes(encode_png(images[row]))
+        temporary.chmod(0o600)
+        temporary.replace(folder / f"{name}.png")
 
 
-def _all_there(block: Block, places: Places) -> bool:
-    return all(file.is_file() for _, file in _written(block, places))
+def _all_there(block: Block, places: Places, form: StoredForm) -> bool:
+    """Whether the images of a block are on the disk as they were screened."""
+    try:
+        return all(
+            hash_pixels(form.pixels(read_images(folder, [name]))[0]) == block.hashes[row]
+            for row, folder, name in _written(block, places)
+        )
+    except (OSError, ValueError, SyntaxError):  # what Pillow calls a broken file
+        return False

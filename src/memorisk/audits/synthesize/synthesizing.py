@@ -25,7 +25,7 @@ from memorisk.audits.filter.measuring import Opened, open_all, open_detectors
 from memorisk.audits.image_sets import Source
 from memorisk.audits.pseudonyms import Pseudonyms
 from memorisk.audits.synthesize.analysis import KEPT, REJECTED, analyse_loop, kept_table
-from memorisk.audits.synthesize.drawn import StoredForm, read_kept, store_of_hashes
+from memorisk.audits.synthesize.drawn import StoredForm, read_images, store_of_hashes
 from memorisk.audits.synthesize.evidence import LoopEvidence, copies_of, filter_of, real_matches
 from memorisk.audits.synthesize.final_audit import Audited, audit_kept, open_auditor
 from memorisk.audits.synthesize.ledger import Ledger
@@ -285,11 +285,11 @@ def kept_store(run: RunFolder, ledger: Ledger, real: RealSets) -> ImageStore:
 def _checked(folder: Path, names: list[str], hashes: np.ndarray, form: StoredForm) -> np.ndarray:
     """[n, *shape] of kept files, which must be what was screened."""
     try:
-        pixels = form.pixels(read_kept(folder, names))
+        pixels = form.pixels(read_images(folder, names))
         changed = [
             name for name, image, known in zip(names, pixels, hashes, strict=True) if hash_pixels(image) != known
         ]
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, SyntaxError) as error:
         raise MemoriskError(f"kept images cannot be read: {one_line(error, 120)}; {GOES_ON}") from None
     if changed:
         raise MemoriskError(

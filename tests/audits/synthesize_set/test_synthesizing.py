@@ -1,0 +1,257 @@
+"""The loop from folders to the kept set: copies are rejected, told and drawn again, and what is kept is clean."""
+
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from PIL import Image
+
+from memorisk.audits.synthesize import rounds, synthesizing
+from memorisk.audits.synthesize.final_audit import NEARER_LEVEL
+from memorisk.audits.synthesize.options import synthesize_options
+from memorisk.audits.synthesize.plan import SynthesizePlan
+from memorisk.audits.synthesize.synthesizing import synthesize
+from memorisk.audits.synthesize.verdict import loop_verdict
+from memorisk.models.generators import load_generator
+from memorisk.report.result import Result
+from memorisk.runs.errors import InputError, MemoriskError
+from memorisk.statistics.regenerated_copies import regenerated_copies
+from memorisk.training.drawing import image_seed
+from tests.audits.filter_set.making import contents
+from tests.audits.synthesize_set.conftest import N, run
+from tests.audits.synthesize_set.making import HERE, OF, copied, copying, digit_parts
+from tests.commands import answer, refusal
+
+VOLATILE = ("log.jsonl", ".lock", "config.yaml")
+
+
+def distances(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """[n, m] Euclidean distances of pixels in [0, 1], by definition."""
+    flat = [x.reshape(len(x), -1) / 255 for x in (a, b)]
+    return np.sqrt(((flat[0][:, None] - flat[1][None]) ** 2).sum(axis=2))
+
+
+def test_copies_are_rejected_and_the_ledger_says_of_whom(made: Result, place: Path) -> None:
+    ledger = pd.read_parquet(place / "out" / "ledger.parquet")
+    assert len(ledger) == made.verdict["n_drawn"] > N
+    source = np.array([copied(seed) for seed in ledger["seed"]])
+    copies = ledger[source >= 0]
+    assert len(copies) > 15
+    assert not copies["kept"].any()
+    assert set(copies["reason"]) == {"score"}
+    names = [f"train{row:03d}" for row in source[source >= 0]]
+    assert copies["nearest_group"].tolist() == names
+    assert set(made.per_group["group"]) >= set(names)
+    every = copying(ledger["seed"].to_numpy(), None)
+    nearest = distances(every, digit_parts()["train"]).min(axis=1)
+    np.testing.assert_allclose(ledger["score"], -nearest, atol=1e-6)
+    assert ((ledger["score"] >= ledger["threshold"]) == ~ledger["kept"]).all()
+    assert ledger["image"].tolist() == pd.read_csv(place / "out" / "ledger.csv")["image"].tolist()
+
+
+def test_every_place_is_drawn_until_one_passes_and_no_longer(made: Result) -> None:
+    ledger = made.per_image
+    assert made.verdict["n_kept"] == N == ledger["number"].nunique()
+    for number, tries in ledger.groupby("number"):
+        assert tries["attempt"].tolist() == list(range(len(tries)))
+        assert tries["kept"].tolist() == [False] * (len(tries) - 1) + [True]
+        assert tries["seed"].tolist() == [image_seed(1, int(number), a) for a in range(len(tries))]  # pyright: ignore
+    attempts = made.tables["attempts"]
+    assert attempts["n_drawn"].tolist() == ledger["attempt"].value_counts().sort_index().tolist()
+    assert (attempts["n_drawn"].to_numpy()[1:] == attempts["n_rejected"].to_numpy()[:-1]).all()
+
+
+def test_kept_images_are_the_generators_own_and_only_these(made: Result, place: Path) -> None:
+    kept = pd.read_csv(place / "out" / "manifest.csv")
+    assert len(kept) == N
+    for path, seed in zip(kept["path"], kept["seed"], strict=True):
+        image = np.asarray(Image.open(place / "out" / path))
+        np.testing.assert_array_equal(image, copying(np.array([seed]), None)[0])
+    assert set(contents(place / "out" / "kept")) == {Path(path).name for path in kept["path"]}
+    labels = pd.read_csv(place / "out" / "labels.csv")
+    assert list(labels) == ["image", "path", "label"]  # it may go along: nothing of training images
+    assert {p.name for p in (place / "out").iterdir()} >= {"report.html", "audit", "synthesize.json"}
+    assert not {"rounds", ".kept.building", "rejected"} & {p.name for p in (place / "out").iterdir()}
+    assert ((place / "out").stat().st_mode & 0o777) == 0o700
+
+
+def test_the_kept_set_is_clean_to_an_auditor_that_took_no_part(made: Result, place: Path) -> None:
+    audit = made.verdict["audited"]
+    assert (audit["n_listed"], audit["n_certain"], audit["clean"]) == (0, 0, True)
+    assert audit["nearer"]["p_value"] > NEARER_LEVEL
+    assert json.loads((place / "out" / "audit" / "verdict.json").read_text())["n_synthetic"] == N
+    how = {"held_out": str(place / "held"), "auditor": "pca:16"}
+    unfiltered = run(place, "raw", new=None, threshold=1, images=2 * N, **how)
+    assert unfiltered.verdict["n_rejected"] == 0
+    assert unfiltered.verdict["audited"]["nearer"]["p_value"] < NEARER_LEVEL  # the same auditor sees the copies
+    assert unfiltered.status == "fail"
+
+
+def test_what_the_guarantee_says_after_drawing_again(made: Result, place: Path) -> None:
+    copies, ledger = made.verdict["copies"], made.per_image
+    rejected = [int((~tries["kept"]).sum()) for _, tries in ledger.groupby("number")]
+    expected = regenerated_copies(rejected, [True] * N, miss_rate=OF["miss_rate"], tries=20)
+    assert (copies["share"], copies["high"]) == (expected.share, expected.high)
+    assert copies["share"] == pytest.approx(0.05 / 0.95 * sum(rejected) / N)
+    page = (place / "out" / "report.html").read_text()
+    assert "After drawing again" in page
+    assert "Drawing again gives a place further chances" in page
+    assert made.verdict["guarantee"] in page.replace("&#39;", "'")
+
+
+def test_table_three_is_before_and_after(made: Result, place: Path, capsys) -> None:
+    row = made.verdict["table_three"]
+    ledger = made.per_image
+    first = ledger[ledger["attempt"] == 0]
+    rate = row["figures"]["MemRate"]
+    assert rate["before"]["estimate"] == pytest.approx((~first["kept"]).mean())
+    assert rate["kept"]["estimate"] == 0
+    reference = distances(digit_parts()["held"], digit_parts()["train"]).min(axis=1)
+    reached = -reference >= made.verdict["thresholds"][0]
+    assert rate["reference"]["estimate"] == pytest.approx(reached.mean())
+    assert row["n"] == N
+    for figure in ("FID", "IRS"):
+        assert all(found["low"] <= found["estimate"] <= found["high"] for found in row["figures"][figure].values())
+    code, out, _ = answer(capsys, "synthesize", "--table", place / "out", place / "out", "--json")
+    assert code == 0
+    table = json.loads(out)
+    assert len(table) == 2
+    assert table[0]["memrate_before"] == rate["before"]["estimate"]
+    assert "no finished run" in refusal(capsys, "synthesize", "--table", place / "train")
+
+
+@pytest.mark.parametrize("broken_at", ["screening", "naming"])
+def test_a_killed_loop_goes_on_to_the_same_bytes(place: Path, monkeypatch, broken_at: str) -> None:
+    monkeypatch.setattr(rounds, "BLOCK", 16)
+    how = {"images": 40, "batch": 16, "keep_rejected": True}
+    whole = run(place, f"whole-{broken_at}", **how)
+    calls = {"n": 0}
+
+    def broken(*arguments, **names):
+        """Fail at the fourth block, or before the kept set has its name."""
+        calls["n"] += 1
+        if broken_at == "naming" or calls["n"] == 4:
+            raise MemoriskError("killed")
+        return honest(*arguments, **names)
+
+    part, name = (rounds.Screen, "block") if broken_at == "screening" else (synthesizing, "write_json")
+    honest = getattr(part, name)
+    with monkeypatch.context() as patch:
+        patch.setattr(part, name, broken)
+        with pytest.raises(MemoriskError, match="killed"):
+            run(place, f"killed-{broken_at}", **how)
+    out = place / f"killed-{broken_at}"
+    assert not (out / "synthesize.json").exists()
+    assert (out / "kept").exists() == (broken_at == "naming")
+    drawn = []
+    generator = load_generator(f"{HERE}:copying")
+    counting = replace(generator, call=lambda seeds, labels: (drawn.extend(seeds), copying(seeds, labels))[1])  # pyright: ignore
+    again = run(place, out.name, generator=counting, **how)
+    assert contents(out, VOLATILE) == contents(place / f"whole-{broken_at}", VOLATILE)
+    assert len(drawn) == (
+        0 if broken_at == "naming" else whole.verdict["n_drawn"] - 40
+    )  # three blocks of the first attempt
+    assert again.verdict == whole.verdict
+    kept, rejected = contents(out / "kept"), contents(out / "rejected")
+    assert len(kept) + len(rejected) == whole.verdict["n_drawn"]
+    with pytest.raises(InputError, match="images"):
+        run(place, out.name, **how | {"images": 41})
+
+
+def test_places_that_never_pass_stay_empty_and_are_told(place: Path, capsys) -> None:
+    command = ["synthesize", place / "train", place / "once", "--generator", f"{HERE}:copying", "--detector", "pixels"]
+    command += ["--families", "noise:0.1", "--group-from", OF["group_from"], "--calibration", place / "new"]
+    command += ["--images", "30", "--most-tries", "1", "--seed", "1"]
+    code, out, _ = answer(capsys, *command)
+    found = json.loads((place / "once" / "synthesize.json").read_text())
+    assert (code, found["status"]) == (1, "undecided")
+    assert found["n_empty"] == found["n_rejected"] > 0
+    assert f"{found['n_empty']} places stayed empty after 1 try" in out
+    assert len(contents(place / "once" / "kept")) == found["n_kept"] == 30 - found["n_empty"]
+    assert answer(capsys, *command, "--fail-on", "never")[0] == 0
+    never = run(place, "never", f"{HERE}:only_copies", images=5, most_tries=2, held_out=str(place / "held"),
+                auditor="pca:8")  # fmt: skip
+    assert (never.status, never.verdict["n_kept"], never.verdict["n_drawn"]) == ("fail", 0, 10)
+    assert set(never.per_image["reason"]) == {"same pixels"}
+    assert never.verdict["audited"] is None
+
+
+def test_without_identities_nothing_is_drawn(place: Path) -> None:
+    found = run(place, "few", miss_rate=0.01)
+    assert (found.status, found.verdict["n_drawn"], found.verdict["missing"]) == ("undecided", 0, 299 - 79)
+    assert not (place / "few" / "kept").exists()
+    assert "Nothing" not in found.verdict["why"][0]
+    assert "are missing" in found.verdict["why"][0]
+    plan = synthesize(place / "train", place / "no", generator=f"{HERE}:copying", calibration=str(place / "new"),
+                      dry_run=True, images=10, **OF | {"miss_rate": 0.01})  # fmt: skip
+    assert isinstance(plan, SynthesizePlan)
+    assert (plan.missing, plan.images, plan.first_batch) == (299 - 79, 10, 10)
+    assert plan.seconds > 0
+    assert not (place / "no").exists()
+
+
+def test_colour_size_and_classes(place: Path) -> None:
+    with pytest.raises(InputError, match="16 x 16, and training images are stored at 8 x 8: give size"):
+        run(place, "size", f"{HERE}:classes")
+    found = run(place, "size", f"{HERE}:classes", size=8, images=40, keep_rejected=True)
+    kept = pd.read_parquet(place / "size" / "manifest.parquet")
+    assert kept["label"].value_counts().to_dict() == {"bright": 20, "dark": 20}
+    assert Image.open(place / "size" / kept["path"][0]).size == (16, 16)
+    for _, tries in found.per_image.groupby("number"):
+        assert tries["label"].nunique() == 1
+    assert any("kept as such, and compared as 8 x 8 x 1" in note for note in found.summary["numbers"]["notes"])
+    assert len(contents(place / "size" / "rejected")) == found.verdict["n_rejected"] > 0
+
+
+def test_ids_under_pseudonyms_and_a_redacted_report(place: Path) -> None:
+    found = run(place, "hidden", images=20, pseudonymise=True, redact=True)
+    assert found.per_image["image"].str.startswith("synthetic-").all()
+    shutil.rmtree(place / "hidden" / "kept")
+    for path, data in contents(place / "hidden", ("config.yaml", "log.jsonl")).items():
+        assert b"train0" not in data, path
+    text = pd.concat(
+        [pd.read_parquet(place / "hidden" / f"{name}.parquet").astype(str) for name in ("ledger", "per_group")]
+    )
+    assert not text.apply(lambda column: column.str.contains("train0").any()).any()
+
+
+def test_refusals(place: Path, capsys) -> None:
+    held = {"held_out": str(place / "held")}
+    for settings, said in (
+        ({"auditor": "pixels", **held}, "chooses the images itself"),
+        ({"auditor": "pca:8"}, "give held_out or held_out_split"),
+        ({"auditor": "pca:8", "held_out": str(place / "new")}, "calibration and held out"),
+        ({"auditor": "pca:8", "held_out": str(place / "train")}, "training and held out"),
+        ({"paired": True}, "leave paired out"),
+        ({"images": 0}, "images is 0"),
+        ({"generator": f"{HERE}:nothing"}, "unknown function"),
+        ({"train_split": "train"}, "name another part of TRAIN"),
+    ):
+        with pytest.raises(InputError, match=said):
+            run(place, "refused", **settings)
+    with pytest.raises(InputError, match="lies inside"):
+        run(place, "train/out")
+    assert not (place / "refused").exists()
+    assert "needs TRAIN and OUT" in refusal(capsys, "synthesize", place / "train")
+    code, out, _ = answer(
+        capsys, "synthesize", "a", "b", "--generator", "g:f", "--detector", "pixels", "--print-config"
+    )
+    assert (code, "most_tries: 20" in out) == (0, True)
+
+
+def test_verdict_by_what_the_auditor_says(made: Result) -> None:
+    options, numbers = synthesize_options({"detector": "pixels", "generator": "g:f"}), made.summary["numbers"]
+    audit = numbers["audited"]
+    undecided = loop_verdict(numbers, options)
+    assert undecided["status"] == "undecided"
+    assert "flags nobody, but cannot clear" in undecided["why"][0]
+    assert loop_verdict(numbers | {"audited": audit | {"status": "pass"}}, options)["status"] == "pass"
+    assert loop_verdict(numbers | {"audited": None}, options)["why"] == [numbers["guarantee"]]
+    listed = audit | {"status": "fail", "n_listed": 2, "clean": False}
+    assert "lists 2 training patients" in loop_verdict(numbers | {"audited": listed}, options)["why"][0]
+    doubted = loop_verdict(numbers | {"audited": None, "doubts": ["copies of others"]}, options)
+    assert (doubted["status"], doubted["why"]) == ("undecided", ["copies of others"])
