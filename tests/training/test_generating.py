@@ -239,7 +239,7 @@ def test_an_audit_reads_the_set_and_its_pairs(tmp_path: Path) -> None:
         out=tmp_path / "audit",
         paired="source",
         detector="pixels:8",
-        plants=1,
+        plants=0,
         store=tmp_path / "store",
     )
     assert result.verdict["paired"]["n_pairs"] == 16
