@@ -2,12 +2,12 @@
 
 import json
 import sys
+from collections.abc import Iterator
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from memorisk.report.formats import is_missing, power
@@ -18,15 +18,13 @@ if TYPE_CHECKING:  # PyTorch comes with it
 
 
 def show_quality(found: "Quality", *, as_json: bool) -> None:
-    """A row a figure, beside held-out real images, and where the report lies."""
+    """A line a figure, beside held-out real images, and where the report lies."""
     if as_json:
         _json(found.as_json())
         return
     console = Console()
-    console.print(_figures(found.figures))
-    if found.transfer is not None:
-        console.print()
-        console.print(_transfer(found.transfer))
+    for line in (*_lines(found.figures), *(() if found.transfer is None else _compared(found.transfer))):
+        console.print(Text(line), soft_wrap=True)
     console.print(Text("Quality says nothing about privacy: memorisk audit synthetic does."), soft_wrap=True)
     console.print(Text(f"Report: {found.folder / 'report.html'}"), soft_wrap=True)
 
@@ -51,30 +49,24 @@ def show_quality_plan(plan: "QualityPlan", *, as_json: bool) -> None:
         console.print(Text(f"{name}: {value}"), soft_wrap=True)
 
 
-def _figures(frame: pd.DataFrame) -> Table:
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    table.add_column("figure")
-    for heading in ("all synthetic", "as many", "held-out real", "better"):
-        table.add_column(heading, justify="right", no_wrap=True)
+def _lines(frame: pd.DataFrame) -> Iterator[str]:
+    """A figure a line, beside held-out images at the same number."""
     for row in frame.to_dict("records"):
-        cells = (_limits(row, name, *limits) for name, limits in (
-            ("estimate", ("low", "high")),
-            ("same_number", ("same_number_low", "same_number_high")),
-            ("reference", ("reference_low", "reference_high")),
-        ))  # fmt: skip
-        table.add_row(Text(str(row["name"])), *cells, str(row["better"]))
-    return table
+        said = f"{row['name']}: {_limits(row, 'estimate', 'low', 'high')}"
+        if row["n_reference"]:
+            if row["n_reference"] < row["n_synthetic"]:
+                at_number = _limits(row, "same_number", "same_number_low", "same_number_high")
+                said += f"; of {row['n_reference']:,} of them {at_number}"
+            said += f"; held-out real images {_limits(row, 'reference', 'reference_low', 'reference_high')}"
+        yield said
 
 
-def _transfer(frame: pd.DataFrame) -> Table:
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    table.add_column("on held-out real patients")
-    for heading in ("trained on synthetic", "trained on real", "difference"):
-        table.add_column(heading, justify="right", no_wrap=True)
+def _compared(frame: pd.DataFrame) -> Iterator[str]:
+    """A measure of the classifiers a line."""
     for row in frame.to_dict("records"):
-        cells = (_limits(row, name, f"{name}_low", f"{name}_high") for name in ("synthetic", "real", "difference"))
-        table.add_row(str(row["measure"]), *cells)
-    return table
+        arms = [f"{name} {_limits(row, name, f'{name}_low', f'{name}_high')}" for name in ("synthetic", "real")]
+        difference = _limits(row, "difference", "difference_low", "difference_high")
+        yield f"{row['measure']} on held-out real patients, trained on {', on '.join(arms)}; difference {difference}"
 
 
 def _limits(row: dict[Any, Any], name: str, low: str, high: str) -> str:
