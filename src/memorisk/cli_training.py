@@ -7,6 +7,7 @@ from typing import Annotated, Any, TypeVar
 
 from cyclopts import App, Parameter
 
+from memorisk.audits.watch.options import WatchSettings
 from memorisk.cli_settings import AS_JSON, FLAT, print_settings, read_yaml
 from memorisk.runs.errors import MemoriskError
 from memorisk.training.autoencoder_options import TrainAutoencoderOptions
@@ -23,6 +24,7 @@ _TRAIN_AUTOENCODER = TrainAutoencoderOptions()
 _TRAIN_CLASSIFIER = TrainClassifierOptions()
 _TRAIN_DETECTOR = TrainDetectorOptions()
 _TRAIN_GENERATOR = TrainGeneratorOptions()
+_WATCHING = WatchSettings()
 
 
 @train_app.command(name="classifier")
@@ -157,6 +159,8 @@ def train_generator(
     dry_run: SWITCH = False,
     print_config: SWITCH = False,
     json: AS_JSON = False,
+    watch: SWITCH = False,
+    watching: Annotated[WatchSettings, Parameter(name="watching")] = _WATCHING,
     options: Annotated[TrainGeneratorOptions, FLAT] = _TRAIN_GENERATOR,
 ) -> int:
     """Train a generator of images: a diffusion transformer, or a GAN of the StyleGAN2 kind (docs/generators.md).
@@ -175,9 +179,15 @@ def train_generator(
         Print the settings as YAML for --config, run nothing.
     json
         Print training.json.
+    watch
+        Look for memorization at every snapshot, in OUT/watch, with the validation images as held-out ones, and end the
+        training where that says so (docs/watch.md).
+    watching
+        What such a look is, as --watching.images 500; those of `watch`.
     """
     if print_config:
-        return print_settings({"images": images, "out": str(out), **asdict(options)})
+        settings = {"watch": watch, "watching": asdict(watching)} if watch else {}
+        return print_settings({"images": images, "out": str(out), **settings, **asdict(options)})
     from memorisk.console_generators import show_generator, show_generator_plan
     from memorisk.training.generator import plan_generator
     from memorisk.training.generator import train_generator as run
@@ -187,7 +197,14 @@ def train_generator(
     if dry_run:
         show_generator_plan(_watched(plan_generator, images, out=out, **given), as_json=json)
         return 0
-    trained = _watched(run, images, out=out, **given)
+    if not watch:
+        trained = _watched(run, images, out=out, **given)
+    else:
+        from memorisk.audits.watch.within import watch_within
+
+        with _watched(watch_within, images, out=out, watching=watching, **given) as looks:
+            trained = _watched(run, images, out=out, on_snapshot=looks, **given)
+            looks.report()
     if is_main():
         show_generator(trained, as_json=json)
     return 0

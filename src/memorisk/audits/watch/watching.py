@@ -125,6 +125,12 @@ class MemorizationWatch:
                 f"are {self.real.n_held:,}."
             )
         drawn, n_train = self.options.images, self.real.n_train
+        if self.options.stop_on == "listed":
+            fewest = math.ceil(n_train / (self.shared.of_look(1) * (self.real.n_held + 1)))
+            said.append(
+                f"A list that stops the training holds at least {fewest:,} of {n_train:,} training patients, for want "
+                "of more held-out ones."
+            )
         if drawn < self.options.nominal * n_train:
             said.append(
                 f"{drawn:,} images a look can copy at most {drawn / n_train:.1%} of {n_train:,} training patients: "
