@@ -148,6 +148,8 @@ def test_a_set_that_was_killed_goes_on(whole: Path, tmp_path: Path) -> None:
     ran = subprocess.run(command(*given), env=environment(tmp_path) | at, check=False, capture_output=True)
     assert ran.returncode == -signal.SIGKILL, ran.stderr
     assert len(list((tmp_path / "set" / "images").iterdir())) == 8
+    with pytest.raises(InputError, match="is a set that is not all drawn"):
+        load_manifest(tmp_path / "set")
     os.environ.pop(KILLED, None)
     generate(f"{HERE}:killed", tmp_path / "set", **SET)
     found, wanted = pictures(tmp_path / "set"), pictures(whole)

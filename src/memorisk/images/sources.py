@@ -20,8 +20,9 @@ from memorisk.images.source_several import join_manifests, several_sources
 from memorisk.images.source_tables import load_table
 from memorisk.runs.errors import InputError, one_line
 
-GENERATED, GENERATED_TABLE = "generate.json", "manifest.csv"
-"""Files of a folder that ``memorisk generate`` has finished: its table says of which class each image is."""
+GENERATED, GENERATED_TABLE, UNFINISHED = "generate.json", "manifest.csv", "drawn.csv"
+"""Files of a folder of ``memorisk generate``: the last of a finished one, its table of classes, and what one that is
+not finished has."""
 _TABLES = frozenset((".csv", ".tsv", ".txt", ".parquet", ".pq"))
 
 
@@ -68,6 +69,8 @@ def _load(source: str | Path, options: ImageOptions) -> Manifest:
     if is_folder and options.layout == "auto" and (path / GENERATED).is_file():
         return replace(load_table(path / GENERATED_TABLE, options), name=path.resolve().name or "images")
     if is_folder:
+        if options.layout == "auto" and (path / UNFINISHED).is_file() and (path / "images").is_dir():
+            raise InputError(f"{one_line(path)} is a set that is not all drawn: memorisk generate goes on with it")
         return load_folder(path, options)
     if not is_file:
         if len(parts := several_sources(str(source))) > 1:
