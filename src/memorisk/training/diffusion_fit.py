@@ -239,7 +239,8 @@ class DiffusionTraining:
             return True
         loss = float(loop.losses[begin : loop.step].mean())
         held_out = self._held_out.loss(loop.averaged, loop.loss, options.images_a_step)
-        loop.looks[begin // options.snapshot_every] = torch.tensor([loss, torch.nan if held_out is None else held_out])
+        noted = [loss, torch.nan if held_out is None else held_out]
+        loop.looks[begin // options.snapshot_every] = torch.tensor(noted, dtype=torch.float64)
         if on_snapshot is None:
             return True
         going = on_snapshot(Snapshot(loop.step, options.steps, self.generator(), loss, held_out)) is not False

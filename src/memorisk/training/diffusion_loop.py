@@ -96,7 +96,8 @@ class DiffusionLoop:
                 labels = self.told(chosen[self.share], draw.drop[self.share])
                 noise = draw_noise(draw.seed, (len(chosen), *x.shape[1:]), self.device)[self.share]
                 self._update(x, noise, draw.times[self.share].to(self.device), labels)
-                if checkpoint is not None and time.monotonic() - self._written >= checkpoint.seconds:
+                due = checkpoint is not None and time.monotonic() - self._written >= checkpoint.seconds
+                if checkpoint is not None and due and self.step < end:  # at the end who asked looks first
                     self.check(begin)
                     self.save(checkpoint)
                 yield self.step

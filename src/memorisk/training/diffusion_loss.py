@@ -24,7 +24,7 @@ from memorisk.runs.errors import MissingExtraError
 
 TIMES = 1000
 _BETA = (1e-4, 0.02)
-_SCHEDULES = {"linear": "linear", "cosine": "squaredcos_cap_v2"}
+_SCHEDULES: dict[str, Any] = {"linear": "linear", "cosine": "squaredcos_cap_v2"}
 _HALF_BIN = 1 / 255
 _SURELY_INSIDE = 0.999
 _LEAST = 1e-12
