@@ -186,6 +186,12 @@ def test_images_that_it_cannot_draw_are_refused(store: ImageStore) -> None:
         GanTraining.build(odd, ROWS, TINY)
 
 
+def test_several_processes_are_refused(store: ImageStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with pytest.raises(InputError, match="trained by one process"):
+        GanTraining.build(store, ROWS, TINY)
+
+
 def test_what_is_saved_draws_the_same_and_knows_its_patients(store: ImageStore, tmp_path: Path) -> None:
     training, log = trained(store, tmp_path, replace(TINY, gan_truncation=0.5, steps=2))
     training.save(tmp_path / "generator", log.steps)

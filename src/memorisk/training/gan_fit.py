@@ -6,6 +6,7 @@ derives from (seed, step), so that a killed training goes on to the same bytes o
 """
 
 import math
+import os
 import time
 from dataclasses import dataclass
 from functools import cached_property
@@ -77,6 +78,8 @@ class GanTraining:
         if height != width:
             raise InputError(f"images are stored at {height} x {width} pixels; a GAN takes squares: name a size, as 64")
         spec = options.gan_spec(height, channels)
+        if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+            raise InputError("a GAN is trained by one process: start the command without accelerate launch or torchrun")
         device = check_device(options.device)
         precision = choose_precision(options.precision, device)
         networks = new_gan(spec, options.seed)
