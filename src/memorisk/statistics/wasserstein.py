@@ -25,6 +25,7 @@ from memorisk.statistics.calibration import check_distances
 
 FloatArray = NDArray[np.float64]
 _DRAWS = 500
+_AT_ONCE = 1 << 21  # numbers
 
 
 @dataclass(frozen=True)
@@ -91,15 +92,18 @@ def wasserstein_distance(
     share = np.concatenate([1 / one.count[one.unit], 1 / other.count[other.unit]])[order]
     steps = np.diff(values[order])
 
-    def integral(weight: FloatArray) -> float:
-        """``integral |sum of weights up to t| dt``, a weight a unit."""
-        return float(np.abs(np.cumsum(weight[unit] * share)[:-1]) @ steps)
+    block = max(1, _AT_ONCE // len(order))
 
-    plain = _signed(np.ones(one.n), np.ones(other.n))
+    def integrals(weight: FloatArray) -> FloatArray:
+        """[k] ``integral |sum of weights up to t| dt`` of [k, units] weights, some at a time."""
+        parts = (weight[begin : begin + block] for begin in range(0, len(weight), block))
+        return np.concatenate([np.abs(np.cumsum(w[:, unit] * share, axis=1)[:, :-1]) @ steps for w in parts])
+
+    plain = _signed(np.ones((1, one.n)), np.ones((1, other.n)))
     rng = np.random.default_rng(seed)
-    estimate = integral(plain)
-    apart = [integral(_signed(_counts(one.n, rng), _counts(other.n, rng)) - plain) for _ in range(draws)]
-    dealt = [integral(plain[rng.permutation(len(plain))]) for _ in range(draws)]
+    estimate = float(integrals(plain)[0])
+    apart = integrals(_signed(_counts(one.n, draws, rng), _counts(other.n, draws, rng)) - plain)
+    dealt = integrals(rng.permuted(np.repeat(plain, draws, axis=0), axis=1))
     reach = float(np.quantile(apart, level))
     a, b = one.means, other.means
     welch = stats.ttest_ind(a, b, equal_var=False).confidence_interval(level) if np.ptp(np.r_[a, b]) > 0 else (0.0, 0.0)
@@ -136,10 +140,10 @@ def _units(distance: ArrayLike, group: ArrayLike | None) -> _Units:
 
 
 def _signed(first: FloatArray, second: FloatArray) -> FloatArray:
-    """Weights of all units, those of the second side negative; either side adds up to its number of units over it."""
-    return np.concatenate([first / len(first), -second / len(second)])
+    """[k, units] weights of all units, those of the second side negative; each side's are over its number of units."""
+    return np.concatenate([first / first.shape[1], -second / second.shape[1]], axis=1)
 
 
-def _counts(n: int, rng: np.random.Generator) -> FloatArray:
-    """How often each of n units is drawn in n draws with replacement."""
-    return rng.multinomial(n, np.full(n, 1 / n)).astype(np.float64)
+def _counts(n: int, draws: int, rng: np.random.Generator) -> FloatArray:
+    """[draws, n] how often each of n units is drawn in n draws with replacement."""
+    return rng.multinomial(n, np.full(n, 1 / n), size=draws).astype(np.float64)

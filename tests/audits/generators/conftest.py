@@ -16,12 +16,12 @@ from memorisk.models.generators import Draw, GeneratorConfig, SamplingOptions, c
 from memorisk.training.generator_snapshots import Snapshot
 
 CONFIG: dict[str, Any] = {
-    "settings": {"detectors": ["pixels:8"], "images": 400, "closest": 3, "strengths": ["weak"]},
+    "settings": {"detectors": ["pixels:8"], "quality": "none", "images": 300, "closest": 3, "strengths": ["weak"]},
     "generator": {"network": "tiny/4", "steps": 40, "batch_size": 4},
-    "datasets": {"Digits": {"images": "digits", "sample": 500, "held_out": 0.4}},
+    "datasets": {"Digits": {"images": "digits", "sample": 450, "held_out": 0.4}},
     "arms": {
         "copier": {"training_images": [60, "all"], "seeds": [0, 1], "snapshots": 2},
-        "repeated": {"training_images": 240, "duplicates": {"levels": [1, 4, 16], "patients": 20}, "seeds": [0, 1]},
+        "repeated": {"training_images": 200, "duplicates": {"levels": [1, 4, 16], "patients": 20}, "seeds": [0, 1]},
         "other": {"generator": {"kind": "gan"}, "training_images": 60},
     },
 }

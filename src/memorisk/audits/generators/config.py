@@ -204,7 +204,7 @@ def read_generators(config: Mapping[str, Any]) -> GeneratorsStudy:
         given["pseudonym_key"] = Path(given["pseudonym_key"])
     for name in ("detectors", "strengths"):
         if name in given:
-            given[name] = _names(f"settings: {name}", given[name])
+            given[name] = _names(f"settings: {name}", given[name]) if given[name] else ()
     options = GeneratorsOptions(**given)
     options.validate()
     for source in sorted({*options.detectors, options.quality_source} - {NO_QUALITY}):
