@@ -85,7 +85,9 @@ def show_table_three(table: pd.DataFrame, *, as_json: bool) -> None:
         return
     console = Console()
     for row in table.to_dict(orient="records"):
-        console.print(Text(f"{row['conditioning']} ({row['n']:,} images)", style="bold"), soft_wrap=True)
+        console.print(
+            Text(f"{row['conditioning']} ({row['generator']}, {row['n']:,} images)", style="bold"), soft_wrap=True
+        )
         for figure, form in (("fid", _number), ("irs", _number), ("memrate", _share)):
             parts = [f"{what} {_limits(row, f'{figure}_{what}', form)}" for what in ("before", "kept", "reference")]
             console.print(Text(f"  {figure.upper() if figure != 'memrate' else 'MemRate'}: {'; '.join(parts)}"),

@@ -5,6 +5,10 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
+from memorisk.images.store import ImageStore
+from memorisk.models.conditions import Conditions
+from memorisk.models.detector_folder import Seen
+from memorisk.models.generators import Draw, GeneratorConfig, SamplingOptions
 from tests.audits.synthetic_set.making import blended, digits
 
 N_TRAIN, N_NEW, N_HELD = 80, 79, 90
@@ -62,3 +66,39 @@ def classes(seeds: np.ndarray, labels: np.ndarray | None) -> np.ndarray:
 
 
 classes.classes = ("bright", "dark")  # pyright: ignore[reportFunctionMemberAccess]
+
+
+class Paired:
+    """A generator conditioned on its training images, which it copies now and then: the very one."""
+
+    source = "paired"
+
+    def __init__(self, seen: tuple[str, ...] = (), n_training: int = 0) -> None:
+        rows = np.arange(N_TRAIN)
+        names = [f"train{row:03d}_0.png" for row in rows]
+        self.known = Conditions(rows[:, None] / N_TRAIN, np.array(names), np.full(N_TRAIN, ""), "ensemble")
+        self.seen, self.config = seen, GeneratorConfig(
+            kind="dit", name="paired", size=(8, 8), channels=1, conditioned_on="vector", condition_dim=1,
+            conditioning="ensemble", n_training=n_training,
+        )  # fmt: skip
+
+    @property
+    def conditions(self) -> np.ndarray:
+        """[80, 1]."""
+        return self.known.values
+
+    def sample(self, draw: Draw, how: SamplingOptions | None = None, *, device: str = "auto") -> np.ndarray:
+        """Blends, or with probability `COPYING` the training image of the condition."""
+        made = copying(draw.seeds, None)[..., None]
+        assert draw.conditions is not None
+        own = np.rint(draw.conditions[:, 0] * N_TRAIN).astype(int)
+        for place, seed in enumerate(draw.seeds):
+            if copied(seed) >= 0:
+                noise = np.random.default_rng([2, int(seed)]).integers(-4, 5, (8, 8, 1))
+                made[place] = np.clip(digit_parts()["train"][own[place]].astype(int) + noise, 0, 255)
+        return made
+
+    def seen_parts(self, store: ImageStore) -> Seen:
+        """Images whose names begin as it was told."""
+        known = [str(name).startswith(self.seen) for name in store.manifest.images]
+        return Seen(np.where(known, "training", "").astype(object), True)

@@ -23,7 +23,7 @@ from memorisk.statistics.regenerated_copies import regenerated_copies
 from memorisk.training.drawing import image_seed
 from tests.audits.filter_set.making import contents
 from tests.audits.synthesize_set.conftest import N, run
-from tests.audits.synthesize_set.making import HERE, OF, copied, copying, digit_parts
+from tests.audits.synthesize_set.making import HERE, N_TRAIN, OF, Paired, copied, copying, digit_parts
 from tests.commands import answer, refusal
 
 VOLATILE = ("log.jsonl", ".lock", "config.yaml")
@@ -217,6 +217,58 @@ def test_ids_under_pseudonyms_and_a_redacted_report(place: Path) -> None:
         [pd.read_parquet(place / "hidden" / f"{name}.parquet").astype(str) for name in ("ledger", "per_group")]
     )
     assert not text.apply(lambda column: column.str.contains("train0").any()).any()
+
+
+def test_a_paired_generator_is_held_to_its_own_source_too(place: Path) -> None:
+    generator = Paired(("train",), n_training=N_TRAIN)
+    found = run(place, "paired", generator=generator, paired=True, images=N_TRAIN, held_out=str(place / "held"),
+                gallery=True, quality="pixels:4")  # fmt: skip
+    ledger, row = found.per_image, found.verdict["table_three"]
+    assert ledger["source"].tolist() == [f"train{n:03d}_0.png" for n in ledger["number"]]
+    copies = np.array([copied(seed) >= 0 for seed in ledger["seed"]])
+    reaches = ledger["of_source"] >= ledger["threshold"]
+    assert reaches[copies].all()
+    assert not ledger["kept"][reaches].any()
+    assert (ledger["nearest_image"] == ledger["source"])[copies].all()
+    assert found.verdict["n_of_source"] == int(reaches.sum())
+    first = ledger["attempt"] == 0
+    assert row["figures"]["MemRate"]["before"]["estimate"] == pytest.approx(reaches[first].mean())
+    assert row["figures"]["MemRate"]["kept"]["estimate"] == 0
+    assert 0 <= row["figures"]["MemRate"]["reference"]["estimate"] < 0.1
+    assert (row["conditioning"], row["paired"], row["features"]) == ("ensemble", True, "pixels:4")
+    assert found.status == "pass"
+    page = (place / "paired" / "report.html").read_text()
+    assert "reached the threshold with the very image" in page
+    assert page.count("data:image/png") == min(10, len(found.per_group))
+
+
+def test_whom_the_generator_knows(place: Path) -> None:
+    with pytest.raises(InputError, match="trained or chosen on 79 patients of the calibration images"):
+        run(place, "seen", generator=Paired(("new",)), images=4)
+    with pytest.raises(InputError, match="90 patients of the held-out images"):
+        run(place, "seen", generator=Paired(("held",)), images=4, held_out=str(place / "held"))
+    more = run(place, "more", generator=Paired(("train",), n_training=100), images=4)
+    assert more.status == "undecided"
+    assert "was trained on 100 images, and TRAIN holds 80" in more.verdict["why"][0]
+    unknown = run(place, "unknown", images=4).summary["numbers"]["notes"]
+    assert any("is your word" in note for note in unknown)
+
+
+def test_parts_of_one_table(place: Path) -> None:
+    rows = [(f"{part}/{file.name}", part, file.name[:-6]) for part in ("train", "new", "held")
+            for file in sorted((place / part).glob("*.png"))]  # fmt: skip
+    pd.DataFrame(rows, columns=["image", "split", "patient"]).to_csv(place / "all.csv", index=False)
+    how = {"detector": "pixels", "families": ("noise:0.1",), "generator": f"{HERE}:copying", "images": 12, "seed": 1}
+    found = synthesize(place / "all.csv", place / "parts", calibration_split="new", held_out_split="held", **how)
+    assert isinstance(found, Result)
+    n = found.summary["numbers"]
+    assert (n["n_train_images"], n["n_calibration"]) == (80, 79)
+    real = {"held_out_split": "held", "calibration": place / "new"}
+    whole = synthesize(place / "all.csv", place / "two", train_split="train", dry_run=True, **real, **how)
+    assert isinstance(whole, SynthesizePlan)
+    assert (whole.training["images"], whole.held_out["images"], whole.calibration["images"]) == (80, 90, 79)
+    with pytest.raises(InputError, match="used for something else"):
+        synthesize(place / "all.csv", place / "x", calibration_split="new", held_out_split="new", **how)
 
 
 def test_refusals(place: Path, capsys) -> None:

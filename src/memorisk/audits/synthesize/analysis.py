@@ -47,7 +47,7 @@ def analyse_loop(evidence: LoopEvidence, options: SynthesizeOptions, names: Pseu
         names: Replaces ids of real images, or leaves them.
     """
     numbers, filtered, ledger = loop_numbers(evidence, options), evidence.filtered, evidence.ledger
-    known = DrawnNames(names.key, _drawn_names(evidence))
+    known = drawn_names(evidence, names)
     made = FilterTables(filtered, known)
     tables = {"guarantees": made.guarantees(), "calibration": made.calibration()}
     per_image = made.per_image()
@@ -107,15 +107,15 @@ def kept_table(result: Result) -> pd.DataFrame:
     return pd.DataFrame(found | {name: table[name].to_numpy() for name in columns})
 
 
-def _drawn_names(evidence: LoopEvidence) -> frozenset[str]:
-    """Ids of drawn images, but those that are an id of somebody real."""
+def drawn_names(evidence: LoopEvidence, names: Pseudonyms) -> DrawnNames:
+    """Pseudonyms that leave ids of drawn images, but those that are an id of somebody real."""
     sets, drawn = evidence.filtered.sets, set()
     if evidence.ledger is not None:
         drawn = set(evidence.ledger.plan["image"])
     for store in (sets.train, sets.calibration):
         if store is not None:
             drawn -= {*map(str, store.manifest.images), *map(str, store.manifest.groups)}
-    return frozenset(drawn)
+    return DrawnNames(names.key, frozenset(drawn))
 
 
 def _ledger(table: pd.DataFrame, evidence: LoopEvidence, names: Pseudonyms, options: SynthesizeOptions) -> pd.DataFrame:

@@ -24,13 +24,14 @@ from memorisk.audits.filter.filtering import refuse_overlap, source_name
 from memorisk.audits.filter.measuring import Opened, open_all, open_detectors
 from memorisk.audits.image_sets import Source
 from memorisk.audits.pseudonyms import Pseudonyms
-from memorisk.audits.synthesize.analysis import KEPT, REJECTED, analyse_loop, kept_table
+from memorisk.audits.synthesize.analysis import KEPT, REJECTED, analyse_loop, drawn_names, kept_table
 from memorisk.audits.synthesize.drawn import StoredForm, read_images, store_of_hashes
 from memorisk.audits.synthesize.evidence import LoopEvidence, copies_of, filter_of, real_matches
 from memorisk.audits.synthesize.final_audit import Audited, audit_kept, open_auditor
 from memorisk.audits.synthesize.ledger import Ledger
 from memorisk.audits.synthesize.options import SynthesizeOptions, synthesize_options
 from memorisk.audits.synthesize.page import loop_page
+from memorisk.audits.synthesize.pictures import rejected_pairs
 from memorisk.audits.synthesize.plan import SynthesizePlan, describe_loop
 from memorisk.audits.synthesize.rounds import Places, Screen, run_rounds
 from memorisk.audits.synthesize.sets import RealSets, read_real
@@ -203,7 +204,13 @@ def _loop(run: RunFolder, asked: _Asked, found: _Calibration, names: Pseudonyms,
     result = analyse_loop(evidence, options, names)
     result.save(run.path)
     _write_tables(run, result)
-    write_text(run / REPORT, render_page(loop_page(result, redact=options.redact)))
+    pictures = None
+    if options.gallery and not options.redact and evidence.ledger is not None:
+        known = drawn_names(evidence, names)
+        pictures = rejected_pairs(
+            result, evidence.ledger, real.filter, real.form, asked.generator, known, options, asked.device
+        )
+    write_text(run / REPORT, render_page(loop_page(result, pictures, redact=options.redact)))
     if found.opened:
         _put_in_place(run)
     write_json(run / FINISHED, result.verdict)

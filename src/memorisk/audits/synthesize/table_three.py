@@ -36,6 +36,7 @@ FIGURES = ("FID", "IRS", "MemRate")
 SETS = ("before", "kept", "reference")
 ORDER = ("label-noise", "prediction", "prediction-label", "ensemble", "ensemble-label")
 """Of the rows, as in the paper; other conditions follow."""
+CONDITIONED = {"none": "unconditional", "class": "class", "vector": "condition"}
 _STREAM = 79  # keeps these draws apart from others of the same seed
 _FEWEST = 2
 
@@ -125,7 +126,7 @@ def table_three_row(
     paired = bool(np.isfinite(ledger.of_source).any())
     return {
         "generator": config.name,
-        "conditioning": config.conditioning or config.conditioned_on,
+        "conditioning": config.conditioning or CONDITIONED[config.conditioned_on],
         "n": n,
         "n_training": len(base),
         "features": of_train.described.encoder,
@@ -247,6 +248,7 @@ def _flat(row: dict[str, Any]) -> dict[str, Any]:
 def table_three_block(rows: Sequence[dict[str, Any]]) -> Table:
     """The rows as a table of a report."""
     columns = [
+        *([Column(source="generator", heading="Generator")] if len(rows) > 1 else []),
         Column(source="conditioning", heading="Conditioning", row_heading=True),
         Column(source="n", heading="Images", format="count"),
     ]
