@@ -74,6 +74,11 @@ def _refuse_others(folder: Path, config: Mapping[str, Any]) -> None:
             f"{one_line(folder)} is a run of {name}, not of an audit: its report is {REPORT} in it, and {name} with "
             "the same settings and --tables-only writes that again"
         )
+    if isinstance(made, Mapping) and made.get("audit") == "quality":
+        raise InputError(
+            f"{one_line(folder)} is a run of quality, not of an audit: its report is {REPORT} in it, without images "
+            "and ids, and quality with the same settings writes that again"
+        )
     if isinstance(made, Mapping) and "latent_channels" in made:
         raise InputError(
             f"{one_line(folder)} is a run of train autoencoder, not of an audit: what came of it stands in "

@@ -57,6 +57,7 @@ def test_the_command_writes_figures_and_says_nothing_of_privacy(digits, tmp_path
     assert answer(capsys, *command, "--features", "pixels", "pca:4")[0] == 0
     assert (out / "quality.json").read_bytes() == before
     assert "seed" in refusal(capsys, *command, "--features", "pixels", "pca:4", "--seed", 2)
+    assert "is a run of quality" in refusal(capsys, "report", out)
 
 
 def test_train_on_synthetic_goes_on_where_it_stopped(digits, tmp_path, monkeypatch):
