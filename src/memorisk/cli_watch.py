@@ -14,7 +14,7 @@ _WATCH = WatchOptions()
 
 
 def watch(
-    run: str,
+    training: str,
     *,
     train: str | None = None,
     held_out: str | None = None,
@@ -33,7 +33,7 @@ def watch(
 
     Parameters
     ----------
-    run
+    training
         A run of `train generator`, or the folder of your own training with a folder of images for each step, as
         step-1000.
     train
@@ -43,7 +43,7 @@ def watch(
     out
         Folder for looks and report: new, empty, or this watch to go on with; of a run `watch` in it.
     follow
-        Go on looking until RUN holds a training.json.
+        Go on looking until TRAINING holds a training.json.
     stop
         Write stop.json when the rule says so: into a run, which then ends at its next look, else into OUT.
     poll
@@ -57,7 +57,7 @@ def watch(
     """
     given = {"train": train, "held_out": held_out, "out": out}
     if print_config:
-        return print_settings({"run": run, **given, **asdict(options)})
+        return print_settings({"training": training, **given, **asdict(options)})
     from memorisk.audits.watch.running import plan_watch, watch_training
     from memorisk.console import progress_bar
     from memorisk.console_watch import show_look, show_watch_plan, show_watched
@@ -65,11 +65,11 @@ def watch(
     given |= {field.name: getattr(options, field.name) for field in fields(options)}
     if dry_run:
         with progress_bar() as progress:
-            plan = plan_watch(run, progress=progress, **given)
+            plan = plan_watch(training, progress=progress, **given)
         show_watch_plan(plan, as_json=json)
         return 0
     how = {"follow": follow, "stop": stop, "poll": poll, "on_look": None if json or not follow else show_look}
     with progress_bar() as progress:
-        found = watch_training(run, progress=progress, **how, **given)
+        found = watch_training(training, progress=progress, **how, **given)
     show_watched(found, as_json=json)
     return 0 if found.stop is None else 1

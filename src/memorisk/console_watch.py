@@ -45,7 +45,7 @@ def show_watched(found: "Watched", *, as_json: bool) -> None:
     else:
         console.print(Text(f"MEMORIZATION FROM STEP {found.stop.step:,} ON", style="bold"))
     if found.looks and found.looks[-1].fid_name:
-        console.print(Text(f"FID: {found.looks[-1].fid_name}; held-out: of real images"), soft_wrap=True)
+        console.print(Text(f"{found.looks[-1].fid_name}; held-out: of real images in their place"), soft_wrap=True)
     for note in found.notes:
         console.print(Text(note), soft_wrap=True)
     console.print(Text("The final audit needs held-out patients who had no part in this watch."), soft_wrap=True)

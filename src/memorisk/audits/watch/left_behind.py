@@ -83,7 +83,7 @@ def _run(
 
     def waiting() -> list[int]:
         """Steps of the generators that are kept."""
-        return [kept.step for kept in kept_generators(place)]
+        return sorted({kept.step for kept in kept_generators(place)})
 
     seen: set[Path] = set()
 
