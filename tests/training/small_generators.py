@@ -68,6 +68,8 @@ class SmallGenerator:
 
     def sample(self, draw: Draw, how: SamplingOptions | None = None, *, device: str = "auto") -> np.ndarray:
         given = check_draw(self.config, draw)
+        if not len(given):
+            return np.zeros((0, SIDE, SIDE, self.config.channels), dtype=np.uint8)
         self.drawn += given.seeds.tolist()
         self.batches.append(len(given))
         brighter = np.zeros(len(given))

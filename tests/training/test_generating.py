@@ -263,6 +263,10 @@ def test_a_diffusion_model_of_conditions_makes_each_image_again(tmp_path: Path) 
         if file.stem not in ("synthetic-000001", "synthetic-000004"):
             file.unlink()
     assert generate(tmp_path / "dit", tmp_path / "set", **given).table.equals(whole.table)
+    with pytest.raises(InputError, match="no condition to keep to"):
+        generate(small_generator("none"), tmp_path / "no", images=2, guidance=1.5)
+    assert not (tmp_path / "no").exists()
+    assert yaml.safe_load((tmp_path / "set" / "config.yaml").read_text())["generator"] == str(tmp_path / "dit")
     alone = generate(tmp_path / "dit", tmp_path / "one", only=("synthetic-000005",), **given)
     assert alone.table["sha256"].tolist() == whole.table["sha256"].tolist()[5:6]
 

@@ -24,7 +24,7 @@ from memorisk.runs.folder import check_out, open_run
 from memorisk.runs.progress import Progress, quiet
 from memorisk.runs.settings import settings_of
 from memorisk.training.devices import limited_threads
-from memorisk.training.drawing import at_attempt, conditions_of, draw, parse_name, plan_draws
+from memorisk.training.drawing import at_attempt, conditions_of, draw, draw_of, parse_name, plan_draws
 from memorisk.training.generate_options import GenerateOptions
 from memorisk.training.generated_files import (
     DRAWN,
@@ -105,9 +105,10 @@ def generate(
     source = _opened(generator)
     plan, wanted = _planned(source, options)
     identity = _identity(source, options, plan, device)
-    config = {"generator": source.config.name, "out": str(folder), **asdict(options), "run": identity}
+    named = str(generator) if isinstance(generator, str | Path) else source.config.name
+    config = {"generator": named, "out": str(folder), **asdict(options), "run": identity}
     check_out(folder, config, identity=["run"])
-    _check_function(source, plan)
+    _rehearse(source, plan, options, device)
     with limited_threads(options.threads), open_run(folder, config, identity=["run"]) as run:
         run.subfolder(IMAGES)
         chosen = plan.iloc[np.flatnonzero(wanted)]
@@ -138,7 +139,7 @@ def plan_generate(generator: str | Path | Generator, out: str | Path, **settings
     source = _opened(generator)
     plan, wanted = _planned(source, options)
     check_out(folder, {"run": _identity(source, options, plan, device)}, identity=["run"])
-    _check_function(source, plan)
+    _rehearse(source, plan, options, device)
     chosen = plan.iloc[np.flatnonzero(wanted)]
     first = chosen.iloc[: options.batch]
     begun = time.perf_counter()
@@ -220,12 +221,13 @@ def _identity(generator: Generator, options: GenerateOptions, plan: pd.DataFrame
     }
 
 
-def _check_function(generator: Generator, plan: pd.DataFrame) -> None:
-    """Draw two images together and one of them alone: a user's function must draw by the seeds and nothing else.
+def _rehearse(generator: Generator, plan: pd.DataFrame, options: GenerateOptions, device: str) -> None:
+    """Let the generator refuse how it is to draw; of a user's function draw two images together and one of them alone.
 
     Raises:
-        InputError: It does not.
+        InputError: It does, or the function does not draw by the seeds and nothing else.
     """
+    generator.sample(draw_of(generator, plan.iloc[:0]), options.sampling(), device=device)
     if generator.config.kind != "function":
         return
     first = plan.iloc[:2]
