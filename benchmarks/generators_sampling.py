@@ -33,7 +33,7 @@ from memorisk.runs.files import write_json
 
 RESULT, LIMIT = Path(__file__).parent / "results" / "generators_sampling.json", 1.05
 SIDE, CHANNELS, CLASSES = 32, 4, 1000
-CASES = (("tiny/4", 16, 20), ("tiny/2", 8, 10), ("small/2", 4, 10))
+CASES = (("tiny/4", 16, 20), ("tiny/2", 4, 10), ("small/2", 2, 10))
 """Network, images and steps."""
 
 

@@ -15,6 +15,7 @@ latents are not. Pixels become ``round(255 p)`` of p in [0, 1], halves to the ev
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
+from copy import deepcopy
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -141,7 +142,7 @@ class DiffusionSampler:
     @cached_property
     def _times(self) -> torch.Tensor:
         """Embeddings of the times of all steps, [S, depth, d]."""
-        return self._lean.times(self._steps().timesteps.to(self.device))
+        return self._lean.times(self._start.timesteps.to(self.device))
 
     def _together(self, n: int, workers: int) -> int:
         """Images of a part: whole groups, shared among the threads."""
@@ -152,8 +153,9 @@ class DiffusionSampler:
     def _group(self) -> int:
         return self._lean.group
 
-    def _steps(self) -> Any:
-        """A scheduler at its start: of DPM-Solver it remembers the steps before."""
+    @cached_property
+    def _start(self) -> Any:
+        """The scheduler at its start."""
         pixels = self.decoder is None
         return sampling_scheduler(self.scheduler, self.how, pixels=pixels, learn_sigma=self.spec.learn_sigma)
 
@@ -161,7 +163,7 @@ class DiffusionSampler:
         """From noise through all steps: [b, c, h, w]."""
         shape = (1, self.spec.channels, self.spec.side, self.spec.side)
         generators = [torch.Generator().manual_seed(int(seed)) for seed in draw.seeds]
-        steps = self._steps()
+        steps = deepcopy(self._start)  # that of DPM-Solver remembers the steps before
         x = torch.cat([torch.randn(shape, generator=g) for g in generators]).to(self.device) * steps.init_noise_sigma
         labels, rows = self._distinct(draw)
         for begin in range(0, len(steps.timesteps), STEP_BLOCK):

@@ -15,8 +15,8 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-GROUP_TOKENS = 256
-"""Tokens that are computed at once on a CPU: fewer leave it waiting, more leave its caches."""
+GROUP_NUMBERS = 1 << 16
+"""Tokens times width that are computed at once on a CPU: fewer leave it waiting, more leave its caches."""
 
 Block = torch.Tensor
 """[s, m, 6, d]: shift, scale + 1 and gate of attention, then of the feed-forward part; s steps, m conditions."""
@@ -48,9 +48,9 @@ class _Weights:
     """Of a block: products as (weight, bias)."""
 
     qkv: tuple[torch.Tensor, torch.Tensor | None]
-    out: nn.Linear
-    up: nn.Linear
-    down: nn.Linear
+    out: tuple[torch.Tensor, torch.Tensor]
+    up: tuple[torch.Tensor, torch.Tensor]
+    down: tuple[torch.Tensor, torch.Tensor]
     modulation: nn.Linear
     embedding: Any
     eps: tuple[float, float]
@@ -79,8 +79,8 @@ class LeanForward:
     @property
     def group(self) -> int:
         """Images that are computed at once on a CPU, always: their bytes do not depend on their place among them."""
-        most = max(1, GROUP_TOKENS // self.grid**2)
         inputs, hidden = self.first.shape
+        most = max(1, GROUP_NUMBERS // (self.grid**2 * hidden))
         return most if rows_stand_apart(most, self.grid**2, hidden, self.heads, inputs, self.last.out_features) else 1
 
     def times(self, timesteps: torch.Tensor) -> torch.Tensor:
@@ -131,10 +131,10 @@ class LeanForward:
         for weights, given in zip(self.blocks, blocks, strict=True):
             shift, scale, gate, shift_2, scale_2, gate_2 = given.unbind(1)
             normed = _modulated(hidden, scale, shift, weights.eps[0])
-            hidden = torch.addcmul(hidden, gate[:, None], weights.out(self._attention(normed, weights)))
+            hidden = torch.addcmul(hidden, gate[:, None], F.linear(self._attention(normed, weights), *weights.out))
             normed = _modulated(hidden, scale_2, shift_2, weights.eps[1])
-            inner = F.gelu(weights.up(normed), approximate="tanh")
-            hidden = torch.addcmul(hidden, gate_2[:, None], weights.down(inner))
+            inner = F.gelu(F.linear(normed, *weights.up), approximate="tanh")
+            hidden = torch.addcmul(hidden, gate_2[:, None], F.linear(inner, *weights.down))
         out = self.last(_modulated(hidden, final[:, 1], final[:, 0], self.last_eps))
         out = out.view(m, n, n, p, p, self.outputs).permute(0, 5, 1, 3, 2, 4)
         return out.reshape(m, self.outputs, n * p, n * p)
@@ -189,6 +189,10 @@ def _modulated(x: torch.Tensor, scale: torch.Tensor, shift: torch.Tensor, eps: f
     return torch.addcmul(shift[:, None], F.layer_norm(x, (x.shape[-1],), eps=eps), scale[:, None])
 
 
+def _product(layer: nn.Linear) -> tuple[torch.Tensor, torch.Tensor]:
+    return layer.weight, layer.bias
+
+
 def _weights(block: Any) -> _Weights:
     """Of a block of diffusers."""
     attention = block.attn1
@@ -196,9 +200,9 @@ def _weights(block: Any) -> _Weights:
     bias = None if parts[0].bias is None else torch.cat([part.bias for part in parts])
     return _Weights(
         qkv=(torch.cat([part.weight for part in parts]), bias),
-        out=attention.to_out[0],
-        up=block.ff.net[0].proj,
-        down=block.ff.net[2],
+        out=_product(attention.to_out[0]),
+        up=_product(block.ff.net[0].proj),
+        down=_product(block.ff.net[2]),
         modulation=block.norm1.linear,
         embedding=block.norm1.emb,
         eps=(float(block.norm1.norm.eps), float(block.norm3.eps)),
