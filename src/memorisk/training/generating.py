@@ -16,6 +16,7 @@ import pandas as pd
 
 from memorisk.images.wording import listed
 from memorisk.models.generators import Generator, load_generator
+from memorisk.models.sampling_options import SamplingOptions
 from memorisk.runs.devices import check_device
 from memorisk.runs.environment import machine, versions
 from memorisk.runs.errors import InputError, one_line, several
@@ -108,7 +109,7 @@ def generate(
     named = str(generator) if isinstance(generator, str | Path) else source.config.name
     config = {"generator": named, "out": str(folder), **asdict(options), "run": identity}
     check_out(folder, config, identity=["run"])
-    _rehearse(source, plan, options, device)
+    rehearse(source, plan, options, device)
     with limited_threads(options.threads), open_run(folder, config, identity=["run"]) as run:
         run.subfolder(IMAGES)
         chosen = plan.iloc[np.flatnonzero(wanted)]
@@ -139,7 +140,7 @@ def plan_generate(generator: str | Path | Generator, out: str | Path, **settings
     source = _opened(generator)
     plan, wanted = _planned(source, options)
     check_out(folder, {"run": _identity(source, options, plan, device)}, identity=["run"])
-    _rehearse(source, plan, options, device)
+    rehearse(source, plan, options, device)
     chosen = plan.iloc[np.flatnonzero(wanted)]
     first = chosen.iloc[: options.batch]
     begun = time.perf_counter()
@@ -221,8 +222,14 @@ def _identity(generator: Generator, options: GenerateOptions, plan: pd.DataFrame
     }
 
 
-def _rehearse(generator: Generator, plan: pd.DataFrame, options: GenerateOptions, device: str) -> None:
+def rehearse(generator: Generator, plan: pd.DataFrame, options: SamplingOptions, device: str) -> None:
     """Let the generator refuse how it is to draw; of a user's function draw two images together and one of them alone.
+
+    Args:
+        generator: Which draws.
+        plan: Images of a set.
+        options: How.
+        device: Where.
 
     Raises:
         InputError: It does, or the function does not draw by the seeds and nothing else.
