@@ -148,7 +148,10 @@ def _vectors(store: ImageStore, rows: np.ndarray, conditions: Conditions | None)
         InputError: There are none.
     """
     if conditions is None:
-        raise InputError("the generator is conditioned on a vector, and no conditions are given: name conditioning")
+        raise InputError(
+            "the generator is conditioned on a vector, and no conditions are given: name conditioning, or from Python "
+            "give what pseudo_conditions makes"
+        )
     place = {image: index for index, image in enumerate(conditions.images.tolist())}
     ids = store.manifest.images[rows].tolist()
     missing = [image for image in ids if image not in place]
