@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
-from memorisk.runs.errors import InputError, one_line
+from memorisk.runs.errors import InputError, one_line, several
 
 SIDES = (8, 16, 32, 64, 128, 256, 512, 1024)
 _START = 4
@@ -50,8 +50,8 @@ class GanSpec:
         if self.size not in SIDES or self.channels not in (1, 3):
             sides = ", ".join(map(str, SIDES))
             raise InputError(
-                f"images are of {self.size} pixels a side and {self.channels} channels; a GAN takes squares of {sides} "
-                "(a size resizes them) with 1 or 3"
+                f"images have {self.size} pixels a side and {several(self.channels, 'channel', 'channels')}; a GAN "
+                f"takes squares of {sides} pixels (a size resizes them) with 1 or 3 channels"
             )
         for name in ("style", "mapping_layers", "features", "features_max"):
             if getattr(self, name) < 1:
