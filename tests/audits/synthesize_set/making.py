@@ -49,7 +49,12 @@ def copying(seeds: np.ndarray, labels: np.ndarray | None) -> np.ndarray:
         else:
             noise = rng.integers(-4, 5, parts["train"][row].shape)
             made.append(np.clip(parts["train"][row].astype(int) + noise, 0, 255).astype(np.uint8))
-    return np.stack(made)[..., 0]
+    return np.array(made, dtype=np.uint8).reshape(-1, 8, 8)
+
+
+def careless(seeds: np.ndarray, labels: np.ndarray | None) -> np.ndarray:
+    """Digits by the place in a call, whatever their seeds."""
+    return digit_parts()["others"][: len(seeds), ..., 0]
 
 
 def only_copies(seeds: np.ndarray, labels: np.ndarray | None) -> np.ndarray:

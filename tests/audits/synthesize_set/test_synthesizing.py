@@ -124,17 +124,26 @@ def test_table_three_is_before_and_after(made: Result, place: Path, capsys) -> N
     assert "no finished run" in refusal(capsys, "synthesize", "--table", place / "train")
 
 
+HOW = {"images": 40, "batch": 16, "keep_rejected": True}
+
+
+@pytest.fixture(scope="session")
+def whole(place: Path) -> Result:
+    """A loop of small blocks that nobody killed, in ``whole``."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(rounds, "BLOCK", 16)
+        return run(place, "whole", **HOW)
+
+
 @pytest.mark.parametrize("broken_at", ["screening", "naming"])
-def test_a_killed_loop_goes_on_to_the_same_bytes(place: Path, monkeypatch, broken_at: str) -> None:
+def test_a_killed_loop_goes_on_to_the_same_bytes(place: Path, whole: Result, monkeypatch, broken_at: str) -> None:
     monkeypatch.setattr(rounds, "BLOCK", 16)
-    how = {"images": 40, "batch": 16, "keep_rejected": True}
-    whole = run(place, f"whole-{broken_at}", **how)
-    calls = {"n": 0}
+    calls, out, drawn = [], place / f"killed-{broken_at}", []
 
     def broken(*arguments, **names):
-        """Fail at the fourth block, or before the kept set has its name."""
-        calls["n"] += 1
-        if broken_at == "naming" or calls["n"] == 4:
+        """Fail at the fourth block, or when the kept set has its name and the last file is to be written."""
+        calls.append(1)
+        if broken_at == "naming" or len(calls) == 4:
             raise MemoriskError("killed")
         return honest(*arguments, **names)
 
@@ -143,23 +152,31 @@ def test_a_killed_loop_goes_on_to_the_same_bytes(place: Path, monkeypatch, broke
     with monkeypatch.context() as patch:
         patch.setattr(part, name, broken)
         with pytest.raises(MemoriskError, match="killed"):
-            run(place, f"killed-{broken_at}", **how)
-    out = place / f"killed-{broken_at}"
+            run(place, out.name, **HOW)
     assert not (out / "synthesize.json").exists()
     assert (out / "kept").exists() == (broken_at == "naming")
-    drawn = []
     generator = load_generator(f"{HERE}:copying")
-    counting = replace(generator, call=lambda seeds, labels: (drawn.extend(seeds), copying(seeds, labels))[1])  # pyright: ignore
-    again = run(place, out.name, generator=counting, **how)
-    assert contents(out, VOLATILE) == contents(place / f"whole-{broken_at}", VOLATILE)
-    assert len(drawn) == (
-        0 if broken_at == "naming" else whole.verdict["n_drawn"] - 40
-    )  # three blocks of the first attempt
+    counting = replace(generator, call=lambda seeds, labels: (drawn.extend(seeds), copying(seeds, labels))[1])
+    again = run(place, out.name, generator=counting, **HOW)
+    assert contents(out, VOLATILE) == contents(place / "whole", VOLATILE)
+    rehearsed, three_blocks = 3, 40
+    assert len(drawn) == rehearsed + (0 if broken_at == "naming" else whole.verdict["n_drawn"] - three_blocks)
     assert again.verdict == whole.verdict
-    kept, rejected = contents(out / "kept"), contents(out / "rejected")
-    assert len(kept) + len(rejected) == whole.verdict["n_drawn"]
+    assert len(contents(out / "kept")) + len(contents(out / "rejected")) == whole.verdict["n_drawn"]
     with pytest.raises(InputError, match="images"):
-        run(place, out.name, **how | {"images": 41})
+        run(place, out.name, **HOW | {"images": 41})
+
+
+def test_a_torn_image_is_drawn_again(place: Path, whole: Result, monkeypatch) -> None:
+    monkeypatch.setattr(rounds, "BLOCK", 16)
+    with monkeypatch.context() as patch:
+        patch.setattr(synthesizing, "write_json", None)
+        with pytest.raises(TypeError):
+            run(place, "torn", **HOW)
+    file = next((place / "torn" / "kept").iterdir())
+    file.write_bytes(file.read_bytes()[:-30])
+    run(place, "torn", **HOW)
+    assert contents(place / "torn", VOLATILE) == contents(place / "whole", VOLATILE)
 
 
 def test_places_that_never_pass_stay_empty_and_are_told(place: Path, capsys) -> None:
@@ -282,6 +299,7 @@ def test_refusals(place: Path, capsys) -> None:
         ({"images": 0}, "images is 0"),
         ({"generator": f"{HERE}:nothing"}, "unknown function"),
         ({"train_split": "train"}, "name another part of TRAIN"),
+        ({"generator": f"{HERE}:careless"}, "another image of the same seed alone"),
     ):
         with pytest.raises(InputError, match=said):
             run(place, "refused", **settings)

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from memorisk.audits.options import ReportOptions
+from memorisk.audits.synthesize.drawn import store_of_drawn
 from memorisk.audits.synthesize.options import SynthesizeOptions
 from memorisk.audits.synthetic.audit import audit_synthetic
 from memorisk.images.options import ImageOptions
@@ -61,6 +62,8 @@ def open_auditor(options: SynthesizeOptions, detectors: list[PairDetector]) -> P
     if options.auditor is None:
         return None
     auditor = open_pair_detector(options.auditor)
+    if auditor.source.kind == "saved":
+        raise InputError(f"auditor {auditor.name} holds saved features, of other images: name what computed them")
     for detector in detectors:
         if _identity(auditor) == _identity(detector):
             raise InputError(
@@ -93,24 +96,34 @@ def audit_kept(
     Raises:
         InputError: The auditor knows training patients and not held-out ones, or its features cannot be had.
     """
-    shared = {f.name: getattr(options, f.name) for kind in (ImageOptions, ReportOptions) for f in fields(kind)}
     paired = "source" if any(kept.manifest.table["source"].tolist()) else None
-    result = audit_synthetic(
-        train,
-        kept,
-        held_out=held,
-        out=out / AUDIT,
-        progress=progress,
-        detector=(str(options.auditor),),
-        paired=paired,
-        seed=options.seed,
-        device=options.device,
-        precision=options.precision,
-        one_image_per_patient=options.one_image_per_patient,
-        **shared,
-    )
+    how = _settings(options)
+    result = audit_synthetic(train, kept, held_out=held, out=out / AUDIT, progress=progress, paired=paired, **how)
     assert isinstance(result, Result)
     return said_by(result)
+
+
+def check_audit(train: ImageStore, held: ImageStore, options: SynthesizeOptions, progress: Progress) -> None:
+    """Refuse, before anything is drawn, what the audit would refuse.
+
+    Args:
+        train: Training images.
+        held: Held-out images.
+        options: The auditor.
+        progress: Called with (stage, done, total).
+
+    Raises:
+        InputError: The auditor knows training patients and not held-out ones, or parts that cannot be compared.
+    """
+    nothing = store_of_drawn(train, np.zeros((1, *train.images.shape[1:]), np.uint8), ["nothing"], [""], "nothing")
+    audit_synthetic(train, nothing, held_out=held, out=AUDIT, progress=progress, dry_run=True, **_settings(options))
+
+
+def _settings(options: SynthesizeOptions) -> dict[str, Any]:
+    """What the audit is told."""
+    shared = {f.name: getattr(options, f.name) for kind in (ImageOptions, ReportOptions) for f in fields(kind)}
+    more = ("seed", "device", "precision", "one_image_per_patient")
+    return shared | {name: getattr(options, name) for name in more} | {"detector": (str(options.auditor),)}
 
 
 def said_by(result: Result) -> Audited:

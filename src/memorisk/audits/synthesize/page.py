@@ -140,7 +140,7 @@ def _audited(n: dict[str, Any], terms: Terms) -> list[Block]:
     if audit is None:
         return [Paragraph(words.NOT_AUDITED)]
     nearer, held = audit["nearer"], {"units": terms.units}
-    told = words.AUDITED.format(auditor="the auditor", held=count(nearer["n_held"]), **held)
+    told = words.AUDITED.format(held=count(nearer["n_held"]), **held)
     test = words.NEARER.format(train=count(nearer["n_train"]), p=p_words(nearer["p_value"]), **held)
     frame = pd.DataFrame(
         [

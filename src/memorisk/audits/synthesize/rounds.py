@@ -26,6 +26,7 @@ from memorisk.images.decoding import hash_pixels
 from memorisk.images.store import ImageStore
 from memorisk.models.generators import Generator
 from memorisk.runs.progress import Progress, quiet
+from memorisk.training.devices import limited_threads
 from memorisk.training.drawing import draw, draw_again, image_name
 from memorisk.training.feature_matrix import Features
 from memorisk.training.generated_files import encode_png
@@ -155,7 +156,8 @@ def run_rounds(
             part, name = waiting.iloc[begin : begin + size].reset_index(drop=True), f"{attempt:04d}-{begin:08d}"
             block = Block.load(places.blocks, name, part)
             if block is None or not _all_there(block, places, screen_by.form):
-                images = draw(generator, part, options.sampling(), device)
+                with limited_threads(options.threads):
+                    images = draw(generator, part, options.sampling(), device)
                 block = screen_by.block(part, images)
                 _write_images(block, images, places)
                 block.save(places.blocks, name)

@@ -27,7 +27,7 @@ from memorisk.audits.pseudonyms import Pseudonyms
 from memorisk.audits.synthesize.analysis import KEPT, REJECTED, analyse_loop, drawn_names, kept_table
 from memorisk.audits.synthesize.drawn import StoredForm, read_images, store_of_hashes
 from memorisk.audits.synthesize.evidence import LoopEvidence, copies_of, filter_of, real_matches
-from memorisk.audits.synthesize.final_audit import Audited, audit_kept, open_auditor
+from memorisk.audits.synthesize.final_audit import Audited, audit_kept, check_audit, open_auditor
 from memorisk.audits.synthesize.ledger import Ledger
 from memorisk.audits.synthesize.options import SynthesizeOptions, synthesize_options
 from memorisk.audits.synthesize.page import loop_page
@@ -43,13 +43,13 @@ from memorisk.report.page import render_page
 from memorisk.report.result import Result
 from memorisk.runs.devices import check_device
 from memorisk.runs.environment import machine, versions
-from memorisk.runs.errors import GOES_ON, MemoriskError, one_line
+from memorisk.runs.errors import GOES_ON, InputError, MemoriskError, one_line
 from memorisk.runs.files import fsync_folder, write_json, write_table, write_text
 from memorisk.runs.folder import RunFolder, check_out, open_run
 from memorisk.runs.progress import Progress, quiet
 from memorisk.statistics.guarantee import MissGuarantee
-from memorisk.training.devices import limited_threads
 from memorisk.training.drawing import image_name, plan_draws
+from memorisk.training.generating import rehearse
 from memorisk.training.pair_detectors import PairDetector, open_pair_detector
 
 REPORT, MANIFEST, LEDGER, LABELS = "report.html", "manifest", "ledger", "labels.csv"
@@ -133,7 +133,7 @@ def synthesize(
         )
     found = _calibrate(asked, progress)
     config = {"train": source_name(train), "out": str(folder), **asdict(options), "run": _identity(asked, found)}
-    with limited_threads(options.threads), open_run(folder, config, identity=["run"]) as run:
+    with open_run(folder, config, identity=["run"]) as run:
         if (run / FINISHED).is_file():
             _clear(run)
             return Result.load(run.path)
@@ -159,9 +159,14 @@ def _read(
     families, detectors = parse_families(options.families), open_detectors(options)
     auditor = open_auditor(options, detectors)
     quality = open_pair_detector(options.quality) if options.quality else auditor or detectors[0]
+    if quality.source.kind == "saved":
+        raise InputError(f"quality {quality.name} holds saved features, of other images: name what computed them")
     device = str(check_device(options.device))
     plan = plan_draws(generator, options.images, seed=options.seed, balance=options.balance, paired=options.paired)
+    rehearse(generator, plan, options, device)
     real = read_real(train, calibration, held_out, generator, detectors, options, progress)
+    if auditor is not None and real.held is not None:
+        check_audit(real.filter.train, real.held, options, progress)
     counted = counted_guarantees(real.filter.calibration, families, len(detectors), options)
     return _Asked(options, generator, plan, real, detectors, families, counted, auditor, quality, device)
 

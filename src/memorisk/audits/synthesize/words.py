@@ -38,8 +38,8 @@ PAIR = (
     "{n} of the rejected images reached the threshold with the very image that they were conditioned on."
 )
 AUDITED = (
-    "The kept set was audited by {auditor}, which took no part in choosing it, among {held} held-out {units}. The full "
-    "report lies in the folder audit."
+    "The kept set was audited by a detector that took no part in choosing it: training {units} were ranked among "
+    "{held} held-out ones. The full report lies in the folder audit."
 )
 NEARER = (
     "All {train} training {units} together against the held-out ones: are they nearer to the kept set? One-sided "
