@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from memorisk.models import dit_forward
-from memorisk.models.diffusion_sampling import sampling_scheduler
+from memorisk.models.diffusion_sampling import DiffusionSampler, sampling_scheduler
 from memorisk.models.dit import DiTGenerator, null_labels, spec_of
 from memorisk.models.dit_forward import LeanForward, rows_stand_apart
 from memorisk.models.generators import Draw
@@ -99,6 +99,17 @@ def test_samplers_do_what_a_plain_loop_does(sampler, latent, told):
     found, plain = generator.sample(asked(told), how, device="cpu"), naive(generator, asked(told), how)
     assert plain.std() > 5
     assert np.abs(found.astype(int) - plain).max() <= 1  # a pixel whose value ends near a half
+
+
+@pytest.mark.parametrize("told", ["none", "class", "vector"])
+def test_batches_of_a_gpu_draw_the_same_images(monkeypatch, told):
+    """Its way, taken on a CPU here: batches, all conditions of one in one product."""
+    generator = small_generator(told, latent=told == "class", learn_sigma=True)
+    how = SamplingOptions(sampler="ddpm", sampling_steps=6, guidance=1.0 if told == "none" else 2.0, batch=3)
+    exact = generator.sample(asked(told), how, device="cpu")
+    monkeypatch.setattr(DiffusionSampler, "_on_cpu", False)
+    found = generator.sample(asked(told), how, device="cpu")
+    assert np.abs(found.astype(int) - exact).max() <= 1
 
 
 def test_seeds_and_conditions_change_an_image():

@@ -120,7 +120,7 @@ class DiffusionSampler:
             with torch.inference_mode():
                 images[part] = self._images(self._latents(draw.rows(part)))
 
-        if self.device.type != "cpu":
+        if not self._on_cpu:
             for part in _parts(len(draw), self.how.batch):
                 fill(part)
             return images
@@ -134,6 +134,10 @@ class DiffusionSampler:
     def spec(self) -> DiTSpec:
         """Of the network."""
         return spec_of(self.network)
+
+    @property
+    def _on_cpu(self) -> bool:
+        return self.device.type == "cpu"
 
     @cached_property
     def _lean(self) -> LeanForward:
@@ -192,7 +196,7 @@ class DiffusionSampler:
         lean, guidance = self._lean, self.how.guidance
         guided = guidance != 1
         null = null_labels(self.spec, 1, self.device)
-        if self.device.type == "cpu":  # group by group, and a condition in products of its own
+        if self._on_cpu:  # group by group, and a condition in products of its own
             size = self._group
             each = [lean.modulations(times, lean.conditions(label)) for label in labels.split(1)]
             filled = np.resize(rows, -(-len(rows) // size) * size)
@@ -232,9 +236,11 @@ class DiffusionSampler:
 
     def _images(self, latents: torch.Tensor) -> np.ndarray:
         """[b, c, h, w] latents to [b, H, W, channels] uint8; on a CPU one at a time."""
-        half: Any = None if self.decoder is None else PosteriorMean(self.decoder)  # knows shift and scale
+        half: Any = (
+            None if self.decoder is None else PosteriorMean(self.decoder).to(self.device)
+        )  # knows shift and scale
         images = []
-        for x in latents.split(1 if self.device.type == "cpu" else len(latents)):
+        for x in latents.split(1 if self._on_cpu else len(latents)):
             if self.decoder is not None and half is not None:
                 x = self.decoder.decode(x / half.scale + half.shift).sample
             if x.shape[1] != self.channels:  # grey images, which an autoencoder of colours gets three times
