@@ -65,7 +65,9 @@ COLUMNS: Mapping[str, Sequence[Column]] = {
     "copies": (
         *_ASKED,
         _limits("flagged", "Flagged, per doubling [95 %]", "decimal"),
+        _number("flagged_p", "p", "probability"),
         _limits("nearness", "Nearness, per doubling [95 %]", "decimal"),
+        _number("nearness_p", "p", "probability"),
         _text("positive", "Above 0"),
         _number("levels", "Levels"),
         _number("n_patients", "Patients"),
