@@ -93,7 +93,8 @@ class GanLoop:
             flips = [self.plan.draw(step).flip for step in steps] if self.options.flip else None
             for x in self.images.batches([self.plan.slots(step) for step in steps], flips):
                 self._update(x)
-                if checkpoint is not None and time.monotonic() - self._written >= checkpoint.seconds:
+                # A state at the end would lose the look that follows there.
+                if checkpoint is not None and self.step < end and self._waited(checkpoint):
                     self.check(begin)
                     self.save(checkpoint)
                 yield self.step
@@ -117,6 +118,9 @@ class GanLoop:
                 f"{became} in step {begin + step + 1:,}: lower the learning rate ({self.options.learning_rate:g}), "
                 f"raise gan_r1 ({self.gamma:g}), or use fp32"
             )
+
+    def _waited(self, checkpoint: Checkpoint) -> bool:
+        return time.monotonic() - self._written >= checkpoint.seconds
 
     def save(self, checkpoint: Checkpoint) -> None:
         """Write the state.

@@ -62,12 +62,19 @@ def test_each_rule_stops_what_it_is_about(digits, stop_on, stopped):
 def test_a_rule_that_can_stop_nothing_is_refused_before_anything_is_written(digits, tmp_path):
     few = digits[:100], digits[100:140]
     with pytest.raises(InputError, match="stop_on share needs 104 held-out patients"):
-        MemorizationWatch(*few, out=tmp_path / "w", looks=5, quality="none")
+        MemorizationWatch(*few, out=tmp_path / "w", looks=5, quality="none", stop_on="share")
     with pytest.raises(InputError, match="stop_on listed needs 99 held-out patients"):
         MemorizationWatch(*few, stop_on="listed", looks=5, quality="none")
     assert not (tmp_path / "w").exists()
     assert MemorizationWatch(*few, looks=5, stop=False, quality="none").real.n_held == 40
     assert MemorizationWatch(*few, looks=5, stop_on="test", quality="none").stop
+
+
+@pytest.mark.parametrize(("held", "rule"), [(104, "share"), (103, "test"), (19, "test"), (18, "never")])
+def test_without_a_name_the_rule_is_one_that_can_stop(digits, held, rule):
+    watch = MemorizationWatch(digits[:50], digits[200 : 200 + held], looks=5, quality="none")
+    assert watch.options.stop_on == rule
+    assert any("too few for any rule" in note for note in watch.notes) is (rule == "never")
 
 
 def test_patience_waits_for_looks_in_a_row_and_looks_beyond_the_plan_stop_nothing(digits):

@@ -1,6 +1,7 @@
 """When a look stops a training, and what it notes of the distances."""
 
 import math
+from dataclasses import replace
 from typing import Any
 
 from memorisk.audits.watch.measuring import Nearness
@@ -13,6 +14,21 @@ _NO_DISTANCES = {
     **{"share_low": 0.0, "share_high": 1.0, "share_floor": 0.0, "p_value": 1.0, "p_ahead": 1.0},
     **dict.fromkeys(("listed", "shortest_list", "ahead"), 0),
 }
+
+
+def choose_rule(options: WatchOptions, shared: SharedError, n_held: int) -> WatchOptions:
+    """The settings with a rule in place of ``auto``: the first of share and test that can stop a training, or never.
+
+    Args:
+        options: As they were given.
+        shared: Error of the rule over the looks.
+        n_held: Held-out patients.
+    """
+    if options.stop_on != "auto":
+        return options
+    rules = (replace(options, stop_on="share"), replace(options, stop_on="test"))
+    possible = [rule for rule in rules if n_held >= held_out_needed(rule, shared)]
+    return possible[0] if possible else replace(options, stop_on="never")
 
 
 def check_stop(options: WatchOptions, shared: SharedError, n_held: int) -> None:

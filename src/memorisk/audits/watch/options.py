@@ -15,7 +15,7 @@ from memorisk.runs.errors import InputError, unknown_name
 from memorisk.runs.settings import settings_of
 
 AUTO = "auto"
-STOP_ON = ("share", "test", "listed", "never")
+STOP_ON = ("auto", "share", "test", "listed", "never")
 TRACKERS = ("tensorboard", "mlflow")
 PRECISIONS = ("auto", "fp32", "bf16", "fp16")
 _OF_REAL_IMAGES = (
@@ -65,9 +65,10 @@ class WatchSettings(SamplingOptions):
     """Of the list of training patients at each look: at most this share of it is expected to be no nearer than held-out
     patients."""
 
-    stop_on: Literal["share", "test", "listed", "never"] = "share"
+    stop_on: Literal["auto", "share", "test", "listed", "never"] = "auto"
     """What stops a training: share (the lower limit of the memorized share is above the nominal rate), test (the exact
-    p-value of the share, for few held-out patients), listed (a patient is listed), or never."""
+    p-value of the share, for few held-out patients), listed (a patient is listed), or never. auto is share where there
+    are enough held-out patients for it, else test, and never where they are too few for either."""
     error: float = 0.05
     """Probability that a training which memorizes nothing is stopped at any of its looks."""
     patience: int = 1

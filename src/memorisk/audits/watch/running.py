@@ -148,9 +148,9 @@ def plan_watch(
         kind.options.looks,
         kind.options.images,
         {"training": watch.real.n_train, "held out": watch.real.n_held},
-        kind.options.stop_on,
+        watch.options.stop_on,
         watch.shared.of_look(1),
-        held_out_needed(kind.options, watch.shared),
+        held_out_needed(watch.options, watch.shared),
         watch.real.detector.name,
         watch.notes,
     )

@@ -22,7 +22,7 @@ import yaml
 from torch import nn
 
 from memorisk.audits.watch.arrays import as_stored, checked_images, store_of
-from memorisk.audits.watch.deciding import as_fields, check_stop, exceeds, held_out_needed, note_of
+from memorisk.audits.watch.deciding import as_fields, check_stop, choose_rule, exceeds, held_out_needed, note_of
 from memorisk.audits.watch.drawing import Sample, kept_random_state, of_generator, of_pipeline
 from memorisk.audits.watch.looks import LISTED_COLUMNS, Look, LookBook
 from memorisk.audits.watch.measuring import distances, nearness
@@ -94,6 +94,9 @@ class MemorizationWatch:
         self.shared = SharedError(self.options.error, self.options.looks)
         given = {"train_groups": train_groups, "held_out_groups": held_out_groups}
         self.real = open_real(train, held_out, self.options, progress, **given)
+        self.chosen = self.options.stop_on == "auto"
+        """Whether the rule was left to the number of held-out patients."""
+        self.options = choose_rule(self.options, self.shared, self.real.n_held)
         if stop:
             check_stop(self.options, self.shared, self.real.n_held)
         self.quality = LookQuality(self.real, self.options, progress)
@@ -124,6 +127,8 @@ class MemorizationWatch:
                 f"The rule ({self.options.stop_on}) can stop nothing: it needs {needed:,} held-out patients, and there "
                 f"are {self.real.n_held:,}."
             )
+        if self.chosen and self.options.stop_on == "never":
+            said.append(f"{self.real.n_held:,} held-out patients are too few for any rule: nothing stops the training.")
         drawn, n_train = self.options.images, self.real.n_train
         if self.options.stop_on == "listed":
             fewest = math.ceil(n_train / (self.shared.of_look(1) * (self.real.n_held + 1)))
