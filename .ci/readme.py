@@ -115,6 +115,17 @@ EXPECTED: dict[str, list[Expected]] = {
             ("resnet50@none", "small_cnn@none"),
         )
     ],
+    "memorisk train generator TRAIN": [
+        Expected((0,), "generator: runs/generator", " --steps 20 --snapshot-every 10 --watching.images 20")
+    ],
+    "memorisk generate runs/generator": [
+        Expected((0,), "set: runs/drawn", " --sampling-steps 5", ("--images 1000", "--images 40"))
+    ],
+    "memorisk audit synthetic runs/generator": [Expected((1,), "Report: ", " --plants 5")],
+    "memorisk quality runs/generator": [Expected((0,), "Quality says nothing about privacy")],
+    "memorisk synthesize runs/generator": [
+        Expected((0, 1), "Ledger: ", " --sampling-steps 5 --most-tries 2 --plants 5", ("--images 1000", "--images 20"))
+    ],
     "memorisk images mark xray.png": [Expected((0,), "seen.png")],
     "memorisk audit feature net.onnx": [Expected((0, 1), "Report: ", " --n-controls 30")],
     "memorisk report RUN --redact": [Expected((0,), "report-redacted.html", replaced=("RUN", "runs/skin"))],
