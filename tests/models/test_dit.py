@@ -6,6 +6,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from memorisk.models.autoencoders import whole_autoencoder
 from memorisk.models.conditions import Conditions
 from memorisk.models.dit import (
     DiTGenerator,
@@ -145,7 +146,7 @@ def test_damaged_weights_are_refused(tmp_path, change, said):
     with pytest.raises(InputError, match="cannot be loaded from safetensors"):
         load_generator(folder)
     (folder / WEIGHTS).unlink()
-    with pytest.raises(InputError, match="holds no diffusion_pytorch_model"):
+    with pytest.raises(InputError, match=r"holds neither diffusion_pytorch_model\.safetensors nor"):
         load_generator(folder)
 
 
@@ -214,6 +215,29 @@ def test_weights_that_are_there_are_kept_but_for_the_conditions(tmp_path):
 
 def same_tensor(a: torch.Tensor, b: torch.Tensor) -> bool:
     return a.shape == b.shape and torch.equal(a, b)
+
+
+def test_a_pipeline_of_pytorch_files_is_read_as_one_of_safetensors(tmp_path):
+    """As the hub holds the paper's own: its older pipelines have no safetensors."""
+    theirs = small_generator("class", latent=True, learn_sigma=True)
+    folder = save(theirs, tmp_path / "g")
+    expected = open_dit(str(folder), side=5, channels=4, classes=K).state_dict()
+    for part in ("transformer", "vae"):
+        safe = folder / part / "diffusion_pytorch_model.safetensors"
+        torch.save(load_file(safe), safe.with_suffix(".bin"))
+        safe.unlink()
+    network = open_dit(str(folder), side=5, channels=4, classes=K)
+    assert all(torch.equal(t, expected[name]) for name, t in network.state_dict().items())
+    vae = whole_autoencoder(str(folder / "vae")).state_dict()
+    assert all(torch.equal(t, vae[name]) for name, t in theirs.vae.state_dict().items())
+    file = folder / "transformer/diffusion_pytorch_model.bin"
+    assert find_dit(str(file)) == find_dit(str(folder / "transformer"))
+    torch.save({**network.state_dict(), "more": torch.zeros(1)}, file)
+    with pytest.raises(InputError, match="more is unknown"):
+        open_dit(str(folder), side=5, channels=4, classes=K)
+    torch.save(network, file)
+    with pytest.raises(InputError, match="would run code"):
+        open_dit(str(folder), side=5, channels=4, classes=K)
 
 
 def test_weights_that_do_not_fit_are_refused(tmp_path):

@@ -13,8 +13,8 @@ from safetensors.torch import load_file, save_file
 from memorisk.images.options import ImageOptions
 from memorisk.images.sources import load_manifest
 from memorisk.images.store import ImageStore, build_store
-from memorisk.models import autoencoders
-from memorisk.models.autoencoders import WEIGHTS
+from memorisk.models import autoencoders, diffusers_weights
+from memorisk.models.diffusers_weights import PYTORCH, WEIGHTS
 from memorisk.models.latents import LatentEncoder, given_encoder, load_encoder, open_latents, save_encoder
 from memorisk.models.latents_seen import ORIGIN, TrainedOn
 from memorisk.runs.errors import InputError, MissingExtraError
@@ -199,7 +199,7 @@ def test_damaged_and_foreign_folders_are_refused(folder: Path, tmp_path: Path) -
     wrong = {
         "missing": ({n: t for n, t in tensors.items() if n != first}, f"{first} is missing"),
         "unknown": (tensors | {"head.weight": torch.zeros(2)}, "head.weight is unknown"),
-        "shape": (tensors | {first: torch.zeros(4, 3, 3, 3)}, "cannot be loaded.*shape"),
+        "shape": (tensors | {first: torch.zeros(4, 3, 3, 3)}, f"{first} is .*and not"),
         "nan": (tensors | {first: torch.full_like(tensors[first], float("nan"))}, f"{first} is not finite"),
     }
     for name, (content, message) in wrong.items():
@@ -209,15 +209,57 @@ def test_damaged_and_foreign_folders_are_refused(folder: Path, tmp_path: Path) -
         with pytest.raises(InputError, match=message) as caught:
             encoder.load()
         assert "\n" not in str(caught.value)
-    pickled = copied(folder, tmp_path / "pickled")
-    (pickled / WEIGHTS).unlink()
-    torch.save(tensors, pickled / "diffusion_pytorch_model.bin")
+    bare = copied(folder, tmp_path / "bare")
+    (bare / WEIGHTS).rename(bare / "weights.safetensors")
     with pytest.raises(InputError, match="other kinds of weights are not read"):
-        open_latents(f"autoencoder:{pickled}", GREY)
+        open_latents(f"autoencoder:{bare}", GREY)
     cut = copied(folder, tmp_path / "cut")
     (cut / WEIGHTS).write_bytes((folder / WEIGHTS).read_bytes()[:100])
     with pytest.raises(InputError, match="cannot be loaded from safetensors"):
         open_latents(f"autoencoder:{cut}", GREY).load()
+
+
+def test_the_pytorch_file_of_an_older_folder_is_read_as_tensors_alone(folder: Path, tmp_path: Path) -> None:
+    old, tensors = copied(folder, tmp_path / "old"), load_file(folder / WEIGHTS)
+    (old / WEIGHTS).unlink()
+    before = {"to_q": "query", "to_k": "key", "to_v": "value", "to_out.0": "proj_attn"}  # names until diffusers 0.17
+    renamed = {}
+    for name, value in tensors.items():
+        for now, then in before.items():
+            name = name.replace(f".attentions.0.{now}.", f".attentions.0.{then}.")
+        renamed[name] = value
+    assert len(set(renamed) - set(tensors)) == 16  # of encoder and decoder, with their biases
+    torch.save(renamed, old / PYTORCH)
+    x, expected = images(1, 16), open_latents(f"autoencoder:{folder}", GREY)
+    encoder = open_latents(f"autoencoder:{old}", GREY)
+    assert encoder.identity["weights"] != expected.identity["weights"]
+    with torch.inference_mode():
+        torch.testing.assert_close(encoder.load()(x), expected.load()(x), rtol=0, atol=0)
+    shards = [dict(list(renamed.items())[part::2]) for part in (0, 1)]
+    for number, shard in enumerate(shards):
+        torch.save(shard, old / f"diffusion_pytorch_model-0000{number}-of-00002.bin")
+    (old / PYTORCH).unlink()
+    where = {name: f"diffusion_pytorch_model-0000{number}-of-00002.bin" for number in (0, 1) for name in shards[number]}
+    (old / f"{PYTORCH}.index.json").write_text(json.dumps({"weight_map": where}))
+    with torch.inference_mode():
+        torch.testing.assert_close(open_latents(f"autoencoder:{old}", GREY).load()(x), expected.load()(x))
+    (old / f"{PYTORCH}.index.json").unlink()
+    marker = tmp_path / "ran"
+    for content, message in ((Runs(marker), "would run code"), ({"step": 3}, "not tensors")):
+        torch.save(content, old / PYTORCH)
+        with pytest.raises(InputError, match=f"cannot be loaded: .*{message}"):
+            open_latents(f"autoencoder:{old}", GREY).load()
+    assert not marker.exists()
+
+
+class Runs:
+    """What would leave a file behind if it were unpickled."""
+
+    def __init__(self, marker: Path) -> None:
+        self.marker = marker
+
+    def __reduce__(self) -> tuple:
+        return Path.touch, (self.marker,)
 
 
 @pytest.mark.parametrize(
@@ -260,30 +302,34 @@ def test_names_that_are_none_are_refused(text: str, message: str) -> None:
         open_latents(text, GREY, size=16)
 
 
-def test_the_hub_is_asked_by_name_only(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+def test_the_hub_is_asked_by_name_only(monkeypatch: pytest.MonkeyPatch, folder: Path, tmp_path: Path) -> None:
     from contextlib import contextmanager
 
     import huggingface_hub
 
-    asked = []
+    asked, held = [], folder
 
     @contextmanager
     def reached():
         yield True
 
     def download(name: str, *, allow_patterns: list[str], local_files_only: bool) -> str:
-        asked.append((name, local_files_only))
-        assert not any(pattern.endswith((".bin", ".ckpt", ".py")) for pattern in allow_patterns)
-        return str(folder)
+        asked.append((name, local_files_only, {pattern.rpartition(".")[2] for pattern in allow_patterns}))
+        return str(held)
 
-    monkeypatch.setattr(autoencoders, "quiet_hub", reached)
+    monkeypatch.setattr(diffusers_weights, "quiet_hub", reached)
     monkeypatch.setattr(huggingface_hub, "snapshot_download", download)
     encoder = open_latents("autoencoder:some/vae@default", GREY)
-    assert asked == [("some/vae", False)]
+    assert asked == [("some/vae", False, {"json", "safetensors"})]
     assert encoder.name == "autoencoder vae (4 x 4 x 4)"
     with pytest.raises(InputError, match="leave @default out"):
         open_latents(f"autoencoder:{folder}@default", GREY)
     assert len(asked) == 1
+    held = copied(folder, tmp_path / "held")
+    (held / WEIGHTS).rename(held / "unknown.safetensors")
+    with pytest.raises(InputError, match="holds neither"):  # and the hub has no other either
+        open_latents("autoencoder:some/vae@default", GREY)
+    assert [kinds for *_, kinds in asked[1:]] == [{"json", "safetensors"}, {"json", "bin"}]
 
 
 def test_a_missing_library_is_one_line(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:

@@ -1,8 +1,8 @@
 """Autoencoders of diffusers (AutoencoderKL) as encoders of latents: from a folder, or by name where that is asked.
 
-Weights are read from safetensors only and nothing in a folder is run; loading is strict: a tensor that is missing,
-unknown, of another shape or not finite is refused. A latent is the mean of the posterior, shifted and scaled as the
-configuration says: ``(mean - shift) scaling``, or with a mean and deviation a channel ``(mean - m_c) scaling / s_c``.
+Loading is strict and nothing in a folder is run (`memorisk.models.diffusers_weights`). A latent is the mean of the
+posterior, shifted and scaled as the configuration says: ``(mean - shift) scaling``, or with a mean and deviation a
+channel ``(mean - m_c) scaling / s_c``.
 """
 
 import json
@@ -19,7 +19,7 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 
 from memorisk.images.cache import content_fingerprints
-from memorisk.models.downloads import quiet_hub
+from memorisk.models.diffusers_weights import CONFIG, fetch, fill, no_weights, read_tensors, refuse, weight_files
 from memorisk.models.features import DEFAULT
 from memorisk.models.features_encoders import Stored, check_channels, size_notes
 from memorisk.models.latents import LatentEncoder
@@ -29,12 +29,9 @@ from memorisk.runs.errors import InputError, MissingExtraError, one_line
 from memorisk.runs.files import atomic_path
 from memorisk.runs.fingerprint import file_fingerprint, fingerprint
 
-CLASS, CONFIG, WEIGHTS = "AutoencoderKL", "config.json", "diffusion_pytorch_model.safetensors"
-HALF = "encoder.safetensors"
+CLASS, HALF = "AutoencoderKL", "encoder.safetensors"
 _CODE = 1  # part of the identity: a change of what is computed makes new latents
 _INSIDE = (".", "autoencoder", "vae")
-_FILES = (CONFIG, WEIGHTS, f"{WEIGHTS}.index.json", "diffusion_pytorch_model-*.safetensors")
-_LISTED = 3
 
 
 class PosteriorMean(nn.Module):
@@ -105,30 +102,17 @@ def load_autoencoder(folder: Path, said: str) -> Any:
     """The whole AutoencoderKL of a folder, float32, frozen, in evaluation mode.
 
     Args:
-        folder: Of ``config.json`` and safetensors.
+        folder: Of ``config.json`` and weights.
         said: What it is called in messages.
 
     Raises:
         InputError: It cannot be loaded, or a tensor is missing, unknown, of another shape or not finite.
     """
-    kind = autoencoder_class("an autoencoder")
-    try:
-        with quiet_diffusers(), seeded(0):
-            network, info = kind.from_pretrained(
-                str(folder),
-                local_files_only=True,
-                use_safetensors=True,
-                low_cpu_mem_usage=False,
-                torch_dtype=torch.float32,
-                output_loading_info=True,
-            )
-    except Exception as error:  # diffusers, torch and safetensors each raise their own kinds
-        raise InputError(f"{said} cannot be loaded from safetensors: {one_line(error, 160)}") from None
-    wrong = [f"{name} is missing" for name in sorted(info["missing_keys"])]
-    wrong += [f"{name} is unknown" for name in sorted(info["unexpected_keys"])]
-    wrong += [f"{name} is not finite" for name, t in network.state_dict().items() if not torch.isfinite(t).all()]
-    _refuse(wrong, said)
-    return network.float().eval().requires_grad_(False)
+    tensors = read_tensors(folder, said)
+    network = _built(read_config(folder, said), said)
+    network._fix_state_dict_keys_on_load(tensors)  # names of attention before diffusers 0.17
+    fill(network, tensors, said)
+    return network.eval().requires_grad_(False)
 
 
 def read_config(folder: Path, said: str) -> dict[str, Any]:
@@ -201,7 +185,7 @@ def load_half(folder: Path, found: Mapping[str, Any]) -> LatentEncoder:
         wrong = [f"{name} is missing" for name in own if name not in given]
         wrong += [f"{name} is unknown" for name in given if name not in own]
         wrong += [f"{n} has another shape" for n in own if n in given and own[n].shape != given[n].shape]
-        _refuse(wrong, one_line(file))
+        refuse(wrong, one_line(file))
         half.load_state_dict(given)
         return made
 
@@ -351,35 +335,14 @@ def _folder(text: str) -> Path:
 
 def _content(folder: Path, said: str, books: Path | None) -> str:
     """Hash of the weights and of what decides how they are used."""
-    weights = sorted(file for pattern in _FILES[1:] for file in folder.glob(pattern))
-    if not any(file.suffix == ".safetensors" for file in weights):
-        raise InputError(
-            f"{said} holds no {WEIGHTS}; other kinds of weights are not read: save it once more by diffusers, with "
-            "safe_serialization"
-        )
+    weights = weight_files(folder)
+    if not weights:
+        raise no_weights(said)
     contents = content_fingerprints([str(file) for file in weights], books)
     config = {name: value for name, value in read_config(folder, said).items() if not name.startswith("_")}
     return fingerprint(config, [[file.name, contents[str(file)]] for file in weights], length=32)
 
 
-def _refuse(wrong: list[str], said: str) -> None:
-    if wrong:
-        more = f"; {len(wrong)} in all" if len(wrong) > _LISTED else ""
-        raise InputError(f"{said} does not fit its configuration: {'; '.join(wrong[:_LISTED])}{more}")
-
-
 def _downloaded(name: str) -> Path:
     """The folder of the hub's cache that holds an autoencoder, alone or as the part of a pipeline."""
-    from huggingface_hub import snapshot_download
-
-    said = one_line(name, 80)
-    files = [f"{part}{file}" for part in ("", "vae/") for file in _FILES]
-    with quiet_hub() as reachable:
-        try:
-            return Path(snapshot_download(name, allow_patterns=files, local_files_only=not reachable))
-        except Exception as error:  # the hub's client and the network each raise their own kinds
-            where = one_line(error, 160) if reachable else "the Hugging Face hub cannot be reached, nor is it cached"
-            raise InputError(
-                f"autoencoder:{said} could not be downloaded: {where}; download it where there is a network and name "
-                "the folder"
-            ) from None
+    return fetch(name, ("", "vae"), f"autoencoder:{one_line(name, 80)}")

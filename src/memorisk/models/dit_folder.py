@@ -16,12 +16,13 @@ import numpy as np
 from safetensors.torch import save_file
 
 from memorisk.images.store import ImageStore
-from memorisk.models.autoencoders import CONFIG, WEIGHTS, check_library, load_autoencoder, quiet_diffusers
+from memorisk.models.autoencoders import check_library, load_autoencoder, quiet_diffusers
 from memorisk.models.conditions import CONDITIONS, Conditions
 from memorisk.models.detector_folder import Seen
+from memorisk.models.diffusers_weights import CONFIG, WEIGHTS, fill, read_tensors
 from memorisk.models.diffusion_sampling import DiffusionSampler, drawn_side
 from memorisk.models.dit_network import adapt_conditions, spec_of
-from memorisk.models.dit_weights import SCHEDULER, TRANSFORMER, VAE, build, fill, read_architecture, read_tensors
+from memorisk.models.dit_weights import SCHEDULER, TRANSFORMER, VAE, build, read_architecture
 from memorisk.models.generators import DESCRIPTION, Draw, GeneratorConfig, check_draw, save_description
 from memorisk.models.latents_seen import TrainedOn, read_trained_on
 from memorisk.models.sampling_options import SamplingOptions

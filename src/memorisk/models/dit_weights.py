@@ -11,12 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
-from safetensors.torch import load_file
-
-from memorisk.models.autoencoders import CONFIG, WEIGHTS, check_library
+from memorisk.models.autoencoders import check_library
+from memorisk.models.diffusers_weights import CONFIG, fetch, fill, read_tensors
 from memorisk.models.dit_network import DiTSpec, adapt_conditions, begin_conditions, built, parse_size, spec_of
-from memorisk.models.downloads import quiet_hub
 from memorisk.models.features import DEFAULT
 from memorisk.models.zoo import seeded
 from memorisk.runs.errors import InputError, one_line
@@ -24,8 +21,6 @@ from memorisk.runs.errors import InputError, one_line
 TRANSFORMER, VAE, SCHEDULER = "transformer", "vae", "scheduler"
 _CLASSES = ("DiTTransformer2DModel", "Transformer2DModel")  # the paper's converted weights say the second
 _TABLE = ".norm1.emb.class_embedder."
-_LISTED = 3
-_FILES = (CONFIG, "scheduler_config.json", "*.safetensors", "*.safetensors.index.json")
 
 
 @dataclass(frozen=True)
@@ -35,7 +30,7 @@ class DiTFolder:
     name: str
     """As a report may show it."""
     transformer: Path
-    """Of ``config.json`` and safetensors."""
+    """Of ``config.json`` and weights."""
     vae: Path | None
     """Of the autoencoder whose latents it draws, where there is one."""
 
@@ -44,7 +39,7 @@ def find_dit(text: str) -> DiTFolder:
     """Where the weights lie that a user names.
 
     Args:
-        text: A folder of diffusers (of a pipeline or of a transformer), its safetensors file, or ``NAME@default``: the
+        text: A folder of diffusers (of a pipeline or of a transformer), its file of weights, or ``NAME@default``: the
             same by its name on the hub, which downloads, because it is asked for by name.
 
     Raises:
@@ -176,54 +171,6 @@ def build(config: Mapping[str, Any], said: str) -> Any:
         raise InputError(f"{said} cannot be built from its configuration: {one_line(error, 160)}") from None
 
 
-def read_tensors(folder: Path, said: str) -> dict[str, torch.Tensor]:
-    """Tensors of a transformer's folder, of one file or of several with their index.
-
-    Raises:
-        InputError: There is no safetensors file, or one cannot be read.
-    """
-    try:
-        if (folder / WEIGHTS).is_file():
-            return load_file(folder / WEIGHTS)
-        index = json.loads((folder / f"{WEIGHTS}.index.json").read_text(encoding="utf-8"))
-        names = sorted({Path(str(name)).name for name in index["weight_map"].values()})
-        return {name: t for file in names for name, t in load_file(folder / file).items()}
-    except FileNotFoundError:
-        raise InputError(
-            f"{said} holds no {WEIGHTS}; other kinds of weights are not read: save it once more by diffusers, with "
-            "safe_serialization"
-        ) from None
-    except Exception as error:  # safetensors and json each raise their own kinds
-        raise InputError(f"{said} cannot be loaded from safetensors: {one_line(error, 160)}") from None
-
-
-def fill(network: Any, tensors: Mapping[str, torch.Tensor], said: str, *, new: tuple[str, ...] = ()) -> None:
-    """Put weights into a network, as float32.
-
-    Args:
-        network: Whose.
-        tensors: By name.
-        said: What it is called in messages.
-        new: Parts of names that keep what they have.
-
-    Raises:
-        InputError: A tensor is missing, unknown, of another shape or not finite.
-    """
-    own = network.state_dict()
-    needed = {name: t for name, t in own.items() if not any(part in name for part in new)}
-    wrong = [f"{name} is missing" for name in needed if name not in tensors]
-    wrong += [f"{name} is unknown" for name in tensors if name not in needed]
-    for name in sorted(set(needed) & set(tensors)):
-        if needed[name].shape != tensors[name].shape:
-            wrong.append(f"{name} is {list(tensors[name].shape)} and not {list(needed[name].shape)}")
-        elif not torch.isfinite(tensors[name]).all():
-            wrong.append(f"{name} is not finite")
-    if wrong:
-        more = f"; {len(wrong)} in all" if len(wrong) > _LISTED else ""
-        raise InputError(f"{said} does not fit its configuration: {'; '.join(wrong[:_LISTED])}{more}")
-    network.load_state_dict({**own, **{name: t.float() for name, t in tensors.items()}})
-
-
 def _check_fit(said: str, own: DiTSpec, *, channels: int, learn_sigma: bool | None, size: str | None) -> None:
     """Refuse weights whose input, output or size is another."""
     if own.channels != channels:
@@ -243,18 +190,5 @@ def _check_fit(said: str, own: DiTSpec, *, channels: int, learn_sigma: bool | No
 
 def _downloaded(name: str) -> Path:
     """The folder of the hub's cache that holds a pipeline's parts."""
-    from huggingface_hub import snapshot_download
-
-    said = one_line(name, 80)
-    parts = [f"{part}/{file}" for part in (TRANSFORMER, VAE, SCHEDULER) for file in _FILES]
-    with quiet_hub() as reachable:
-        try:
-            return Path(
-                snapshot_download(name, allow_patterns=["model_index.json", *parts], local_files_only=not reachable)
-            )
-        except Exception as error:  # the hub's client and the network each raise their own kinds
-            where = one_line(error, 160) if reachable else "the Hugging Face hub cannot be reached, nor is it cached"
-            raise InputError(
-                f"{said}@{DEFAULT} could not be downloaded: {where}; download it where there is a network and name the "
-                "folder"
-            ) from None
+    more = ("model_index.json", f"{SCHEDULER}/scheduler_config.json")
+    return fetch(name, (TRANSFORMER, VAE), f"{one_line(name, 80)}@{DEFAULT}", more)

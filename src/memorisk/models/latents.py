@@ -2,7 +2,7 @@
 
 ``pixels``, ``pixels:64``             the image itself, scaled to [-1, 1]
 ``autoencoder:FOLDER``                the posterior mean of an AutoencoderKL of diffusers (``config.json`` and
-                                      safetensors; the folder of a pipeline or of ``memorisk train autoencoder`` too)
+                                      weights; the folder of a pipeline or of ``memorisk train autoencoder`` too)
 ``autoencoder:NAME@default``          the same by its name on the hub: downloads, because it is asked for by name
 
 The posterior is never sampled, so that an image has one latent. Latents that were computed elsewhere, a generator's
