@@ -190,6 +190,9 @@ def test_rows_that_do_not_stand_apart_are_noticed(monkeypatch):
 def test_what_cannot_be_drawn_is_refused():
     with pytest.raises(InputError, match=r"sampling_steps is 1001; .* 1000 times"):
         small_generator("none").sample(asked("none"), SamplingOptions(sampling_steps=1001), device="cpu")
+    nothing = asked("none").rows(slice(0))
+    with pytest.raises(InputError, match=r"sampling_steps is 1001; .* 1000 times"):
+        small_generator("none").sample(nothing, SamplingOptions(sampling_steps=1001), device="cpu")
     with pytest.raises(InputError, match="no condition to keep to"):
         small_generator("none").sample(asked("none"), SamplingOptions(guidance=2.0), device="cpu")
     empty = small_generator("none").sample(asked("none", 0), device="cpu")

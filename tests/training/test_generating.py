@@ -25,7 +25,7 @@ from memorisk.runs.errors import InputError
 from memorisk.runs.files import read_json, read_table
 from memorisk.training import generated_files, generating
 from memorisk.training.drawing import draw, image_seed, plan_draws
-from memorisk.training.generating import _blocks, generate
+from memorisk.training.generating import _blocks, generate, plan_generate
 from tests.commands import answer, entries, environment, refusal
 from tests.commands import memorisk as command
 from tests.models.small_dit import small_generator
@@ -269,6 +269,14 @@ def test_a_diffusion_model_of_conditions_makes_each_image_again(tmp_path: Path) 
     assert yaml.safe_load((tmp_path / "set" / "config.yaml").read_text())["generator"] == str(tmp_path / "dit")
     alone = generate(tmp_path / "dit", tmp_path / "one", only=("synthetic-000005",), **given)
     assert alone.table["sha256"].tolist() == whole.table["sha256"].tolist()[5:6]
+
+
+def test_more_steps_than_a_training_had_are_refused_before_a_folder_is_made(tmp_path: Path) -> None:
+    generator = small_generator("class")
+    for drawn in (generate, plan_generate):
+        with pytest.raises(InputError, match=r"sampling_steps is 1001; .* 1000 times"):
+            drawn(generator, tmp_path / "out", images=4, sampling_steps=1001, device="cpu")
+    assert not (tmp_path / "out").exists()
 
 
 def test_blocks_are_those_of_the_whole_set(tmp_path: Path) -> None:

@@ -108,6 +108,7 @@ class DiffusionSampler:
         Raises:
             InputError: More steps than the training had times.
         """
+        _ = self._start  # refuses its steps even where nothing is drawn
         side = drawn_side(self.spec, self.decoder)
         images = np.empty((len(draw), side, side, self.channels), dtype=np.uint8)
         if not len(draw):
