@@ -48,7 +48,6 @@ class Expected:
     in_checkout: bool = False
 
 
-AUDIT = Expected((0, 1), "Report: ", BRIEF)
 HERE = Expected(in_checkout=True)
 SKIN = (
     "memorisk audit classifier metadata.csv --image-root images --image-column image_id --label-column dx "
@@ -79,12 +78,17 @@ EXPECTED: dict[str, list[Expected]] = {
     # The hub cannot be reached from everywhere: asked for weights by name, the command trains or says so in one line.
     "memorisk audit classifier DATA --out runs/mine --model resnet50": [
         Expected((0, 1, 2), "", BRIEF),
-        Expected((0, 1), "Report: ", BRIEF, ("mine --model resnet50 --weights default", "random --model resnet50")),
+        Expected(
+            (0, 1),
+            "Report: ",
+            BRIEF,
+            ("mine --model resnet50 --weights default --size 224", "random --model resnet50 --size 64"),
+        ),
     ],
     "memorisk images check NIH1000": [Expected((1,), "groups across splits: 30")],
     SKIN + "--size 64 --model small_resnet --intervene": [Expected((0, 1), "akiec", BRIEF)],
     SKIN: [Expected((0, 1), "Report: ", " --epochs 1 --models 6")],  # probes need M from other seeds
-    "memorisk audit classifier dicoms": [AUDIT],
+    "memorisk audit classifier dicoms": [Expected((0, 1), "Report: ", BRIEF, ("--size 224", "--size 64"))],
     "memorisk explain runs/skin": [Expected((0,), "ratio")],
     "memorisk audit classifier DATA --regime": [Expected((1,), "dp-lora-8", BRIEF)],
     "memorisk train classifier DATA": [Expected((0,), "dp-lora-8", " --epochs 1")],
