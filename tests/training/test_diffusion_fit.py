@@ -11,6 +11,7 @@ import torch.nn.functional as F
 
 from memorisk.images.decoding import hash_pixels
 from memorisk.models.conditions import Conditions
+from memorisk.models.dit import open_dit
 from memorisk.models.generators import Draw, load_generator
 from memorisk.models.latents_seen import TrainedOn
 from memorisk.models.sampling_options import SamplingOptions
@@ -211,6 +212,18 @@ def test_latents_are_computed_once_and_mirrored_before_they_are_encoded(tmp_path
     loaded = load_generator(tmp_path / "run" / "generator")
     draw = Draw(np.arange(2), np.array([0, 1]))
     np.testing.assert_array_equal(loaded.sample(draw, FAST), found.generator.sample(draw, FAST))
+
+
+@pytest.mark.parametrize("kind", ["dit", "gan"])
+def test_the_global_random_state_is_left_as_it_was(tmp_path: Path, kind: str) -> None:
+    store, before = labelled(tmp_path), torch.get_rng_state()
+    found = fit_generator(store, ROWS, replace(QUICK, kind=kind, steps=1, gan_channels=4), tmp_path / "first")
+    assert torch.equal(torch.get_rng_state(), before)
+    load_generator(found.folder)
+    assert torch.equal(torch.get_rng_state(), before)
+    if kind == "dit":
+        open_dit(str(found.folder), side=16, channels=1, classes=5)
+        assert torch.equal(torch.get_rng_state(), before)
 
 
 def test_it_begins_with_weights_that_are_there(tmp_path: Path) -> None:

@@ -26,6 +26,7 @@ from memorisk.models.dit_weights import SCHEDULER, TRANSFORMER, VAE, build, read
 from memorisk.models.generators import DESCRIPTION, Draw, GeneratorConfig, check_draw, save_description
 from memorisk.models.latents_seen import TrainedOn, read_trained_on
 from memorisk.models.sampling_options import SamplingOptions
+from memorisk.models.zoo import seeded
 from memorisk.runs.devices import check_device
 from memorisk.runs.errors import InputError, one_line
 from memorisk.runs.files import atomic_path, read_json, write_json
@@ -174,8 +175,9 @@ def load_dit(folder: Path, config: GeneratorConfig) -> DiTGenerator:
     said = one_line(config.name, 60)
     architecture = read_architecture(folder / TRANSFORMER, said)
     tensors = read_tensors(folder / TRANSFORMER, said)
-    network = build(architecture, said)
-    adapt_conditions(network, config.condition_dim)
+    with seeded(0):
+        network = build(architecture, said)
+        adapt_conditions(network, config.condition_dim)
     fill(network, tensors, said)
     vae = load_autoencoder(folder / VAE, f"autoencoder of {said}") if (folder / VAE / CONFIG).is_file() else None
     if (vae is None) != (config.latent == "pixels"):

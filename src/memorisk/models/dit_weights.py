@@ -107,8 +107,8 @@ def open_dit(
     said = f"DiT {found.name}"
     config = read_architecture(found.transformer, said)
     tensors = read_tensors(found.transformer, said)
-    network = build(config, said)
-    own = spec_of(network)
+    with seeded(seed):
+        own = spec_of(build(config, said))
     _check_fit(said, own, channels=channels, learn_sigma=learn_sigma, size=size)
     spec = DiTSpec(
         **{name: getattr(own, name) for name in ("hidden", "depth", "heads", "patch", "channels", "learn_sigma")},
