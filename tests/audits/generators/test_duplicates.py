@@ -7,31 +7,9 @@ import numpy as np
 import pytest
 
 from memorisk.audits.generators import duplicates
-from memorisk.statistics.trend import duplicate_trend
+from memorisk.statistics.level_slope import mean_slope, share_slope
 
 LEVELS = np.repeat([1, 4, 16, 64], [250, 16, 16, 16])
-
-
-def slope_of(share: np.ndarray) -> float:
-    """The slope that least squares on log2 copies converges to, of these shares at these levels."""
-    x = np.log2(LEVELS)
-    return float(np.polyfit(x, share[np.searchsorted([1, 4, 16, 64], LEVELS)], 1)[0])
-
-
-@pytest.mark.parametrize(
-    ("share", "least"), [((0.05,) * 4, 0.0), ((0.05, 0.2, 0.6, 0.9), 0.91), ((0.1, 0.5, 0.9, 0.97), 0.91)]
-)
-def test_an_interval_above_0_may_be_believed(share: tuple[float, ...], least: float) -> None:
-    rng, runs = np.random.default_rng(3), 250
-    true = round(slope_of(np.array(share)), 12)
-    inside, above_zero = 0, 0
-    for _ in range(runs):
-        flagged = rng.random(len(LEVELS)) < np.array(share)[np.searchsorted([1, 4, 16, 64], LEVELS)]
-        found = duplicate_trend(flagged[:, None].astype(float), LEVELS).slope
-        inside += found.low <= true <= found.high
-        above_zero += found.low > 0
-    assert above_zero / runs <= (0.05 if true == 0 else 1)  # 0.025, and what 250 runs allow
-    assert inside / runs >= least
 
 
 def test_the_p_of_a_deal_is_uniform_where_copies_change_nothing() -> None:
@@ -42,19 +20,40 @@ def test_the_p_of_a_deal_is_uniform_where_copies_change_nothing() -> None:
     assert duplicates.permutation_p(np.log2(LEVELS), LEVELS, seed=0) == 1 / 10_000
 
 
-def reading(values: np.ndarray, copies: np.ndarray, monkeypatch: pytest.MonkeyPatch) -> Any:
+def reading(values: np.ndarray, copies: np.ndarray, monkeypatch: pytest.MonkeyPatch, share: float = 0.5) -> Any:
     """A reading of one generator whose patients have these outcomes."""
     monkeypatch.setattr(duplicates, "named_columns", lambda cell: {"arm": "a"})
     cell = SimpleNamespace(options=SimpleNamespace(seed=0))
     read = SimpleNamespace(cell=cell, detector="pixels:8", step=1, patient_copies=copies, flagged=values > 0,
-                           nearness=values)  # fmt: skip
+                           nearness=values, share=SimpleNamespace(estimate=share))  # fmt: skip
     return SimpleNamespace(last=[read])
 
 
-def test_outcomes_without_any_difference_have_no_interval(monkeypatch: pytest.MonkeyPatch) -> None:
-    row = duplicates.trend_rows(reading(np.ones(len(LEVELS)), LEVELS, monkeypatch)).to_dict("records")[0]
-    assert row["flagged"] == 0
-    assert np.isnan(row["flagged_low"])
+def test_slopes_and_their_limits_are_those_of_the_patients(monkeypatch: pytest.MonkeyPatch) -> None:
+    values = np.random.default_rng(4).normal(0.3 * np.log2(LEVELS), 1.0)
+    row = duplicates.trend_rows(reading(values, LEVELS, monkeypatch)).to_dict("records")[0]
+    for name, slope in (("flagged", share_slope(values > 0, LEVELS)), ("nearness", mean_slope(values, LEVELS))):
+        assert (row[name], row[f"{name}_low"], row[f"{name}_high"]) == (slope.estimate, slope.low, slope.high)
+        assert row[f"{name}_low"] > 0
+        assert row[f"{name}_p"] == 1 / 10_000
+
+
+def test_outcomes_without_any_difference_have_a_slope_of_0(monkeypatch: pytest.MonkeyPatch) -> None:
+    row: dict[str, Any] = duplicates.trend_rows(reading(np.ones(len(LEVELS)), LEVELS, monkeypatch)).iloc[0].to_dict()
+    assert row["flagged"] == pytest.approx(0)
+    assert float(row["flagged_low"]) < 0 < float(row["flagged_high"])
+    assert np.isnan(row["nearness_low"])
+    assert row["flagged_p"] == row["nearness_p"] == 1
+
+
+def test_nobody_is_flagged_where_held_out_patients_are_too_few(monkeypatch: pytest.MonkeyPatch) -> None:
+    few = reading(np.where(LEVELS > 4, 1.0, -1.0), LEVELS, monkeypatch, share=float("nan"))
+    row = duplicates.trend_rows(few).to_dict("records")[0]
+    assert all(np.isnan(row[name]) for name in ("flagged", "flagged_low", "flagged_high", "flagged_p"))
+    assert row["nearness_low"] > 0
+    levels = duplicates.level_rows(few)
+    assert levels["share"].isna().all()
+    assert levels["level_patients"].tolist() == [250, 16, 16, 16]
 
 
 def test_a_generator_without_repeated_images_has_no_trend(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,11 +1,9 @@
 """Are images memorized more, the more often they stand in the training data? The trend over copies of one generator.
 
 Which patients' images are repeated is drawn by lot, so that nothing but the number of copies tells the levels apart:
-the permutation p-value is exact for the hypothesis that copies change nothing. The interval of the slope is
-`statistics.trend`'s over patients. Where few are flagged it errs to one side: with nobody flagged among the few
-patients of the highest level it is too short and lies too low. Simulated with 264 patients once and 12 each at 4, 16
-and 64 copies, 5 % flagged at every level: 21 % of upper limits lie below the truth, 0.3 % of lower limits above it. So
-an interval above 0 may be believed, and one below 0 may not.
+the permutation p-value is exact for the hypothesis that copies change nothing. Few patients stand often, so that the
+limits of the slope are put together from each level's own (`statistics.level_slope`). They speak of patients of this
+generator; other trainings are other seeds (`over_seeds`).
 """
 
 from typing import Any
@@ -14,8 +12,8 @@ import numpy as np
 import pandas as pd
 
 from memorisk.audits.generators.reading import Read, Reading, named_columns
+from memorisk.statistics.level_slope import mean_slope, share_slope
 from memorisk.statistics.proportions import clopper_pearson
-from memorisk.statistics.trend import duplicate_trend
 
 _STREAM, _AT_ONCE = 97, 1000
 OUTCOMES = ("flagged", "nearness")
@@ -25,7 +23,8 @@ OUTCOMES = ("flagged", "nearness")
 def trend_rows(reading: Reading) -> pd.DataFrame:
     """The slope of both outcomes per doubling of the copies, a row a generator with repeated images and detector.
 
-    Units are training patients of the same generator; the interval is `statistics.trend.duplicate_trend`'s.
+    Units are training patients of the same generator; intervals are `share_slope`'s and
+    `mean_slope`'s.
 
     Args:
         reading: What was measured.
@@ -36,6 +35,8 @@ def trend_rows(reading: Reading) -> pd.DataFrame:
 def level_rows(reading: Reading) -> pd.DataFrame:
     """Share of flagged patients at each number of copies, a row a generator, detector and level.
 
+    Where held-out patients are too few to flag anybody by there is no share, and its limits are 0 and 1.
+
     Args:
         reading: What was measured.
     """
@@ -44,7 +45,8 @@ def level_rows(reading: Reading) -> pd.DataFrame:
         copies = read.patient_copies
         for level in np.unique(copies) if _levels(read) > 1 else ():
             own = copies == level
-            share = clopper_pearson(int(read.flagged[own].sum()), int(own.sum()))
+            asked = own & _judged(read)
+            share = clopper_pearson(int(read.flagged[asked].sum()), int(asked.sum()))
             found.append(
                 {
                     **named_columns(read.cell), "detector": read.detector, "copies": int(level),
@@ -79,16 +81,21 @@ def _levels(read: Read) -> int:
     return len(np.unique(read.patient_copies))
 
 
+def _judged(read: Read) -> bool:
+    """Whether there are held-out patients enough to flag anybody by."""
+    return not np.isnan(read.share.estimate)
+
+
 def _trend(read: Read) -> dict[str, Any]:
     """One generator, one detector."""
     row: dict[str, Any] = {**named_columns(read.cell), "detector": read.detector, "step": read.step}
     copies = read.patient_copies
-    for name in OUTCOMES:
-        values = np.asarray(getattr(read, name), dtype=np.float64)
-        if np.ptp(values) == 0:  # all flagged, or none: the slope is 0 and its interval unknown, not empty
-            row |= {f"{name}_p": 1.0, name: 0.0, f"{name}_low": float("nan"), f"{name}_high": float("nan")}
+    for name, slope_of in {"flagged": share_slope, "nearness": mean_slope}.items():
+        if name == "flagged" and not _judged(read):
+            row |= dict.fromkeys((name, f"{name}_low", f"{name}_high", f"{name}_p"), float("nan"))
             continue
-        row[f"{name}_p"] = permutation_p(values, copies, seed=read.cell.options.seed)
-        slope = duplicate_trend(values[:, None], copies).slope
+        values = np.asarray(getattr(read, name), dtype=np.float64)
+        slope = slope_of(values, copies)
         row |= {name: slope.estimate, f"{name}_low": slope.low, f"{name}_high": slope.high}
+        row[f"{name}_p"] = permutation_p(values, copies, seed=read.cell.options.seed)
     return {**row, "levels": _levels(read)}

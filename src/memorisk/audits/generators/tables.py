@@ -100,11 +100,11 @@ def by_copies(reading: Reading) -> StudyTable:
         ours = ours.assign(positive=_words(ours))
     note = (
         "Slope per doubling of the copies, by least squares on log2 copies within one generator, its patients as "
-        "units, delete-one intervals; of several seeds the mean, as elsewhere. Flagged: of whether a patient is nearer "
-        "than the nominal rate allows. Nearness: of minus the natural logarithm of the patient's distance. Who has "
-        "how many copies was drawn by lot, so that p, of random deals of the copies, is exact; of several seeds it "
-        "is the largest. Where few are flagged the interval of that slope is too short downwards: one above 0 may be "
-        "believed, one below 0 not. Shares by level are exact, over patients, at the bar of that generator."
+        "units, limits from those of each level of copies; of several seeds the mean, as elsewhere. Flagged: of "
+        "whether a patient is nearer than the nominal rate allows. Nearness: of minus the natural logarithm of the "
+        "patient's distance. Who has how many copies was drawn by lot, so that p, of random deals of the copies, is "
+        "exact; of several seeds it is the largest. Shares by level are exact, over patients, at the bar of that "
+        "generator."
     )
     why = "" if len(ours) else "no generator was trained on repeated images"
     extra = {"seeds": each, "levels": level_rows(reading)} if len(ours) else {}
