@@ -1,8 +1,15 @@
 """What the study's file may say."""
 
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
 import pytest
+import yaml
+from PIL import Image
 
 from memorisk.audits.unique.config import PLAIN, network_name, read_unique, train_options
+from memorisk.images.sources import load_manifest
 from memorisk.runs.errors import InputError
 from tests.audits.unique.conftest import changed
 
@@ -17,6 +24,22 @@ def test_the_papers_own_settings_are_the_defaults() -> None:
     assert (mlp.lr, mlp.batch_size, mlp.optimizer, mlp.schedule, mlp.epochs) == (3e-4, 128, "adam", "constant", 500)
     assert (cnn.lr, cnn.batch_size) == (3e-4, 512)
     assert (dense.lr, dense.optimizer, dense.schedule, dense.weight_decay) == (0.1, "nesterov", "step", 1e-4)
+
+
+def test_paths_of_a_yaml_file_are_paths(tmp_path: Path) -> None:
+    (tmp_path / "images").mkdir()
+    names = [f"{i}.png" for i in range(4)]
+    for i, name in enumerate(names):
+        Image.fromarray(np.full((8, 8), 20 * i, dtype=np.uint8)).save(tmp_path / "images" / name)
+    pd.DataFrame({"image": names, "label": list("abab")}).to_csv(tmp_path / "table.csv", index=False)
+    folder, csv = tmp_path / "images", tmp_path / "table.csv"
+    sets = {"table": f"images: {csv}, probes: digits, image_root: {folder}",
+            "joined": f"images: {folder}, probes: digits, labels_csv: {csv}"}  # fmt: skip
+    for asked in sets.values():
+        text = f"datasets: {{M: {{{asked}, store: {tmp_path / 'store'}, networks: [mlp1]}}}}"
+        found = read_unique(yaml.safe_load(text)).datasets["M"]
+        assert found.reading.store == tmp_path / "store"
+        assert load_manifest(found.images, found.reading).labels.tolist() == list("abab")
 
 
 @pytest.mark.parametrize(

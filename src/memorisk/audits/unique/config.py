@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 from memorisk.audits.feature_options import MarkOptions
@@ -17,6 +18,7 @@ from memorisk.training.options import TrainOptions
 PLAIN = "none"
 REGULARISERS = ("dropout", "augmentation", "dropout+augmentation", "batch_norm")
 """Of table 3, in its order; any of ``dropout``, ``augmentation`` and ``batch_norm`` may be joined by ``+``."""
+_PATHS = ("image_root", "labels_csv", "store")
 _PARTS = ("dropout", "augmentation", "batch_norm")
 LEVEL = 0.05
 """Of a test of one canary; intervals hold 1 - LEVEL."""
@@ -227,7 +229,8 @@ def _read_set(name: str, given: Any) -> UniqueSet:
     for needed in ("images", "probes"):
         if not isinstance(given.get(needed), str) or not given[needed]:
             raise InputError(f"data set {said} names no {needed}: a folder, a table, mnist:FOLDER, cifar10:FOLDER")
-    options = ImageOptions(**{k: v for k, v in given.items() if k in reading})
+    asked: dict[str, Any] = {k: Path(v) if k in _PATHS and v else v for k, v in given.items() if k in reading}
+    options = ImageOptions(**asked)
     options.validate()
     networks = {which: _names(said, which, given.get(which)) for which in STUDIES}
     for which, chosen in networks.items():
