@@ -211,7 +211,8 @@ def load_generator(text: str | Path) -> Generator:
     if config.kind == "dit":
         from memorisk.models.dit import load_dit
 
-        return load_dit(folder, config)
+        found: Any = load_dit(folder, config)  # pyright takes no cached_property for a protocol's property
+        return found
     if config.kind == "gan":
         from memorisk.models.stylegan2 import load_gan
 
