@@ -26,7 +26,7 @@ KEPT_SO = (
 GUARANTEE = (
     "One random positive pair of each calibration {unit} was drawn for each family, and its score taken by each "
     "detector. A detector's threshold is the smallest that its families ask for; an image is rejected when its best "
-    "score over all training images reaches the threshold of any detector. Rejecting more than the pair itself would "
+    "score over all training images reaches the threshold of any detector. Rejecting more than the pair itself "
     "only lowers the miss rate."
 )
 SHARED = (
