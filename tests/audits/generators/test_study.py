@@ -77,6 +77,25 @@ def test_a_row_is_what_its_distances_say(studied: Studied) -> None:
         assert own["train_distance"][0] == pytest.approx(apart, rel=1e-4)
 
 
+def test_no_share_is_printed_by_fewer_than_19_held_out_patients(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cells_module, "fit", copying(lambda cell, step: 1.0))
+    config = one_arm(duplicates={"levels": [4], "patients": 10})
+    config["datasets"]["Digits"]["held_out"] = 0.04
+    few = study_generators(config, out=tmp_path)
+    row = table((tmp_path, few), "memorized").to_dict("records")[0]
+    assert row["n_held"] < 19
+    assert (np.isnan(row["share"]), row["flagged"]) == (True, 0)
+    copies = table((tmp_path, few), "copies").to_dict("records")[0]
+    assert np.isnan(copies["flagged"])
+    assert copies["nearness"] == copies["nearness"]
+    page = (tmp_path / "report.html").read_text()
+    assert "too few held-out patients for the nominal rate" in page
+    assert "Memorized share of every generator" not in page  # a drawing of nothing
+    assert "nan" not in (tmp_path / "tables" / "tables.md").read_text()
+
+
 def test_more_copies_are_memorized_more(studied: Studied) -> None:
     row = table(studied, "copies").to_dict("records")[0]
     assert row["positive"] == "both"

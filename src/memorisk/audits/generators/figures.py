@@ -86,6 +86,8 @@ def _drawn(frame: pd.DataFrame, column: str, unit: str, title: str) -> list[Bloc
     found: list[Block] = []
     for dataset in dict.fromkeys(texts(frame, "dataset")):
         own = rows(frame, [name == dataset for name in texts(frame, "dataset")])
+        if not np.isfinite(numbers(own, "share")).any():  # held-out patients too few for any share
+            continue
         detectors = list(dict.fromkeys(texts(own, "detector")))
         keys = _keys(own, column)
         order = list(dict.fromkeys(keys))[:MOST_ROWS]
