@@ -197,7 +197,8 @@ def test_vectors_reach_the_network_by_the_image_they_belong_to(tmp_path: Path) -
 def test_latents_are_computed_once_and_mirrored_before_they_are_encoded(tmp_path: Path) -> None:
     store, small = labelled(tmp_path), AutoencoderOptions(block_channels=(4, 4, 8))
     network = new_autoencoder(small.architecture(16, 1), 0)
-    save_autoencoder(network, tmp_path / "ae", TrainedOn.of(store, {"training": ROWS}), scaling_factor=2.0)
+    whom = {"training": np.arange(32), "validation": np.array([34])}
+    save_autoencoder(network, tmp_path / "ae", TrainedOn.of(store, whom), scaling_factor=2.0)
     text = f"autoencoder:{tmp_path / 'ae'}"
     options = replace(QUICK, network="tiny/2", latent=text, flip=True, learn_sigma=True)
     training = DiffusionTraining.build(store, ROWS, options)
@@ -207,7 +208,13 @@ def test_latents_are_computed_once_and_mirrored_before_they_are_encoded(tmp_path
     plain, other = (load_latents(of, text, device="cpu", cache=False).values for of in (store, mirrored))
     np.testing.assert_allclose(x.numpy(), np.stack([plain[3], other[3], other[5]]), atol=1e-5)
     assert not np.allclose(other[5], plain[5][..., ::-1], atol=1e-3)  # so mirroring latents would not do
-    found = fit_generator(store, ROWS, options, tmp_path / "run", validation=VALIDATION)
+    found = fit_generator(store, ROWS, options, tmp_path / "run", validation=VALIDATION[:4])
+    # Patients of the autoencoder: those of the network and one more, and one that chose its epoch.
+    measured, chosen = ["validation"] * 2, ["validation"] * 2 + [""] * 4
+    for generator, last in ((found.generator, measured + chosen), (training.generator(), ["", "", *chosen])):
+        parts = generator.seen_parts(store)
+        assert parts is not None
+        assert parts.part.tolist() == ["training"] * 32 + last
     assert found.generator.config.latent == "autoencoder ae (4 x 4 x 4)"
     loaded = load_generator(tmp_path / "run" / "generator")
     draw = Draw(np.arange(2), np.array([0, 1]))

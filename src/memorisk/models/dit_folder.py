@@ -1,10 +1,10 @@
 """A diffusion transformer that draws images, and its folder.
 
 It holds ``transformer/`` and ``scheduler/`` (and ``vae/`` where it draws latents) as diffusers writes them, of vectors
-``conditions.npz``, of a training that is known ``seen.parquet`` and ``origin.json``, and ``generator.json``, written
-last. Where there are an autoencoder and classes, ``model_index.json`` makes it a pipeline, too, which
-`diffusers.DiTPipeline.from_pretrained` opens; its guidance above 1 takes 1000 for "no class", whatever the table holds,
-so that it is right for tables of 1,000 classes alone.
+``conditions.npz``, of a training that is known ``seen.parquet`` and ``origin.json`` (and in ``vae/`` those of the
+autoencoder), and ``generator.json``, written last. Where there are an autoencoder and classes,
+``model_index.json`` makes it a pipeline, too, which `diffusers.DiTPipeline.from_pretrained` opens; its guidance above 1
+takes 1000 for "no class", whatever the table holds, so that it is right for tables of 1,000 classes alone.
 """
 
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ from memorisk.models.diffusion_sampling import DiffusionSampler, drawn_side
 from memorisk.models.dit_network import adapt_conditions, spec_of
 from memorisk.models.dit_weights import SCHEDULER, TRANSFORMER, VAE, build, read_architecture
 from memorisk.models.generators import DESCRIPTION, Draw, GeneratorConfig, check_draw, save_description
-from memorisk.models.latents_seen import TrainedOn, read_trained_on
+from memorisk.models.latents_seen import TrainedOn, joined, read_trained_on
 from memorisk.models.sampling_options import SamplingOptions
 from memorisk.models.zoo import seeded
 from memorisk.runs.devices import check_device
@@ -46,6 +46,7 @@ class DiTGenerator:
         vae: The AutoencoderKL whose latents it draws, or None for pixels.
         known: Conditions of its training images.
         seen: The images that it was trained and chosen on.
+        vae_seen: Those that its autoencoder was.
     """
 
     network: Any
@@ -54,6 +55,7 @@ class DiTGenerator:
     vae: Any | None = None
     known: Conditions | None = None
     seen: TrainedOn | None = None
+    vae_seen: TrainedOn | None = None
 
     def __post_init__(self) -> None:
         config, spec = self.config, spec_of(self.network)
@@ -102,8 +104,8 @@ class DiTGenerator:
         return DiffusionSampler(network, self.scheduler, decoder, self.config.channels, how, where).draw(given)
 
     def seen_parts(self, store: ImageStore) -> Seen | None:
-        """Which images of a store it was trained or chosen on; None where that is not known."""
-        return None if self.seen is None else self.seen.parts(store)
+        """Which images of a store it or its autoencoder was trained or chosen on; None where that is not known."""
+        return None if self.seen is None else joined(self.seen.parts(store), self.vae_seen, store)
 
     def _check_guidance(self, guidance: float) -> None:
         """Refuse guidance that a generator cannot have."""
@@ -128,6 +130,7 @@ def save_dit(
     vae: Any | None = None,
     conditions: Conditions | None = None,
     seen: TrainedOn | None = None,
+    vae_seen: TrainedOn | None = None,
 ) -> None:
     """Write a generator's folder, private, each file atomically, its description last.
 
@@ -139,6 +142,7 @@ def save_dit(
         vae: The AutoencoderKL whose latents it draws; None for pixels.
         conditions: Of its training images, for vectors.
         seen: The images that it was trained and chosen on.
+        vae_seen: Those that its autoencoder was.
 
     Raises:
         InputError: Network and description do not fit each other.
@@ -150,6 +154,8 @@ def save_dit(
     (folder / DESCRIPTION).unlink(missing_ok=True)
     for name, module in parts.items():
         _save_module(module, folder / name)
+    if vae_seen is not None:
+        vae_seen.save(folder / VAE)
     write_json(folder / SCHEDULER / SCHEDULER_CONFIG, _as_ddim(scheduler, pixels=vae is None))
     if vae is not None and config.conditioned_on == "class":
         write_json(folder / "model_index.json", _index(config))
@@ -188,7 +194,8 @@ def load_dit(folder: Path, config: GeneratorConfig) -> DiTGenerator:
             f"{CONDITIONS} of {said} has {known.dimension} numbers a row, and it takes {config.condition_dim}"
         )
     network.eval().requires_grad_(False)
-    return DiTGenerator(network, config, _scheduler(folder / SCHEDULER, said), vae, known, read_trained_on(folder))
+    scheduler, seen = _scheduler(folder / SCHEDULER, said), [read_trained_on(part) for part in (folder, folder / VAE)]
+    return DiTGenerator(network, config, scheduler, vae, known, *seen)
 
 
 def _save_module(module: Any, folder: Path) -> None:

@@ -74,6 +74,21 @@ class TrainedOn:
         write_json(folder / ORIGIN, origin)
 
 
+def joined(own: Seen, other: TrainedOn | None, store: ImageStore) -> Seen:
+    """Whom a network has seen together with the encoder that it stands on.
+
+    Args:
+        own: Of the network.
+        other: Of the encoder; None where that is not known or there is none.
+        store: The images that `own` is about.
+    """
+    if other is None:
+        return own
+    its = other.parts(store)
+    part = np.where((own.part == "") | (its.part == "training"), its.part, own.part).astype(object)
+    return Seen(part, own.pixels_compared and its.pixels_compared)
+
+
 def read_trained_on(folder: Path) -> TrainedOn | None:
     """What `TrainedOn.save` left, or None in a folder of another origin.
 

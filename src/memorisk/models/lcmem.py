@@ -40,6 +40,7 @@ from memorisk.models.detector_folder import (
 from memorisk.models.detectors import embed_images
 from memorisk.models.features import RANDOM
 from memorisk.models.latents import LatentEncoder, load_encoder, save_encoder
+from memorisk.models.latents_seen import joined
 from memorisk.models.lcmem_network import FORMS, LatentNetwork, PixelNetwork, latent_trunk, new_branch
 from memorisk.models.weights import read_state_dict
 from memorisk.runs.devices import check_device
@@ -187,12 +188,7 @@ class LatentDetector:
         Args:
             store: The images.
         """
-        own = seen_parts(self.config, self.seen, store)
-        if self.encoder.seen is None:
-            return own
-        other = self.encoder.seen.parts(store)
-        part = np.where((own.part == "") | (other.part == "training"), other.part, own.part).astype(object)
-        return Seen(part, own.pixels_compared and other.pixels_compared)
+        return joined(seen_parts(self.config, self.seen, store), self.encoder.seen, store)
 
     def save(self, folder: str | Path) -> None:
         """Write the detector to a folder, its encoder with it; private and atomic, the configuration last."""

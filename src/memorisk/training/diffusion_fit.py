@@ -205,7 +205,9 @@ class DiffusionTraining:
     def generator(self) -> Generator:
         """With the averaged weights as they are now; it shares them with the training."""
         config, averaged = self.config(self.loop.step), self.loop.averaged
-        found: Any = DiTGenerator(averaged, config, self.scheduler, self.vae, self.conditions, self.seen())
+        found: Any = DiTGenerator(
+            averaged, config, self.scheduler, self.vae, self.conditions, self.seen(), self._vae_seen
+        )
         return found
 
     def save(self, folder: Path, steps: int) -> None:
@@ -215,8 +217,9 @@ class DiffusionTraining:
             folder: Made if it is not there; one that was begun is written again.
             steps: Done.
         """
-        parts = {"scheduler": self.scheduler, "vae": self.vae, "conditions": self.conditions, "seen": self.seen()}
-        save_dit(self.loop.averaged, folder, self.config(steps), **parts)
+        parts = {"scheduler": self.scheduler, "vae": self.vae, "conditions": self.conditions}
+        seen = {"seen": self.seen(), "vae_seen": self._vae_seen}
+        save_dit(self.loop.averaged, folder, self.config(steps), **parts, **seen)
 
     def seconds_a_step(self) -> float:
         """From the second of two steps; the network is not of use afterwards."""
@@ -225,6 +228,10 @@ class DiffusionTraining:
             self.loop.losses.cpu()  # waits for a GPU
             ended.append(time.perf_counter())
         return ended[-1] - ended[-2]
+
+    @property
+    def _vae_seen(self) -> TrainedOn | None:
+        return None if self.view.encoder is None else self.view.encoder.seen
 
     @cached_property
     def _held_out(self) -> HeldOut:
