@@ -132,6 +132,8 @@ def _lines(v: dict[str, Any]) -> list[tuple[str, str]]:
             f"{audit['n_listed']:,} training {v['units']} listed; nearer as a whole: p {audit['nearer']['p_value']:.2g}"
         )
         lines.append((f"audited by {audit['auditor']}", f"{audit['status']}; {found}"))
+    elif v["auditor"] is not None:
+        lines.append((f"audited by {v['auditor']}", "nothing was kept to look at"))
     return lines
 
 

@@ -89,6 +89,7 @@ def loop_numbers(evidence: LoopEvidence, options: SynthesizeOptions) -> dict[str
         "n_of_source": of_source,
         "copies": None if copies is None else asdict(copies),
         "doubts": list(evidence.doubts),
+        "auditor": evidence.auditor,
         "audited": None if audited is None else audited.as_json(),
         "table_three": evidence.table_three,
     }

@@ -44,6 +44,8 @@ class LoopEvidence:
     """What drawing again does to the guarantee."""
     audited: Audited | None = None
     """None without an auditor, or nothing to audit."""
+    auditor: str | None = None
+    """What was named to audit the kept set, whether it had anything to look at or not."""
     table_three: dict[str, Any] | None = None
     """A row of the paper's table 3."""
 

@@ -78,7 +78,7 @@ def _lead(result: Result, terms: Terms) -> list[Block]:
     blocks: list[Block] = [Paragraph(words.SENTENCES[result.status]), Heading("Why"), Steps(why)]
     if v["what_would_decide"]:
         blocks += [Heading("What would decide it"), Steps([Name(str(way)) for way in v["what_would_decide"]])]
-    copies, audit = n["copies"] if n["guarantee"] and n["n_kept"] else None, n["audited"]
+    copies = n["copies"] if n["guarantee"] and n["n_kept"] else None
     share, high = ("no promise", "") if copies is None else (
         f"at most {percent(copies['share'])}", f"on average; up to {percent(copies['high'])}"
     )  # fmt: skip
@@ -87,10 +87,16 @@ def _lead(result: Result, terms: Terms) -> list[Block]:
         Fact("Drawn", count(n["n_drawn"]), f"{count(n['n_rejected'])} rejected"),
         Fact("Copies among the kept", share, high),
         Fact(f"Exposed {terms.units}", count(n["n_exposed"]), "by rejected images"),
-        Fact("Listed by the auditor", "not asked" if audit is None else count(audit["n_listed"]),
-             "" if audit is None else f"nearer as a whole: p {p_words(audit['nearer']['p_value'])}"),
+        Fact("Listed by the auditor", *_listed(n)),
     ]  # fmt: skip
     return [Callout(kind, headline, blocks), Facts(facts)]
+
+
+def _listed(n: dict[str, Any]) -> tuple[str, str]:
+    """How many the auditor lists, and what it says of all together."""
+    if (audit := n["audited"]) is not None:
+        return count(audit["n_listed"]), f"nearer as a whole: p {p_words(audit['nearer']['p_value'])}"
+    return ("not asked", "") if n["auditor"] is None else ("-", "nothing was kept to look at")
 
 
 def _selected(n: dict[str, Any]) -> list[Block]:
@@ -138,7 +144,8 @@ def _audited(n: dict[str, Any], terms: Terms) -> list[Block]:
     """What the auditor says."""
     audit = n["audited"]
     if audit is None:
-        return [Paragraph(words.NOT_AUDITED)]
+        idle = words.NOTHING_TO_AUDIT.format(auditor=n["auditor"])
+        return [Paragraph(words.NOT_AUDITED if n["auditor"] is None else Name(idle))]
     nearer, held = audit["nearer"], {"units": terms.units}
     told = words.AUDITED.format(held=count(nearer["n_held"]), **held)
     test = words.NEARER.format(train=count(nearer["n_train"]), p=p_words(nearer["p_value"]), **held)

@@ -20,7 +20,7 @@ from memorisk.audits.filter.analysis import FilterEvidence
 from memorisk.audits.filter.calibrating import Calibrated, calibrate, counted_guarantees, guaranteed_thresholds
 from memorisk.audits.filter.deciding import Decision
 from memorisk.audits.filter.families import Family, parse_families
-from memorisk.audits.filter.filtering import refuse_overlap, source_name
+from memorisk.audits.filter.filtering import source_name
 from memorisk.audits.filter.measuring import Opened, open_all, open_detectors
 from memorisk.audits.image_sets import Source
 from memorisk.audits.pseudonyms import Pseudonyms
@@ -37,6 +37,7 @@ from memorisk.audits.synthesize.rounds import Places, Screen, run_rounds
 from memorisk.audits.synthesize.sets import RealSets, read_real
 from memorisk.audits.synthesize.table_three import FINISHED, table_three_row
 from memorisk.images.decoding import hash_pixels
+from memorisk.images.overlap import refuse_overlap
 from memorisk.images.store import ImageStore
 from memorisk.models.generators import Generator, load_generator
 from memorisk.report.page import render_page
@@ -191,7 +192,10 @@ def _calibrate(asked: _Asked, progress: Progress) -> _Calibration:
 def _loop(run: RunFolder, asked: _Asked, found: _Calibration, names: Pseudonyms, progress: Progress) -> Result:
     """Draw, judge, audit, write; the file that says that all is there is the last."""
     options, real = asked.options, asked.real
-    evidence = LoopEvidence(asked.generator.config, asked.generator.source, real.doubts, _nothing(asked))
+    evidence = LoopEvidence(
+        asked.generator.config, asked.generator.source, real.doubts, _nothing(asked),
+        auditor=None if asked.auditor is None else asked.auditor.name,
+    )  # fmt: skip
     if found.opened:
         ledger = _draw(run, asked, found, progress)
         beside = real_matches(found.opened, real.filter, found.thresholds, options, progress)

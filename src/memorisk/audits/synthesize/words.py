@@ -47,6 +47,7 @@ NEARER = (
     "distribution, since all of them share the held-out {units}."
 )
 NOT_AUDITED = "No auditor was named: nobody but the detectors that chose the images has looked at them."
+NOTHING_TO_AUDIT = "Nothing was kept, so the auditor {auditor} had nothing to look at."
 TABLE_THREE = (
     "Before: the first draw of every place, which is the generator without the loop. Kept: after the loop. Reference: "
     "real images of new people. A rate of memorization is to be read beside what the detector says of new people."
