@@ -21,6 +21,7 @@ STATUS = {
     "fail": "NOT TO BE SHARED",
     "undecided": "COULD NOT BE DECIDED",
 }
+NOTHING_KEPT = "NOTHING WAS KEPT"
 
 
 def show_loop(result: Result, out: Path, *, as_json: bool) -> None:
@@ -33,7 +34,7 @@ def show_loop(result: Result, out: Path, *, as_json: bool) -> None:
     for name, value in _lines(v):
         console.print(Text(f"{name}: {value}"), soft_wrap=True)
     console.print()
-    console.print(Text(STATUS[result.status], style="bold"))
+    console.print(Text(NOTHING_KEPT if v["filtered"] and not v["n_kept"] else STATUS[result.status], style="bold"))
     for reason in v["why"]:
         console.print(Text(f"  {reason}"), soft_wrap=True)
     if v["what_would_decide"]:

@@ -9,6 +9,7 @@ import pandas as pd
 from memorisk.audits.filter.sections import cost_section, exposed_section, guarantee_section, score_section
 from memorisk.audits.synthesize import words
 from memorisk.audits.synthesize.table_three import table_three_block
+from memorisk.audits.synthesize.verdict import is_nothing_kept
 from memorisk.audits.synthetic.pictures import Pair
 from memorisk.audits.synthetic.words import Terms, p_words
 from memorisk.report.blocks import (
@@ -73,23 +74,31 @@ def loop_page(result: Result, pictures: Mapping[Pair, np.ndarray] | None = None,
 def _lead(result: Result, terms: Terms) -> list[Block]:
     """The verdict in words, why, what would decide it, and the numbers to carry away."""
     v, n = result.verdict, result.summary["numbers"]
-    kind, headline = words.HEADLINES[result.status]
+    (kind, headline), sentence = words.HEADLINES[result.status], words.SENTENCES[result.status]
+    if is_nothing_kept(n):
+        (kind, headline), sentence = words.NOTHING, words.NOTHING_KEPT
     why = [Name(f"{reason[:1].upper()}{reason[1:]}") for reason in v["why"]]
-    blocks: list[Block] = [Paragraph(words.SENTENCES[result.status]), Heading("Why"), Steps(why)]
+    blocks: list[Block] = [Paragraph(sentence), Heading("Why"), Steps(why)]
     if v["what_would_decide"]:
         blocks += [Heading("What would decide it"), Steps([Name(str(way)) for way in v["what_would_decide"]])]
-    copies = n["copies"] if n["guarantee"] and n["n_kept"] else None
-    share, high = ("no promise", "") if copies is None else (
-        f"at most {percent(copies['share'])}", f"on average; up to {percent(copies['high'])}"
-    )  # fmt: skip
     facts = [
         Fact("Kept", count(n["n_kept"]), f"of {count(n['n_asked'])}"),
         Fact("Drawn", count(n["n_drawn"]), f"{count(n['n_rejected'])} rejected"),
-        Fact("Copies among the kept", share, high),
+        Fact("Copies among the kept", *_copies(n)),
         Fact(f"Exposed {terms.units}", count(n["n_exposed"]), "by rejected images"),
         Fact("Listed by the auditor", *_listed(n)),
     ]  # fmt: skip
     return [Callout(kind, headline, blocks), Facts(facts)]
+
+
+def _copies(n: dict[str, Any]) -> tuple[str, str]:
+    """The bound on copies among the kept images, and its upper limit."""
+    if not n["n_kept"]:
+        return "-", "nothing kept"
+    if not n["guarantee"]:
+        return "no promise", ""
+    share, high = (percent(n["copies"][name]) for name in ("share", "high"))
+    return f"at most {share}", f"on average; up to {high}"
 
 
 def _listed(n: dict[str, Any]) -> tuple[str, str]:
@@ -123,7 +132,9 @@ def _selected(n: dict[str, Any]) -> list[Block]:
 
 def _loop(result: Result, n: dict[str, Any]) -> list[Block]:
     """Attempts, and how many images each took."""
-    blocks: list[Block] = [Paragraph(words.LOOP.format(tries=words.times(n["most_tries"])))]
+    told, places = (words.LOOP_WITH_GAPS if n["n_empty"] else words.LOOP), (n["n_asked"], n["n_empty"])
+    asked, empty = map(count, places)
+    blocks: list[Block] = [Paragraph(told.format(tries=words.times(n["most_tries"]), asked=asked, empty=empty))]
     if n["paired"]:
         blocks.append(Paragraph(words.PAIR.format(n=count(n["n_of_source"]))))
     table = Table(

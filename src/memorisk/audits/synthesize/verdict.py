@@ -4,6 +4,9 @@
   nothing.
 * ``undecided``: the filter cannot say (`audits.filter.verdict`), places stayed empty, or the auditor cannot say.
 * ``fail``: nothing was kept, or the auditor found training patients in what was.
+
+The gate that stops a pipeline is the filter's, ``no-guarantee``; where nothing was kept it is ``nothing-kept``, since a
+guarantee may well stand.
 """
 
 from typing import Any
@@ -12,6 +15,8 @@ from memorisk.audits.filter.verdict import filter_verdict
 from memorisk.audits.synthesize.final_audit import NEARER_LEVEL
 from memorisk.audits.synthesize.options import SynthesizeOptions
 from memorisk.runs.errors import several
+
+NOTHING_KEPT = "nothing-kept"
 
 
 def loop_verdict(numbers: dict[str, Any], options: SynthesizeOptions) -> dict[str, Any]:
@@ -32,12 +37,20 @@ def loop_verdict(numbers: dict[str, Any], options: SynthesizeOptions) -> dict[st
         status = "undecided"
     why = [*(reason for reason, _ in bad), *why, *(reason for reason, _ in doubts)]
     deciding += [way for _, way in (*bad, *doubts)]
-    first = {"schema": 1, "audit": "synthesize", "status": status, "gate": of_filter["gate"]}
+    gate = of_filter["gate"]
+    if is_nothing_kept(numbers) and options.fail_on != "never":
+        gate = NOTHING_KEPT
+    first = {"schema": 1, "audit": "synthesize", "status": status, "gate": gate}
     return (
         first
         | {"why": why or [numbers["guarantee"]], "what_would_decide": deciding}
         | {name: value for name, value in numbers.items() if name != "notes"}
     )
+
+
+def is_nothing_kept(numbers: dict[str, Any]) -> bool:
+    """Whether images were drawn, and all of them rejected."""
+    return bool(numbers["filtered"]) and not numbers["n_kept"]
 
 
 def _bad(numbers: dict[str, Any]) -> list[tuple[str, str]]:

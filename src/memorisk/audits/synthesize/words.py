@@ -10,6 +10,8 @@ HEADLINES: dict[str, tuple[Kind, str]] = {
     "fail": ("fail", "Not to be shared"),
     "undecided": ("undecided", "Could not be decided"),
 }
+NOTHING: tuple[Kind, str] = ("fail", "Nothing was kept")
+NOTHING_KEPT = "Every image that was drawn was rejected, so that there is nothing to share; why stands below."
 SENTENCES = {
     "pass": "The folder “kept” holds as many images as were asked for, none of which a detector takes for a copy. What "
     "that promises, and what it does not, stands below.",
@@ -19,6 +21,10 @@ SENTENCES = {
 LOOP = (
     "Every place was filled by drawing an image, comparing it with all training images, and, where it was rejected, "
     "drawing it again from another seed: of the same class or condition, up to {tries}."
+)
+LOOP_WITH_GAPS = (
+    "For every place an image was drawn, compared with all training images, and, where it was rejected, drawn again "
+    "from another seed: of the same class or condition, up to {tries}. Of {asked} places, {empty} stayed empty."
 )
 SELECTED = (
     "Each kept image was screened once, at a threshold that was fixed before the first was drawn, so that the promise "
