@@ -112,6 +112,21 @@ def test_the_command_line(data: Path, tmp_path: Path, capsys: pytest.CaptureFixt
     assert not (tmp_path / "other").exists()
 
 
+def test_nothing_is_written_among_patients_images_and_nothing_drawn_counts_as_theirs(
+    data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for how in ((), ("--dry-run",), ("--watch",)):
+        said = refusal(capsys, "train", "generator", data, *FLAGS, "--out", data / "run", *how)
+        assert "lies inside IMAGES" in said
+    assert not (data / "run").exists()
+    (data / "made" / "images").mkdir(parents=True)
+    Image.fromarray(np.zeros((16, 16), np.uint8)).save(data / "made" / "images" / "p99_0.png")
+    (data / "made" / "generate.json").write_text("{}")
+    said = refusal(capsys, "train", "generator", data, *FLAGS, "--out", tmp_path / "run")
+    assert "was drawn by memorisk generate" in said
+    assert not (tmp_path / "run").exists()
+
+
 @pytest.mark.parametrize(
     ("given", "said"),
     [

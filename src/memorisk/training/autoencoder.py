@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from memorisk.images.overlap import refuse_overlap
 from memorisk.images.sources import load_manifest
 from memorisk.images.store import ImageStore, build_store
 from memorisk.models.autoencoders import latent_shape
@@ -92,6 +93,7 @@ def train_autoencoder(
     """
     options = settings_of(TrainAutoencoderOptions, settings)
     folder = Path(out)
+    refuse_overlap(folder, {"IMAGES": images})
     check_out(folder, {}, identity=[])
     (store, parts), how = _data(images, options, progress), _recipe(options)
     keep_freed_memory()
@@ -133,6 +135,7 @@ def plan_autoencoder(
         InputError: As `train_autoencoder`.
     """
     options = settings_of(TrainAutoencoderOptions, settings)
+    refuse_overlap(out, {"IMAGES": images})
     check_out(Path(out), {}, identity=[])
     store, parts = _data(images, options, progress)
     with limited_threads(options.threads):

@@ -19,6 +19,7 @@ import numpy as np
 
 from memorisk.images.duplicates import linked_groups
 from memorisk.images.manifest import refuse_leaking_splits, require_labels
+from memorisk.images.overlap import refuse_overlap
 from memorisk.images.sources import load_manifest
 from memorisk.images.splits import NOT_AUDITABLE, split_by_group
 from memorisk.images.store import ImageStore, build_store
@@ -87,6 +88,7 @@ def train_classifier(
     """
     options = settings_of(TrainClassifierOptions, settings)
     folder = Path(out)
+    refuse_overlap(folder, {"IMAGES": images})
     check_out(folder, {}, identity=[])
     progress("reading the manifest", 0, 0)
     data = _data(images, options, progress)

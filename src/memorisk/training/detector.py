@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from memorisk.images.overlap import refuse_overlap
 from memorisk.images.sources import load_manifest
 from memorisk.images.store import ImageStore, build_store
 from memorisk.models.detector_kinds import COPY
@@ -95,6 +96,7 @@ def train_detector(
     """
     options = settings_of(TrainDetectorOptions, settings)
     folder = Path(out)
+    refuse_overlap(folder, {"IMAGES": images})
     check_out(folder, {}, identity=[])
     if options.kind != COPY:
         from memorisk.training.lcmem_command import train_latent_detector
@@ -133,6 +135,7 @@ def plan_detector(images: str | Path, *, out: str | Path, progress: Progress = q
         InputError: As `train_detector`.
     """
     options = settings_of(TrainDetectorOptions, settings)
+    refuse_overlap(out, {"IMAGES": images})
     check_out(Path(out), {}, identity=[])
     if options.kind != COPY:
         from memorisk.training.lcmem_command import plan_latent_detector

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from memorisk.images.overlap import refuse_generated_within, refuse_overlap
 from memorisk.images.sources import load_manifest
 from memorisk.images.store import ImageStore, build_store
 from memorisk.models.conditions import Conditions
@@ -106,6 +107,7 @@ def train_generator(
     """
     options = settings_of(TrainGeneratorOptions, settings)
     folder = Path(out)
+    refuse_overlap(folder, {"IMAGES": images})
     if is_main():
         check_out(folder, {}, identity=[])
     store, parts = _data(images, options, progress)
@@ -149,6 +151,7 @@ def plan_generator(
         InputError: As `train_generator`.
     """
     options = settings_of(TrainGeneratorOptions, settings)
+    refuse_overlap(out, {"IMAGES": images})
     check_out(Path(out), {}, identity=[])
     store, parts = _data(images, options, progress)
     rows = parts.rows["training"]
@@ -176,6 +179,7 @@ def _data(images: str | Path, options: TrainGeneratorOptions, progress: Progress
     """Decode the images and divide the patients."""
     progress("reading the manifest", 0, 0)
     manifest = load_manifest(images, options)
+    refuse_generated_within(images, manifest)
     if options.splits == "given":
         given_parts(manifest)  # refused before anything is decoded
     store = build_store(manifest, options, progress=partial(progress, "decoding images"))

@@ -17,12 +17,13 @@ from PIL import Image
 
 from memorisk.audits.filter import kept as kept_module
 from memorisk.audits.filter import measuring
-from memorisk.audits.filter.filtering import _places, filter_synthetic
+from memorisk.audits.filter.filtering import filter_synthetic
 from memorisk.audits.filter.options import filter_options
 from memorisk.audits.filter.plan import FilterPlan
 from memorisk.audits.filter.verdict import filter_verdict
 from memorisk.audits.image_sets import select_rows
 from memorisk.console_filter import show_filter
+from memorisk.images.overlap import source_places
 from memorisk.models.detectors import group_hashes, load_detector
 from memorisk.models.lcmem import LatentDetector
 from memorisk.report.result import Result
@@ -447,9 +448,9 @@ def test_images_without_a_score_are_rejected_and_their_copies_are_not_missed(pla
 def test_several_sources_and_named_ones_are_places_too(tmp_path: Path) -> None:
     for name in ("a", "b,c"):
         (tmp_path / name).mkdir()
-    assert _places(f"{tmp_path}/a,nih:{tmp_path}/b") == [tmp_path / "a", tmp_path / "b"]
-    assert _places(f"{tmp_path}/b,c") == [tmp_path / "b,c"]
-    assert _places("digits") == _places(None) == []
+    assert source_places(f"{tmp_path}/a,nih:{tmp_path}/b") == [tmp_path / "a", tmp_path / "b"]
+    assert source_places(f"{tmp_path}/b,c") == [tmp_path / "b,c"]
+    assert source_places("digits") == source_places(None) == []
 
 
 def test_siamese_detectors_of_one_name_that_know_some_people(tmp_path: Path, monkeypatch) -> None:

@@ -35,12 +35,11 @@ from memorisk.audits.filter.sets import FilterSets, Manifests, decode, read_mani
 from memorisk.audits.image_sets import Source, manifest_of
 from memorisk.audits.pseudonyms import Pseudonyms
 from memorisk.images.manifest import Manifest
-from memorisk.images.source_several import several_sources
+from memorisk.images.overlap import refuse_overlap
 from memorisk.images.store import ImageStore
 from memorisk.report.page import render_page
 from memorisk.report.result import Result
 from memorisk.runs.environment import machine, versions
-from memorisk.runs.errors import InputError, one_line
 from memorisk.runs.files import write_json, write_table, write_text
 from memorisk.runs.folder import RunFolder, check_out, open_run
 from memorisk.runs.progress import Progress, quiet
@@ -188,33 +187,6 @@ def _write_manifest(run: RunFolder, result: Result) -> None:
     """A row a synthetic image, as Parquet and as CSV."""
     write_table(run / f"{MANIFEST}.parquet", result.per_image)
     write_text(run / f"{MANIFEST}.csv", result.per_image.to_csv(index=False, lineterminator="\n"))
-
-
-def refuse_overlap(out: Path, sources: Mapping[str, Source | None]) -> None:
-    """Refuse a folder for the kept set inside a folder of images, or around one: inputs are never written to.
-
-    Raises:
-        InputError: It is one.
-    """
-    target = out.resolve()
-    for what, source in sources.items():
-        for place in _places(source):
-            if place.is_dir() and target.is_relative_to(place):
-                raise InputError(f"OUT {one_line(str(out))} lies inside {what}: name a folder outside the images")
-            if place.exists() and place.is_relative_to(target):
-                raise InputError(f"OUT {one_line(str(out))} holds {what}: name a folder that does not")
-
-
-def _places(source: Source | None) -> list[Path]:
-    """Where the images of a source lie; of several sources and of ``NAME:FOLDER`` the folders."""
-    if isinstance(source, ImageStore | Manifest):
-        root = source.manifest.root if isinstance(source, ImageStore) else source.root
-        return [] if root is None else [root.resolve()]
-    if source is None:
-        return []
-    parts = [str(source)] if Path(source).exists() else several_sources(str(source))
-    named = [part if Path(part).exists() else part.partition(":")[2] for part in parts]
-    return [Path(name).resolve() for name in named if name]
 
 
 def source_name(source: Source) -> str:

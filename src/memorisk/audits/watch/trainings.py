@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
 from memorisk.audits.image_sets import select_rows
+from memorisk.images.overlap import refuse_generated_within
 from memorisk.images.sources import load_manifest
 from memorisk.images.store import ImageStore, build_store
 from memorisk.models.generators import DESCRIPTION, read_description
@@ -96,6 +97,7 @@ def training_images(
     """
     progress("reading the manifest", 0, 0)
     manifest = load_manifest(images, options)
+    refuse_generated_within(images, manifest)
     store = build_store(manifest, options, progress=partial(progress, "decoding images"))
     parts = divide(store.manifest, store.pixel_hashes, options)
     named = _named(store, parts)

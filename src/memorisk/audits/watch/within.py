@@ -8,6 +8,7 @@ from memorisk.audits.watch.left_behind import WATCH, planned
 from memorisk.audits.watch.options import WatchOptions, WatchSettings
 from memorisk.audits.watch.trainings import training_images
 from memorisk.audits.watch.watching import MemorizationWatch
+from memorisk.images.overlap import refuse_overlap
 from memorisk.runs.progress import Progress, quiet
 from memorisk.runs.settings import settings_of
 from memorisk.training.generator_options import TrainGeneratorOptions
@@ -40,6 +41,7 @@ def watch_within(
         >>> memorisk.train_generator("scans/", out="runs/g", steps=20_000, on_snapshot=watch)  # doctest: +SKIP
     """
     options = settings_of(TrainGeneratorOptions, settings)
+    refuse_overlap(out, {"IMAGES": images})
     parts, _ = training_images(str(images), options, progress)
     given = watching or WatchSettings()
     of_watch = WatchOptions(**{field.name: getattr(given, field.name) for field in fields(WatchSettings)})

@@ -1,0 +1,77 @@
+"""Where the images of a source lie, what may not be written there, and what may not be read from there unnoticed."""
+
+from collections.abc import Mapping
+from pathlib import Path, PurePath
+
+from memorisk.images.manifest import Manifest
+from memorisk.images.source_several import several_sources
+from memorisk.images.sources import GENERATED, UNFINISHED
+from memorisk.images.store import ImageStore
+from memorisk.runs.errors import InputError, one_line
+
+Source = str | Path | Manifest | ImageStore
+
+
+def refuse_overlap(out: str | Path, sources: Mapping[str, Source | None]) -> None:
+    """Refuse a folder for results inside a folder of images, or around one: inputs are never written to.
+
+    Args:
+        out: The folder for results.
+        sources: By what they are called.
+
+    Raises:
+        InputError: It is one.
+    """
+    target = Path(out).resolve()
+    for what, source in sources.items():
+        for place in source_places(source):
+            if place.is_dir() and target.is_relative_to(place):
+                raise InputError(f"OUT {one_line(str(out))} lies inside {what}: name a folder outside the images")
+            if place.exists() and place.is_relative_to(target):
+                raise InputError(f"OUT {one_line(str(out))} holds {what}: name a folder that does not")
+
+
+def refuse_generated_within(source: str | Path, manifest: Manifest) -> None:
+    """Refuse a folder of ``memorisk generate`` inside a bigger folder of images: its images would count as patients'.
+
+    A generated set that is named itself is meant, alone or beside others by commas.
+
+    Args:
+        source: As it was named.
+        manifest: Of it.
+
+    Raises:
+        InputError: There is one.
+    """
+    places = [place for place in source_places(source) if place.is_dir()]
+    if manifest.root is None or not places:
+        return
+    inner = {PurePath(path).parent for path in manifest.table["path"].unique()}
+    root = manifest.root.resolve()
+    for folder in sorted(root / above for own in inner for above in {own, *own.parents}):
+        if any(place in folder.parents for place in places) and _is_generated(folder):
+            raise InputError(
+                f"{one_line(folder)} was drawn by memorisk generate and lies inside the images: those it holds would "
+                "count as patients' images; move it out, or name it alone to train on it"
+            )
+
+
+def source_places(source: Source | None) -> list[Path]:
+    """Where the images of a source lie; of several sources and of ``NAME:FOLDER`` the folders.
+
+    Args:
+        source: As for `memorisk.load_manifest`, its manifest or its store.
+    """
+    if isinstance(source, ImageStore | Manifest):
+        root = source.manifest.root if isinstance(source, ImageStore) else source.root
+        return [] if root is None else [root.resolve()]
+    if source is None:
+        return []
+    parts = [str(source)] if Path(source).exists() else several_sources(str(source))
+    named = [part if Path(part).exists() else part.partition(":")[2] for part in parts]
+    return [Path(name).resolve() for name in named if name]
+
+
+def _is_generated(folder: Path) -> bool:
+    """Whether ``memorisk generate`` made it, or has begun to."""
+    return (folder / GENERATED).is_file() or ((folder / UNFINISHED).is_file() and (folder / "images").is_dir())

@@ -1,0 +1,72 @@
+"""Where results may not be written, and generated images that lie among those of patients."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from memorisk.images.overlap import refuse_generated_within, refuse_overlap, source_places
+from memorisk.images.sources import load_manifest
+from memorisk.runs.errors import InputError
+from tests.commands import refusal
+
+
+def pictures(folder: Path) -> Path:
+    """Three grey images in a folder of two classes."""
+    for i in range(3):
+        inner = folder / "ab"[i % 2]
+        inner.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(np.full((4, 4), i, np.uint8)).save(inner / f"{i}.png")
+    return folder
+
+
+def generated(folder: Path, *, finished: bool = True) -> Path:
+    """A folder as `memorisk generate` leaves it."""
+    (folder / "images").mkdir(parents=True)
+    Image.fromarray(np.full((4, 4), 9, np.uint8)).save(folder / "images" / "0.png")
+    (folder / "manifest.csv").write_text("image,path,label\n0,images/0.png,\n")
+    (folder / ("generate.json" if finished else "drawn.csv")).write_text("{}")
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("out", "said"),
+    [("scans/run", "lies inside IMAGES"), ("scans", "lies inside"), (".", "holds IMAGES"), ("x/../scans/a", "lies")],
+)
+def test_results_are_not_written_into_or_around_images(tmp_path: Path, out: str, said: str) -> None:
+    pictures(tmp_path / "scans")
+    with pytest.raises(InputError, match=said):
+        refuse_overlap(tmp_path / out, {"IMAGES": str(tmp_path / "scans")})
+
+
+def test_results_beside_images_are_accepted_and_every_named_source_counts(tmp_path: Path) -> None:
+    one, two = pictures(tmp_path / "scans"), pictures(tmp_path / "more")
+    refuse_overlap(tmp_path / "scans-run", {"IMAGES": one, "nothing": None, "built in": "digits"})
+    assert source_places(f"{one},mnist:{two}") == [one.resolve(), two.resolve()]
+    with pytest.raises(InputError, match="lies inside"):
+        refuse_overlap(two / "run", {"IMAGES": f"{one},mnist:{two}"})
+
+
+@pytest.mark.parametrize("what", ["classifier", "detector", "autoencoder", "generator"])
+def test_every_training_refuses_it_before_it_writes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], what: str
+) -> None:
+    scans = pictures(tmp_path / "scans")
+    assert "lies inside IMAGES" in refusal(capsys, "train", what, scans, "--out", scans / "run")
+    assert not (scans / "run").exists()
+
+
+@pytest.mark.parametrize("finished", [True, False])
+def test_a_generated_set_among_patients_images_is_refused(tmp_path: Path, finished: bool) -> None:
+    scans = pictures(tmp_path / "scans")
+    refuse_generated_within(scans, load_manifest(scans))
+    generated(scans / "deep" / "made", finished=finished)
+    with pytest.raises(InputError, match=r"made was drawn by memorisk generate and lies inside the images"):
+        refuse_generated_within(scans, load_manifest(scans))
+
+
+def test_a_generated_set_that_is_named_itself_is_meant(tmp_path: Path) -> None:
+    scans, made = pictures(tmp_path / "scans"), generated(tmp_path / "made")
+    for source in (made, f"{scans},{made}"):
+        refuse_generated_within(source, load_manifest(source))
