@@ -122,7 +122,9 @@ def _lines(v: dict[str, Any]) -> list[tuple[str, str]]:
         ("compared by", "; ".join(v["detectors"])),
     ]
     if v["filtered"]:
-        lines.append((f"exposed training {v['units']}", f"{v['n_exposed']:,}, singled out {v['n_singled_out']:,}"))
+        told = f"{v['n_identical']:,} by identical pixels, {v['n_by_score_singled_out']:,} singled out by a score"
+        lines.append((f"exposed training {v['units']}", f"{v['n_exposed']:,}: {told}"))
+        lines.append((f"training {v['units']} at whom only a score points", f"{v['n_by_score']:,}; {_new_people(v)}"))
     if v["n_empty"]:
         lines.append(("places that stayed empty", f"{v['n_empty']:,} of {v['n_asked']:,}"))
     if v["guarantee"] and v["n_kept"]:
@@ -136,6 +138,14 @@ def _lines(v: dict[str, Any]) -> list[tuple[str, str]]:
     elif v["auditor"] is not None:
         lines.append((f"audited by {v['auditor']}", "nothing was kept to look at"))
     return lines
+
+
+def _new_people(v: dict[str, Any]) -> str:
+    """What the threshold says of people who are copied nowhere."""
+    if (real := v["real_rejected"]) is None:
+        return f"what it says of new {v['units']} is not known"
+    share, low, high = (100 * real[name] for name in ("estimate", "low", "high"))
+    return f"the threshold rejects {share:.0f} % of new {v['units']} ({low:.0f} to {high:.0f} %)"
 
 
 def _json(value: Any) -> None:

@@ -62,6 +62,15 @@ def only_copies(seeds: np.ndarray, labels: np.ndarray | None) -> np.ndarray:
     return digit_parts()["train"][np.asarray(seeds) % N_TRAIN][..., 0]
 
 
+def some_identical(seeds: np.ndarray, labels: np.ndarray | None) -> np.ndarray:
+    """As `copying`, with training images as they are in place of noisy ones."""
+    made = copying(seeds, labels)
+    for place, seed in enumerate(seeds):
+        if copied(seed) >= 0:
+            made[place] = digit_parts()["train"][copied(seed)][..., 0]
+    return made
+
+
 def classes(seeds: np.ndarray, labels: np.ndarray | None) -> np.ndarray:
     """As `copying`, in colour and twice as large, of two classes: the second is darker."""
     assert labels is not None

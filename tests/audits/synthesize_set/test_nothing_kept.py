@@ -6,9 +6,13 @@ import pytest
 
 from memorisk.audits.synthesize.options import synthesize_options
 from memorisk.audits.synthesize.verdict import loop_verdict
+from memorisk.audits.synthesize.words import exposed
+from memorisk.audits.synthetic.words import Terms
+from memorisk.console_synthesize import show_loop
+from memorisk.report.frames import truths
 from memorisk.report.result import Result
 from tests.audits.synthesize_set.conftest import run
-from tests.audits.synthesize_set.making import HERE
+from tests.audits.synthesize_set.making import HERE, N_TRAIN
 
 
 @pytest.fixture(scope="module")
@@ -17,6 +21,12 @@ def nothing(place: Path) -> Result:
     return run(
         place, "nothing", f"{HERE}:only_copies", images=5, most_tries=2, held_out=str(place / "held"), auditor="pca:8"
     )
+
+
+@pytest.fixture(scope="module")
+def hopeless(place: Path) -> Result:
+    """Some training images as they are among blends, at a threshold that takes everybody for a copy."""
+    return run(place, "hopeless", f"{HERE}:some_identical", images=20, most_tries=3, families=("rotation",))
 
 
 def page_of(place: Path, out: str) -> str:
@@ -50,3 +60,34 @@ def test_nothing_kept_is_not_called_a_missing_guarantee(nothing: Result, made: R
     assert loop_verdict(numbers, synthesize_options(settings))["gate"] == "never"
     some = loop_verdict(numbers | {"n_kept": 1}, synthesize_options(settings | {"fail_on": "no-guarantee"}))
     assert some["gate"] == "no-guarantee"
+
+
+def test_identical_images_and_scores_are_counted_apart(nothing: Result, hopeless: Result, place: Path) -> None:
+    whose = {f"train{seed % N_TRAIN:03d}" for seed in nothing.per_image["seed"]}
+    v = nothing.verdict
+    assert (v["n_exposed"], v["n_identical"], v["n_by_score"]) == (len(whose), len(whose), 0)
+    assert all(truths(nothing.per_image, "singled_out"))
+    assert nothing.per_group["n_singled_out"].tolist() == nothing.per_group["n_rejected"].tolist()
+    v, ledger = hopeless.verdict, hopeless.per_image
+    same = set(ledger["nearest_group"][ledger["reason"] == "same pixels"])
+    by_score = set(ledger["nearest_group"][ledger["reason"] == "score"]) - same
+    singled = set(ledger["nearest_group"][ledger["singled_out"]]) - same
+    assert min(len(same), len(by_score)) > 0
+    assert (v["n_identical"], v["n_by_score"], v["n_by_score_singled_out"]) == (len(same), len(by_score), len(singled))
+    assert v["n_exposed"] == v["n_singled_out"] == len(same) + len(singled) < len(hopeless.per_group)
+    page = page_of(place, "hopeless")
+    assert v["exposed"] in page
+    assert f"Only a score points at {len(by_score)} more" in v["exposed"]
+    assert "who are copied nowhere, the same threshold rejects 100" in v["exposed"]
+    assert f"{len(same)} by identical pixels" in page
+    unknown = exposed(Terms("patients"), v | {"real_rejected": None})
+    assert "is not known" in unknown
+    assert exposed(Terms("patients"), v | {"n_identical": 0, "n_by_score": 0}) == ""
+
+
+def test_the_terminal_counts_them_apart(hopeless: Result, place: Path, capsys) -> None:
+    show_loop(hopeless, place / "hopeless", as_json=False)
+    out, v = capsys.readouterr().out, hopeless.verdict
+    assert f"exposed training patients: {v['n_exposed']}: {v['n_identical']} by identical pixels" in out
+    assert f"only a score points: {v['n_by_score']}; the threshold rejects 100 % of new patients (95 to 100 %)" in out
+    assert "NOTHING WAS KEPT" in out

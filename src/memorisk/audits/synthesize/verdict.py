@@ -12,8 +12,10 @@ guarantee may well stand.
 from typing import Any
 
 from memorisk.audits.filter.verdict import filter_verdict
+from memorisk.audits.synthesize import words
 from memorisk.audits.synthesize.final_audit import NEARER_LEVEL
 from memorisk.audits.synthesize.options import SynthesizeOptions
+from memorisk.audits.synthetic.words import Terms
 from memorisk.runs.errors import several
 
 NOTHING_KEPT = "nothing-kept"
@@ -44,6 +46,7 @@ def loop_verdict(numbers: dict[str, Any], options: SynthesizeOptions) -> dict[st
     return (
         first
         | {"why": why or [numbers["guarantee"]], "what_would_decide": deciding}
+        | {"exposed": words.exposed(Terms(numbers["units"]), numbers)}
         | {name: value for name, value in numbers.items() if name != "notes"}
     )
 
