@@ -10,6 +10,7 @@ from torch import nn
 
 from memorisk.audits.watch.looks import LISTED, LOOKS, LookBook
 from memorisk.audits.watch.watching import MemorizationWatch
+from memorisk.report.formats import percent
 from memorisk.runs.errors import InputError
 from memorisk.runs.files import read_table
 from memorisk.statistics.quality_frechet import frechet_distance
@@ -75,6 +76,31 @@ def test_without_a_name_the_rule_is_one_that_can_stop(digits, held, rule):
     watch = MemorizationWatch(digits[:50], digits[200 : 200 + held], looks=5, quality="none")
     assert watch.options.stop_on == rule
     assert any("too few for any rule" in note for note in watch.notes) is (rule == "never")
+    assert watch.rule.startswith(f"The rule is {rule}, which auto took: ")
+    assert "104" in watch.rule
+
+
+def test_a_report_of_few_held_out_patients_says_that_little_could_have_been_shown(digits, tmp_path):
+    """39 of them: no list, no limit of the share; with 300 it is said of neither."""
+    few = MemorizationWatch(digits[:185], digits[200:239], out=tmp_path / "few", looks=5, quality="none")
+    few.look(10, digits[700:760])
+    report = few.report().read_text()
+    assert "could hardly have been, with 39 held-out patients" in report
+    assert f"no list below {few.looks[0].shortest_list} was possible" in report
+    assert few.looks[0].shortest_list > 1
+    assert f"than all but {percent(0.05)} of held-out patients are, judged by 39 of them" in report
+    assert (
+        report.count(
+            "The rule is test, which auto took: share needs 104 held-out patients at 5 looks, and there are 39"
+        )
+        == 2
+    )
+    many = watch_of(digits, tmp_path / "many", stop_on="share")
+    many.look(10, digits[900:960])
+    report = many.report().read_text()
+    assert "No memorization was shown" in report
+    assert "could hardly" not in report
+    assert "The rule is share, as it was named." in report
 
 
 def test_patience_waits_for_looks_in_a_row_and_looks_beyond_the_plan_stop_nothing(digits):

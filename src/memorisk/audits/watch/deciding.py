@@ -31,6 +31,40 @@ def choose_rule(options: WatchOptions, shared: SharedError, n_held: int) -> Watc
     return possible[0] if possible else replace(options, stop_on="never")
 
 
+def rule_words(options: WatchOptions, shared: SharedError, n_held: int, *, chosen: bool) -> str:
+    """Which rule stops the training and, of ``auto``, why it is that one; in a sentence.
+
+    Args:
+        options: With the rule.
+        shared: Its error over the looks.
+        n_held: Held-out patients.
+        chosen: Whether ``auto`` took it.
+    """
+    taken = options.stop_on
+    if not chosen:
+        return f"The rule is {taken}, as it was named."
+    share, test = (held_out_needed(replace(options, stop_on=rule), shared) for rule in ("share", "test"))
+    there = several(n_held, "held-out patient", "held-out patients")
+    looks = "at this number of looks" if options.looks is None else f"at {several(options.looks, 'look', 'looks')}"
+    why = {
+        "share": f"it needs {share:,} held-out patients {looks}, and there are {n_held:,}",
+        "test": f"share needs {share:,} held-out patients {looks}, and there are {n_held:,}; test needs {test:,}",
+        "never": f"{there} are too few for share, which needs {share:,} {looks}, and for test, which needs {test:,}",
+    }[taken]
+    return f"The rule is {taken}, which auto took: {why}."
+
+
+def hardly_possible(options: WatchOptions, shared: SharedError, n_held: int) -> bool:
+    """Whether the held-out patients are too few for a lower limit of the share above 0, whatever the generator does.
+
+    Args:
+        options: Of the watch.
+        shared: Error of the rule over the looks.
+        n_held: Held-out patients.
+    """
+    return n_held < held_out_needed(replace(options, stop_on="share"), shared)
+
+
 def check_stop(options: WatchOptions, shared: SharedError, n_held: int) -> None:
     """Refuse a rule that can stop nothing, so that nobody relies on it.
 

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
+from memorisk.audits.watch.deciding import hardly_possible
 from memorisk.audits.watch.looks import Look
 from memorisk.report.blocks import (
     Block,
@@ -26,6 +27,7 @@ from memorisk.report.blocks import (
 from memorisk.report.formats import count, percent
 from memorisk.report.steps_figure import steps_plot
 from memorisk.runs.environment import versions
+from memorisk.runs.errors import several
 
 if TYPE_CHECKING:  # which writes the page
     from memorisk.audits.watch.watching import MemorizationWatch
@@ -80,7 +82,7 @@ def _lead(watch: "MemorizationWatch") -> list[Block]:
         Fact("Last step", count(last.step)),
         Fact("Memorized share", *_share(last)),
         Fact("Nominal rate", percent(last.nominal), "of a generator that memorized nothing"),
-        Fact("Listed patients", count(last.listed), f"of {count(last.n_train)}"),
+        Fact("Listed patients", count(last.listed), _of_whom(last)),
     ]
     if last.fid_name:
         facts.append(Fact("FID", f"{last.fid:.4g}", f"held-out real images {last.fid_held_out:.4g}"))
@@ -93,14 +95,34 @@ def _verdict(last: Look, stop: Look | None, watch: "MemorizationWatch") -> tuple
         return (
             f"Memorization from step {stop.step:,} on",
             f"At step {stop.step:,} {RULES[watch.options.stop_on]}. A generator that memorizes nothing comes to this "
-            f"at any look of its training with a probability of at most {watch.options.error:.0%}.",
+            f"at any look of its training with a probability of at most {watch.options.error:.0%}. {watch.rule}",
         )
+    title = "No memorization was shown"
+    if hardly_possible(watch.options, watch.shared, last.n_held):
+        title += f", and could hardly have been, with {several(last.n_held, 'held-out patient', 'held-out patients')}"
     return (
-        "No memorization was shown",
-        f"{percent(last.share) if last.share == last.share else 'An unknown share'} of {count(last.n_train)} training "
-        "patients are nearer to the drawn images than the nominal rate of held-out ones are. That is no proof that "
-        "nothing is memorized: a look is an audit of few images.",
+        title,
+        f"{_judged(last)}. {watch.rule} That is no proof that nothing is memorized: a look is an audit of few images.",
     )
+
+
+def _judged(look: Look) -> str:
+    """The share in words, as `memorisk.statistics.memorized_share.MemorizedShare.words` has it."""
+    if look.share != look.share:
+        return f"{several(look.n_held, 'held-out patient is', 'held-out patients are')} too few to say a share"
+    return (
+        f"{percent(look.share)} ({percent(look.share_low)} to {percent(look.share_high)}) of {count(look.n_train)} "
+        f"training patients are nearer to the drawn images than all but {percent(look.nominal)} of held-out patients "
+        f"are, judged by {count(look.n_held)} of them"
+    )
+
+
+def _of_whom(look: Look) -> str:
+    """How many could have been listed."""
+    if look.shortest_list > look.n_train:
+        return f"of {count(look.n_train)}; no list was possible, for want of held-out patients"
+    short = look.shortest_list
+    return f"of {count(look.n_train)}" + (f"; no list below {count(short)} was possible" if short > 1 else "")
 
 
 def _share(look: Look) -> tuple[str, str]:
@@ -155,25 +177,36 @@ def _curves(table: pd.DataFrame, watch: "MemorizationWatch") -> list[Block]:
                 alternative=_spoken(table, "held_out_loss", lambda value: f"{value:.4g}"),
             )
         )
-    return [*blocks, _table(table)]
+    return [*blocks, *_tables(table)]
 
 
-def _table(table: pd.DataFrame) -> Table:
-    """A row a look."""
+def _tables(table: pd.DataFrame) -> list[Block]:
+    """A row a look: what was memorized, and beside it quality and loss where any was had."""
+    step = Column(source="step", heading="Step", format="count", row_heading=True)
     columns = [
-        Column(source="step", heading="Step", format="count", row_heading=True),
+        step,
         Column(source="share", heading="Memorized share", format="percent", interval=("share_low", "share_high")),
-        Column(source="share_floor", heading="Lower limit of the rule", format="percent"),
+        Column(source="share_floor", heading="Rule's limit", format="percent"),
         Column(source="p_value", heading="p", format="probability"),
-        Column(source="error", heading="Error of this look", format="probability"),
+        Column(source="error", heading="Its error", format="probability"),
         Column(source="listed", heading="Listed", format="count"),
-        Column(source="ahead", heading="Nearer than all held-out", format="count"),
-        Column(source="fid", heading="FID", format="power", interval=("fid_low", "fid_high")),
-        Column(source="held_out_loss", heading="Held-out loss", format="decimal"),
+        Column(source="ahead", heading="Nearest", format="count"),
         Column(source="exceeded", heading="Stops", format="yes_no"),
-        Column(source="note", heading="Note", wide=True),
+        *([Column(source="note", heading="Note", wide=True)] if any(table["note"]) else []),
     ]
-    return Table(frame=table, columns=columns, caption="Every look", elsewhere="looks.parquet")
+    caption = (
+        "Every look. Rule's limit: the lower limit of the share at the error of this look. Nearest: training patients "
+        "nearer to the drawn images than every held-out one"
+    )
+    tables: list[Block] = [Table(frame=table, columns=columns, caption=caption, elsewhere="looks.parquet")]
+    has_fid, has_loss = (np.isfinite(table[name].to_numpy(dtype=float)).any() for name in ("fid", "held_out_loss"))
+    if has_fid or has_loss:
+        fid = Column(source="fid", heading="FID", format="power", interval=("fid_low", "fid_high"))
+        loss = Column(source="held_out_loss", heading="Held-out loss", format="decimal")
+        others = [step, *([fid] if has_fid else []), *([loss] if has_loss else [])]
+        said = "Quality and loss at every look"
+        tables.append(Table(frame=table, columns=others, caption=said, elsewhere="looks.parquet"))
+    return tables
 
 
 def _listed(watch: "MemorizationWatch", redact: bool) -> list[Block]:
@@ -212,7 +245,7 @@ def _meaning(watch: "MemorizationWatch") -> list[Block]:
             f"A training patient counts who is nearer to the drawn images than all but {o.nominal:.0%} of held-out "
             f"patients are. A generator that knows neither part has {o.nominal:.0%}.",
         ),
-        ("What stops", f"{RULES[o.stop_on][:1].upper()}{RULES[o.stop_on][1:]}."),
+        ("What stops", f"{RULES[o.stop_on][:1].upper()}{RULES[o.stop_on][1:]}. {watch.rule}"),
         (
             "Error",
             f"A training that memorizes nothing is stopped at any of its looks with a probability of at most "

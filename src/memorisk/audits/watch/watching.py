@@ -22,7 +22,15 @@ import yaml
 from torch import nn
 
 from memorisk.audits.watch.arrays import as_stored, checked_images, store_of
-from memorisk.audits.watch.deciding import as_fields, check_stop, choose_rule, exceeds, held_out_needed, note_of
+from memorisk.audits.watch.deciding import (
+    as_fields,
+    check_stop,
+    choose_rule,
+    exceeds,
+    held_out_needed,
+    note_of,
+    rule_words,
+)
 from memorisk.audits.watch.drawing import Sample, kept_random_state, of_generator, of_pipeline
 from memorisk.audits.watch.looks import LISTED_COLUMNS, Look, LookBook
 from memorisk.audits.watch.measuring import distances, nearness
@@ -117,6 +125,11 @@ class MemorizationWatch:
         said = [look.exceeded for look in looks]
         ends = (look for i, look in enumerate(looks) if stops(said[: i + 1], self.options.patience))
         return next(ends, None)
+
+    @property
+    def rule(self) -> str:
+        """Which rule may stop the training and, of ``auto``, why that one, in a sentence."""
+        return rule_words(self.options, self.shared, self.real.n_held, chosen=self.chosen)
 
     @property
     def notes(self) -> tuple[str, ...]:
