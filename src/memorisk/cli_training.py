@@ -195,8 +195,18 @@ def train_generator(
 
     given = {f.name: getattr(options, f.name) for f in fields(options)}
     if dry_run:
-        show_generator_plan(_watched(plan_generator, images, out=out, **given), as_json=json)
+        plan, planned = _watched(plan_generator, images, out=out, **given), None
+        if watch:
+            from memorisk.audits.watch.within import plan_within
+
+            planned = _watched(plan_within, images, out=out, watching=watching, **given)
+        show_generator_plan(plan, as_json=json, watch=planned)
+        if planned is not None and not json:
+            from memorisk.console_watch import show_watch_plan
+
+            show_watch_plan(planned, as_json=False, within=True)
         return 0
+    looks = None
     if not watch:
         trained = _watched(run, images, out=out, **given)
     else:
@@ -207,6 +217,10 @@ def train_generator(
             looks.report()
     if is_main():
         show_generator(trained, as_json=json)
+        if looks is not None and not json:
+            from memorisk.console_watch import show_watch_within
+
+            show_watch_within(looks)
     return 0
 
 

@@ -2,6 +2,7 @@
 
 import json
 import sys
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
@@ -12,6 +13,7 @@ from memorisk.runs.errors import one_line
 from memorisk.runs.files import plain
 
 if TYPE_CHECKING:  # PyTorch comes with them
+    from memorisk.audits.watch.running import WatchPlan
     from memorisk.training.generator import GeneratorPlan, TrainedGenerator
 
 _MOST_ROWS = 12
@@ -41,12 +43,13 @@ def show_generator(trained: "TrainedGenerator", *, as_json: bool) -> None:
     console.print(Text(f"generator: {trained.folder / 'generator'}"), soft_wrap=True)
 
 
-def show_generator_plan(plan: "GeneratorPlan", *, as_json: bool) -> None:
-    """Print what training a generator would take."""
+def show_generator_plan(plan: "GeneratorPlan", *, as_json: bool, watch: "WatchPlan | None" = None) -> None:
+    """Print what training a generator would take; as JSON with what its watch would look at, where there is one."""
     from memorisk.audits.dry_run import duration
 
     if as_json:
-        sys.stdout.write(json.dumps(plain(vars(plan)), indent=2, ensure_ascii=False) + "\n")
+        told = vars(plan) | ({} if watch is None else {"watch": asdict(watch)})
+        sys.stdout.write(json.dumps(plain(told), indent=2, ensure_ascii=False) + "\n")
         return
     console = Console()
     for name, count in plan.parts.items():

@@ -14,6 +14,7 @@ from memorisk.runs.files import plain
 if TYPE_CHECKING:  # they load networks
     from memorisk.audits.watch.looks import Look
     from memorisk.audits.watch.running import Watched, WatchPlan
+    from memorisk.audits.watch.watching import MemorizationWatch
 
 
 def show_look(look: "Look") -> None:
@@ -52,15 +53,33 @@ def show_watched(found: "Watched", *, as_json: bool) -> None:
     console.print(Text(f"Report: {found.folder / 'report.html'}"), soft_wrap=True)
 
 
-def show_watch_plan(plan: "WatchPlan", *, as_json: bool) -> None:
-    """What would be looked at."""
+def show_watch_within(watch: "MemorizationWatch") -> None:
+    """Of a watch within a training: its last look, whether and why it ended the training, its rule, its report."""
+    console, looks, stop = Console(), watch.looks, watch.stopped_at
+    console.print(Text(f"watch: {looks[-1].words}" if looks else "watch: nothing was looked at"), soft_wrap=True)
+    if stop is not None and not looks[-1].go_on:
+        from memorisk.audits.watch.page import RULES
+
+        said = f"it stopped the training at step {looks[-1].step:,}: {RULES[watch.options.stop_on]}"
+    else:
+        said = "it did not stop the training"
+    console.print(Text(f"watch: {said}"), soft_wrap=True)
+    console.print(Text(f"watch: {watch.rule}"), soft_wrap=True)
+    for note in watch.notes:
+        console.print(Text(f"watch: {note}"), soft_wrap=True)
+    if (report := watch.report()) is not None:
+        console.print(Text(f"watch: {report}"), soft_wrap=True)
+
+
+def show_watch_plan(plan: "WatchPlan", *, as_json: bool, within: bool = False) -> None:
+    """What would be looked at; within a training there is nothing of it yet, and it is said whose lines they are."""
     if as_json:
         _json(asdict(plan))
         return
     console = Console()
     steps = f"{len(plan.steps)}" + (f", step {plan.steps[0]:,} to {plan.steps[-1]:,}" if plan.steps else "")
     lines = [
-        ("to be looked at now", steps),
+        *([] if within else [("to be looked at now", steps)]),
         ("looks planned", "not known" if plan.looks is None else f"{plan.looks:,}"),
         ("images a look", f"{plan.images:,}"),
         ("patients", ", ".join(f"{what} {n:,}" for what, n in plan.patients.items())),
@@ -69,10 +88,11 @@ def show_watch_plan(plan: "WatchPlan", *, as_json: bool) -> None:
             "stops on",
             f"{plan.rule}, error of the first look {plan.error:.2g}, held-out patients needed {plan.needed:,}",
         ),
+        ("rule", plan.why),
         *(("note", note) for note in plan.notes),
     ]
     for name, value in lines:
-        console.print(Text(f"{name}: {value}"), soft_wrap=True)
+        console.print(Text(f"{'watch, ' if within else ''}{name}: {value}"), soft_wrap=True)
 
 
 def _number(value: float) -> str:

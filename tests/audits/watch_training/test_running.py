@@ -219,3 +219,27 @@ class TestCommand:
         assert main([*asked[:6], *few]) == 2
         assert "stop_on listed needs 799 held-out patients" in capsys.readouterr().err.replace("--stop-on", "stop_on")
         assert not (tmp_path / "g").exists()
+
+    def test_a_training_says_what_its_watch_saw_and_would_see(self, tmp_path, capsys):
+        pytest.importorskip("diffusers")
+        how = ["--steps", "2", "--snapshot-every", "1", "--batch-size", "8", "--network", "tiny/4"]
+        how += ["--conditioned-on", "none", "--watching.images", "16", "--watching.sampling-steps", "2"]
+        asked = ["train", "generator", "digits", "--out", str(tmp_path / "g"), "--watch", *how]
+        asked += ["--watching.sampler", "ddim", "--watching.quality", "none"]
+        assert main([*asked, "--dry-run"]) == 0
+        told = capsys.readouterr().out
+        for said in (
+            "watch, looks planned: 2",
+            "watch, images a look: 16",
+            "held out 184",
+            "share, which auto took: it",
+        ):
+            assert said in told
+        assert main([*asked, "--dry-run", "--json"]) == 0
+        assert json.loads(capsys.readouterr().out)["watch"]["looks"] == 2
+        assert not (tmp_path / "g").exists()
+        assert main(asked) == 0
+        told = capsys.readouterr().out
+        for said in ("watch: step 2: memorized", "watch: it did not stop the training", "watch: The rule is share"):
+            assert said in told
+        assert str(tmp_path / "g" / "watch" / "report.html") in told.replace("\n", "")

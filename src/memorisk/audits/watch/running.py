@@ -52,6 +52,8 @@ class WatchPlan:
     """Training and held-out ones."""
     rule: str
     """What stops."""
+    why: str
+    """The rule and, of ``auto``, why it took that one, in a sentence."""
     error: float
     """Of a false stop at the first look."""
     needed: int
@@ -143,12 +145,23 @@ def plan_watch(
     given = {field.name: getattr(kind.options, field.name) for field in fields(WatchOptions)}
     given |= {"quality": NO_FID, "log": (), "log_to": None}
     watch = MemorizationWatch(kind.train, kind.held_out, stop=False, progress=progress, **given)
+    return plan_of(watch, tuple(kind.waiting()))
+
+
+def plan_of(watch: MemorizationWatch, steps: tuple[int, ...] = ()) -> WatchPlan:
+    """What a watch would do.
+
+    Args:
+        watch: Without a look.
+        steps: There is something to look at of.
+    """
     return WatchPlan(
-        tuple(kind.waiting()),
-        kind.options.looks,
-        kind.options.images,
+        steps,
+        watch.options.looks,
+        watch.options.images,
         {"training": watch.real.n_train, "held out": watch.real.n_held},
         watch.options.stop_on,
+        watch.rule,
         watch.shared.of_look(1),
         held_out_needed(watch.options, watch.shared),
         watch.real.detector.name,

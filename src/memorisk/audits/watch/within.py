@@ -1,11 +1,13 @@
 """A watch from within ``memorisk train generator``: it looks at the training's own snapshots, in its process."""
 
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
 from memorisk.audits.watch.left_behind import WATCH, planned
 from memorisk.audits.watch.options import WatchOptions, WatchSettings
+from memorisk.audits.watch.quality import NO_FID
+from memorisk.audits.watch.running import WatchPlan, plan_of
 from memorisk.audits.watch.trainings import training_images
 from memorisk.audits.watch.watching import MemorizationWatch
 from memorisk.images.overlap import refuse_overlap
@@ -40,6 +42,38 @@ def watch_within(
         >>> watch = watch_within("scans/", out="runs/g", steps=20_000)  # doctest: +SKIP
         >>> memorisk.train_generator("scans/", out="runs/g", steps=20_000, on_snapshot=watch)  # doctest: +SKIP
     """
+    return _opened(images, out, watching, progress, settings)
+
+
+def plan_within(
+    images: str | Path,
+    *,
+    out: str | Path,
+    watching: WatchSettings | None = None,
+    progress: Progress = quiet,
+    **settings: Any,
+) -> WatchPlan:
+    """What `watch_within` would look at, and by which rule it would end the training; nothing is drawn or written.
+
+    Args:
+        images: As there.
+        out: Likewise.
+        watching: Likewise.
+        progress: Likewise.
+        **settings: Likewise.
+
+    Raises:
+        InputError: As `watch_within`.
+    """
+    given = replace(watching or WatchSettings(), quality=NO_FID, log=(), log_to=None)
+    return plan_of(_opened(images, out, given, progress, settings, planning=True))
+
+
+def _opened(
+    images: str | Path, out: str | Path, watching: WatchSettings | None, progress: Progress, settings: dict[str, Any],
+    *, planning: bool = False,
+) -> MemorizationWatch:  # fmt: skip
+    """The watch, without a folder where it is but planned."""
     options = settings_of(TrainGeneratorOptions, settings)
     refuse_overlap(out, {"IMAGES": images})
     parts, _ = training_images(str(images), options, progress)
@@ -47,5 +81,5 @@ def watch_within(
     of_watch = WatchOptions(**{field.name: getattr(given, field.name) for field in fields(WatchSettings)})
     of_watch = planned(of_watch, parts.looks, parts.every)
     every = {field.name: getattr(of_watch, field.name) for field in fields(WatchOptions)} | {"store": options.store}
-    folder = Path(out) / WATCH
+    folder = None if planning else Path(out) / WATCH
     return MemorizationWatch(parts.train, parts.validation, out=folder, stop=True, progress=progress, **every)
