@@ -70,6 +70,7 @@ def show_loop_plan(plan: "SynthesizePlan", *, as_json: bool) -> None:
             for f in plan.families
         ),
         ("identities missing for the guarantee", f"{plan.missing:,}"),
+        *([("rejected of new patients", _share_of(plan.new_rejected))] if plan.new_rejected else []),
         ("seconds of drawing", f"{plan.seconds:,.0f} if all pass at once, {plan.most_seconds:,.0f} at most "
                                f"(by a batch of {plan.first_batch:,})"),
         ("pairs compared, if all pass at once", f"{plan.comparisons:,}"),
@@ -144,8 +145,13 @@ def _new_people(v: dict[str, Any]) -> str:
     """What the threshold says of people who are copied nowhere."""
     if (real := v["real_rejected"]) is None:
         return f"what it says of new {v['units']} is not known"
+    return f"the threshold rejects of new {v['units']} {_share_of(real)}"
+
+
+def _share_of(real: dict[str, Any]) -> str:
+    """A share with its limits."""
     share, low, high = (100 * real[name] for name in ("estimate", "low", "high"))
-    return f"the threshold rejects {share:.0f} % of new {v['units']} ({low:.0f} to {high:.0f} %)"
+    return f"{share:.0f} % ({low:.0f} to {high:.0f} %)"
 
 
 def _json(value: Any) -> None:

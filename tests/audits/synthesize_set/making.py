@@ -71,6 +71,13 @@ def some_identical(seeds: np.ndarray, labels: np.ndarray | None) -> np.ndarray:
     return made
 
 
+def some_far(seeds: np.ndarray, labels: np.ndarray | None) -> np.ndarray:
+    """As `copying`, with a picture that no digit is like in place of a noisy copy."""
+    made = copying(seeds, labels)
+    made[[copied(seed) >= 0 for seed in seeds]] = np.kron(np.indices((4, 4)).sum(0) % 2, np.ones((2, 2))) * 255
+    return made
+
+
 def classes(seeds: np.ndarray, labels: np.ndarray | None) -> np.ndarray:
     """As `copying`, in colour and twice as large, of two classes: the second is darker."""
     assert labels is not None

@@ -4,15 +4,22 @@ from pathlib import Path
 
 import pytest
 
+from memorisk.audits.synthesize import rounds
 from memorisk.audits.synthesize.options import synthesize_options
+from memorisk.audits.synthesize.outlook import NEARLY_ALL
+from memorisk.audits.synthesize.plan import SynthesizePlan
+from memorisk.audits.synthesize.synthesizing import synthesize
 from memorisk.audits.synthesize.verdict import loop_verdict
 from memorisk.audits.synthesize.words import exposed
 from memorisk.audits.synthetic.words import Terms
-from memorisk.console_synthesize import show_loop
+from memorisk.console_synthesize import show_loop, show_loop_plan
 from memorisk.report.frames import truths
 from memorisk.report.result import Result
+from memorisk.runs.errors import MemoriskError
 from tests.audits.synthesize_set.conftest import run
-from tests.audits.synthesize_set.making import HERE, N_TRAIN
+from tests.audits.synthesize_set.making import HERE, N_TRAIN, OF
+
+HOPELESS = {"images": 20, "most_tries": 3, "families": ("rotation",)}
 
 
 @pytest.fixture(scope="module")
@@ -26,7 +33,7 @@ def nothing(place: Path) -> Result:
 @pytest.fixture(scope="module")
 def hopeless(place: Path) -> Result:
     """Some training images as they are among blends, at a threshold that takes everybody for a copy."""
-    return run(place, "hopeless", f"{HERE}:some_identical", images=20, most_tries=3, families=("rotation",))
+    return run(place, "hopeless", f"{HERE}:some_identical", **HOPELESS)
 
 
 def page_of(place: Path, out: str) -> str:
@@ -89,5 +96,60 @@ def test_the_terminal_counts_them_apart(hopeless: Result, place: Path, capsys) -
     show_loop(hopeless, place / "hopeless", as_json=False)
     out, v = capsys.readouterr().out, hopeless.verdict
     assert f"exposed training patients: {v['n_exposed']}: {v['n_identical']} by identical pixels" in out
-    assert f"only a score points: {v['n_by_score']}; the threshold rejects 100 % of new patients (95 to 100 %)" in out
+    assert f"only a score points: {v['n_by_score']}; the threshold rejects of new patients 100 % (95 to 100 %)" in out
     assert "NOTHING WAS KEPT" in out
+
+
+def test_a_hopeless_threshold_is_told_and_tried_once(hopeless: Result, place: Path, monkeypatch) -> None:
+    v, said = hopeless.verdict, []
+    assert v["real_rejected"]["low"] >= NEARLY_ALL
+    assert (v["gave_up"], v["n_drawn"], v["n_attempts"], v["status"]) == (True, 20, 1, "fail")
+    assert "20 places stayed empty after 1 try: the threshold rejects 95 to 100 % of new patients" in v["why"][1]
+    assert not any("--most-tries" in way for way in v["what_would_decide"])
+    assert len(v["what_would_decide"]) == len(set(v["what_would_decide"]))
+    assert "no place was tried again" in page_of(place, "hopeless")
+    monkeypatch.setattr(rounds, "BLOCK", 8)
+    honest, calls, copies = rounds.Screen.block, [], f"{HERE}:some_identical"
+
+    def killed(*arguments):
+        """Fail at the third block."""
+        calls.append(1)
+        if len(calls) == 3:
+            raise MemoriskError("killed")
+        return honest(*arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(rounds.Screen, "block", killed)
+        with pytest.raises(MemoriskError, match="killed"):
+            run(place, "resumed", copies, batch=8, progress=lambda *call: said.append(call), **HOPELESS)
+    drawing = [stage for stage, _, _ in said if stage.startswith(rounds.STAGE)]
+    assert "95 to 100 % of new patients" in drawing[0]
+    assert run(place, "resumed", copies, batch=8, **HOPELESS).verdict == v
+
+
+def test_a_dry_run_says_that_little_will_pass(place: Path, capsys) -> None:
+    how = {"calibration": str(place / "new"), "dry_run": True, "generator": f"{HERE}:some_identical"} | OF
+    plan = synthesize(place / "train", place / "dry", **how | HOPELESS)
+    assert isinstance(plan, SynthesizePlan)
+    assert plan.new_rejected is not None
+    assert plan.new_rejected["estimate"] == 1
+    show_loop_plan(plan, as_json=False)
+    out = capsys.readouterr().out
+    assert "rejected of new patients: 100 % (95 to 100 %)" in out
+    assert "Few images or none will pass" in out
+    usual = synthesize(place / "train", place / "dry", **how)
+    assert isinstance(usual, SynthesizePlan)
+    assert usual.new_rejected is not None
+    assert usual.new_rejected["high"] < NEARLY_ALL
+    assert not any("will pass" in note for note in usual.notes)
+    assert not (place / "dry").exists()
+
+
+def test_where_some_pass_every_place_keeps_its_tries(nothing: Result, place: Path) -> None:
+    assert (nothing.verdict["gave_up"], nothing.verdict["n_drawn"]) == (False, 10)  # nothing passed, new people would
+    assert any("--most-tries" in way for way in nothing.verdict["what_would_decide"])
+    some = run(place, "some", f"{HERE}:some_far", **HOPELESS).verdict
+    assert 0 < some["n_kept"] < 20
+    assert (some["hopeless"], some["gave_up"], some["n_attempts"]) == (True, False, 3)
+    assert not any("--most-tries" in way for way in some["what_would_decide"])
+    assert f"{some['n_empty']} places stayed empty after 3 tries: the threshold rejects" in some["why"][-1]

@@ -16,6 +16,7 @@ from memorisk.audits.filter.tables import FilterTables
 from memorisk.audits.pseudonyms import Pseudonyms
 from memorisk.audits.synthesize.evidence import LoopEvidence
 from memorisk.audits.synthesize.options import SynthesizeOptions
+from memorisk.audits.synthesize.outlook import is_hopeless
 from memorisk.audits.synthesize.verdict import loop_verdict
 from memorisk.report.frames import rows, truths
 from memorisk.report.result import Result
@@ -76,6 +77,8 @@ def loop_numbers(evidence: LoopEvidence, options: SynthesizeOptions) -> dict[str
     if ledger is not None and paired:
         thresholds = np.array(evidence.filtered.screened.thresholds)[:, None]  # pyright: ignore[reportOptionalMemberAccess]
         of_source = int((ledger.of_source >= thresholds).any(axis=0).sum())
+    attempts = 0 if ledger is None else int(ledger.plan["attempt"].to_numpy().max()) + 1
+    hopeless = is_hopeless(evidence.filtered.real)
     return numbers_of(evidence.filtered, options) | {
         "generator": evidence.config.name,
         "generator_source": evidence.source,
@@ -84,7 +87,9 @@ def loop_numbers(evidence: LoopEvidence, options: SynthesizeOptions) -> dict[str
         "n_asked": options.images,
         "n_drawn": drawn,
         "n_empty": 0 if ledger is None else options.images - kept,
-        "n_attempts": 0 if ledger is None else int(ledger.plan["attempt"].to_numpy().max()) + 1,
+        "n_attempts": attempts,
+        "hopeless": hopeless,
+        "gave_up": hopeless and not kept and 0 < attempts < options.most_tries,
         "most_tries": options.most_tries,
         "paired": paired,
         "n_of_source": of_source,

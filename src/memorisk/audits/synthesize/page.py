@@ -9,6 +9,7 @@ import pandas as pd
 
 from memorisk.audits.filter.sections import cost_section, exposed_section, guarantee_section, score_section
 from memorisk.audits.synthesize import words
+from memorisk.audits.synthesize.outlook import said_of
 from memorisk.audits.synthesize.table_three import table_three_block
 from memorisk.audits.synthesize.verdict import is_nothing_kept
 from memorisk.audits.synthetic.pictures import Pair
@@ -158,6 +159,8 @@ def _loop(result: Result, n: dict[str, Any]) -> list[Block]:
     told, places = (words.LOOP_WITH_GAPS if n["n_empty"] else words.LOOP), (n["n_asked"], n["n_empty"])
     asked, empty = map(count, places)
     blocks: list[Block] = [Paragraph(told.format(tries=words.times(n["most_tries"]), asked=asked, empty=empty))]
+    if n["gave_up"]:
+        blocks.append(Paragraph(words.GAVE_UP.format(why=said_of(n["real_rejected"], n["units"]))))
     if n["paired"]:
         blocks.append(Paragraph(words.PAIR.format(n=count(n["n_of_source"]))))
     table = Table(

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import pandas as pd
@@ -10,9 +10,11 @@ import pandas as pd
 from memorisk.audits.filter.families import Family
 from memorisk.audits.filter.plan import describe_sets
 from memorisk.audits.synthesize.options import SynthesizeOptions
+from memorisk.audits.synthesize.outlook import is_hopeless, said_of
 from memorisk.audits.synthesize.sets import RealSets
 from memorisk.models.generators import Generator
 from memorisk.statistics.guarantee import MissGuarantee
+from memorisk.statistics.proportions import Proportion
 from memorisk.training.devices import limited_threads
 from memorisk.training.drawing import draw
 from memorisk.training.pair_detectors import PairDetector
@@ -52,6 +54,8 @@ class SynthesizePlan:
     """To draw every place once, by the first batch; screening comes on top, and every image that is drawn again."""
     most_seconds: float
     """If every place took all its tries."""
+    new_rejected: dict[str, Any] | None
+    """Share of new patients whose real image the threshold rejects, with its interval; None where there is none."""
     comparisons: int
     """Pairs of images compared, if nothing is rejected."""
     notes: tuple[str, ...]
@@ -65,6 +69,7 @@ def describe_loop(
     detectors: Sequence[PairDetector],
     families: Sequence[Family],
     counted: Sequence[MissGuarantee],
+    new: Proportion | None,
     options: SynthesizeOptions,
     device: str,
 ) -> SynthesizePlan:
@@ -77,6 +82,7 @@ def describe_loop(
         detectors: What compares.
         families: Kinds of copies.
         counted: How many identities there are and are needed, of each family.
+        new: Share of new patients whom the thresholds reject; None where it is not known.
         options: What was asked for.
         device: Of the generator.
     """
@@ -108,5 +114,13 @@ def describe_loop(
         seconds=seconds,
         most_seconds=seconds * options.most_tries,
         comparisons=(len(plan) + of_filter.images["calibration"]) * of_filter.images["training"] * len(detectors),
-        notes=(*real.filter.notes, *real.doubts),
+        new_rejected=None if new is None else asdict(new),
+        notes=(*real.filter.notes, *real.doubts, *_warned(new)),
     )
+
+
+def _warned(new: Proportion | None) -> list[str]:
+    """That little will pass, where calibration shows it."""
+    if new is None or not is_hopeless(new):
+        return []
+    return [f"Few images or none will pass: {said_of(asdict(new), 'patients')}."]

@@ -9,7 +9,7 @@ and ends at the same bytes.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -22,16 +22,19 @@ from memorisk.audits.image_sets import select_rows, stack_stores
 from memorisk.audits.synthesize.drawn import StoredForm, read_images, store_of_drawn
 from memorisk.audits.synthesize.ledger import Block, Ledger
 from memorisk.audits.synthesize.options import SynthesizeOptions
+from memorisk.audits.synthesize.outlook import is_hopeless, said_of
 from memorisk.images.decoding import hash_pixels
 from memorisk.images.store import ImageStore
 from memorisk.models.generators import Generator
 from memorisk.runs.progress import Progress, quiet
+from memorisk.statistics.proportions import Proportion
 from memorisk.training.devices import limited_threads
 from memorisk.training.drawing import draw, draw_again, image_name
 from memorisk.training.feature_matrix import Features
 from memorisk.training.generated_files import encode_png
 from memorisk.training.pair_detectors import PairDetector
 
+STAGE = "drawing and screening"
 BLOCK = 256
 """Images of a block at least; a generator's batch where that is larger."""
 _BESIDE = 2  # training images beside a block: features of a handful of images may all be alike, which is refused
@@ -131,9 +134,13 @@ class Places:
 
 
 def run_rounds(
-    generator: Generator, plan: pd.DataFrame, screen_by: Screen, places: Places, device: str, progress: Progress
-) -> Ledger:
-    """Fill every place of a plan, or give it up after the last try.
+    generator: Generator, plan: pd.DataFrame, screen_by: Screen, places: Places, device: str, new: Proportion | None,
+    progress: Progress,
+) -> Ledger:  # fmt: skip
+    """Fill every place of a plan, or give it up after the last try; all of them after the first where that is hopeless.
+
+    Where the threshold rejects (nearly) every new patient's real image, and not one first draw passed, no place is
+    tried again. Both are the same in every run of a command, so that a killed one ends alike.
 
     Args:
         generator: Which draws.
@@ -141,6 +148,7 @@ def run_rounds(
         screen_by: What an image is held to.
         places: Where it is written.
         device: Of the generator.
+        new: Share of new patients whom the thresholds reject; None where it is not known.
         progress: Called with (stage, done, total).
 
     Raises:
@@ -148,11 +156,13 @@ def run_rounds(
         MemoriskError: The disk is full; what is done is kept.
     """
     options, blocks, waiting = screen_by.options, [], plan
-    filled, size = 0, max(BLOCK, options.batch)
+    filled, size, stage = 0, max(BLOCK, options.batch), STAGE
+    if new is not None and is_hopeless(new):
+        stage = f"{STAGE} ({said_of(asdict(new), 'patients')})"
     for attempt in range(options.most_tries):
         failed = []
         for begin in range(0, len(waiting), size):
-            progress("drawing and screening", filled, len(plan))
+            progress(stage, filled, len(plan))
             part, name = waiting.iloc[begin : begin + size].reset_index(drop=True), f"{attempt:04d}-{begin:08d}"
             block = Block.load(places.blocks, name, part)
             if block is None or not _all_there(block, places, screen_by.form):
@@ -165,10 +175,10 @@ def run_rounds(
             filled += int(block.kept.sum())
             failed.append(part[~block.kept])
         waiting = pd.concat(failed, ignore_index=True)
-        if not len(waiting):
+        if not len(waiting) or (is_hopeless(new) and not filled):
             break
         waiting = draw_again(waiting, options.seed)
-    progress("drawing and screening", filled, len(plan))
+    progress(stage, filled, len(plan))
     return Ledger(tuple(blocks), len(plan))
 
 

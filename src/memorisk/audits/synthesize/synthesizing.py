@@ -22,6 +22,7 @@ from memorisk.audits.filter.deciding import Decision
 from memorisk.audits.filter.families import Family, parse_families
 from memorisk.audits.filter.filtering import source_name
 from memorisk.audits.filter.measuring import Opened, open_all, open_detectors
+from memorisk.audits.filter.screening import Matches
 from memorisk.audits.image_sets import Source
 from memorisk.audits.pseudonyms import Pseudonyms
 from memorisk.audits.synthesize.analysis import KEPT, REJECTED, analyse_loop, drawn_names, kept_table
@@ -30,6 +31,7 @@ from memorisk.audits.synthesize.evidence import LoopEvidence, copies_of, filter_
 from memorisk.audits.synthesize.final_audit import Audited, audit_kept, check_audit, open_auditor
 from memorisk.audits.synthesize.ledger import Ledger
 from memorisk.audits.synthesize.options import SynthesizeOptions, synthesize_options
+from memorisk.audits.synthesize.outlook import is_hopeless, new_people, said_of
 from memorisk.audits.synthesize.page import loop_page
 from memorisk.audits.synthesize.pictures import rejected_pairs
 from memorisk.audits.synthesize.plan import SynthesizePlan, describe_loop
@@ -49,6 +51,7 @@ from memorisk.runs.files import fsync_folder, write_json, write_table, write_tex
 from memorisk.runs.folder import RunFolder, check_out, open_run
 from memorisk.runs.progress import Progress, quiet
 from memorisk.statistics.guarantee import MissGuarantee
+from memorisk.statistics.proportions import Proportion
 from memorisk.training.drawing import image_name, plan_draws
 from memorisk.training.generating import rehearse
 from memorisk.training.pair_detectors import PairDetector, open_pair_detector
@@ -81,6 +84,10 @@ class _Calibration:
     opened: Sequence[Opened] = ()
     calibrated: Sequence[Calibrated] = ()
     thresholds: Sequence[float] = ()
+    beside: tuple[Matches, ...] = ()
+    """What they say of the calibration images."""
+    new: Proportion | None = None
+    """Share of new people whom the thresholds reject."""
 
 
 def synthesize(
@@ -103,7 +110,7 @@ def synthesize(
         calibration: Real images of people whom neither the generator nor a detector has seen.
         held_out: Real images of others whom neither has seen, for the audit of the kept set.
         progress: Called with (stage, done, total).
-        dry_run: Draw one batch, count, and return what could be promised; nothing is written.
+        dry_run: Draw one batch, calibrate, count, and return what could be promised; nothing is written.
         **settings: Any field of `SynthesizeOptions`; ``detector`` is needed.
 
     Returns:
@@ -128,11 +135,12 @@ def synthesize(
         check_out(folder, {}, identity=[])
     names = Pseudonyms.from_options(options)
     asked = _read(train, made, calibration, held_out, options, progress)
+    found = _calibrate(asked, progress)
     if dry_run:
         return describe_loop(
-            made, asked.plan, asked.real, asked.detectors, asked.families, asked.counted, options, asked.device
-        )
-    found = _calibrate(asked, progress)
+            made, asked.plan, asked.real, asked.detectors, asked.families, asked.counted, found.new, options,
+            asked.device,
+        )  # fmt: skip
     config = {"train": source_name(train), "out": str(folder), **asdict(options), "run": _identity(asked, found)}
     with open_run(folder, config, identity=["run"]) as run:
         if (run / FINISHED).is_file():
@@ -186,7 +194,8 @@ def _calibrate(asked: _Asked, progress: Progress) -> _Calibration:
         thresholds = [o.similarity.at_half if value is None else value for value, o in pairs]
     else:
         thresholds = guaranteed_thresholds(calibrated, len(opened))
-    return _Calibration(opened, calibrated, thresholds)
+    beside = real_matches(opened, sets, thresholds, options, progress)
+    return _Calibration(opened, calibrated, thresholds, beside, new_people(thresholds, beside, sets, options.seed))
 
 
 def _loop(run: RunFolder, asked: _Asked, found: _Calibration, names: Pseudonyms, progress: Progress) -> Result:
@@ -198,10 +207,9 @@ def _loop(run: RunFolder, asked: _Asked, found: _Calibration, names: Pseudonyms,
     )  # fmt: skip
     if found.opened:
         ledger = _draw(run, asked, found, progress)
-        beside = real_matches(found.opened, real.filter, found.thresholds, options, progress)
         filtered = filter_of(
             ledger, real.filter, asked.detectors, asked.families, asked.counted, found.opened, found.calibrated,
-            found.thresholds, beside, options.seed,
+            found.thresholds, found.beside, options.seed,
         )  # fmt: skip
         audited = _audit(run, asked, ledger, progress)
         row = table_three_row(
@@ -242,7 +250,9 @@ def _draw(run: RunFolder, asked: _Asked, found: _Calibration, progress: Progress
     rejected = run.subfolder(REJECTED) if options.keep_rejected else None
     places = Places(run.subfolder(_ROUNDS), _kept_folder(run), rejected)
     screen = Screen(found.opened, real.filter, found.thresholds, real.form, asked.quality, options)
-    return run_rounds(asked.generator, asked.plan, screen, places, asked.device, progress)
+    if found.new is not None and is_hopeless(found.new):
+        run.log("warned", what=said_of(asdict(found.new), "patients"))
+    return run_rounds(asked.generator, asked.plan, screen, places, asked.device, found.new, progress)
 
 
 def _kept_folder(run: RunFolder) -> Path:

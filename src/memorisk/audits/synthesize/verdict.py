@@ -15,10 +15,13 @@ from memorisk.audits.filter.verdict import filter_verdict
 from memorisk.audits.synthesize import words
 from memorisk.audits.synthesize.final_audit import NEARER_LEVEL
 from memorisk.audits.synthesize.options import SynthesizeOptions
+from memorisk.audits.synthesize.outlook import said_of
 from memorisk.audits.synthetic.words import Terms
 from memorisk.runs.errors import several
 
 NOTHING_KEPT = "nothing-kept"
+HIGHER = "a higher --threshold, or one with a guarantee"
+BETTER = "a detector that tells copies from other images better, or fewer and weaker families"
 
 
 def loop_verdict(numbers: dict[str, Any], options: SynthesizeOptions) -> dict[str, Any]:
@@ -38,7 +41,7 @@ def loop_verdict(numbers: dict[str, Any], options: SynthesizeOptions) -> dict[st
     elif doubts and status == "pass":
         status = "undecided"
     why = [*(reason for reason, _ in bad), *why, *(reason for reason, _ in doubts)]
-    deciding += [way for _, way in (*bad, *doubts)]
+    deciding = list(dict.fromkeys([*deciding, *(way for _, way in (*bad, *doubts))]))
     gate = of_filter["gate"]
     if is_nothing_kept(numbers) and options.fail_on != "never":
         gate = NOTHING_KEPT
@@ -76,13 +79,28 @@ def _bad(numbers: dict[str, Any]) -> list[tuple[str, str]]:
     return found
 
 
+def _hopeless(numbers: dict[str, Any]) -> str:
+    """Why further tries are idle, where they are."""
+    if not numbers["hopeless"]:
+        return ""
+    again = "; none was tried again, since not one image passed" if numbers["gave_up"] else ""
+    return f": {said_of(numbers['real_rejected'], numbers['units'])}{again}"
+
+
+def _way(numbers: dict[str, Any]) -> str:
+    """What would fill places."""
+    if not numbers["hopeless"]:
+        return "a larger --most-tries, or a generator that gives fewer copies"
+    return HIGHER if numbers["threshold_by"] == "user" else BETTER
+
+
 def _doubts(numbers: dict[str, Any]) -> list[tuple[str, str]]:
     """What is missing for a pass that the filter does not know of."""
     found = []
     if n := numbers["n_empty"]:
         told = several(n, "place stayed empty", "places stayed empty")
-        tries = several(numbers["most_tries"], "try", "tries")
-        found.append((f"{told} after {tries}", "a larger --most-tries, or a generator that gives fewer copies"))
+        tries = several(1 if numbers["gave_up"] else numbers["most_tries"], "try", "tries")
+        found.append((f"{told} after {tries}{_hopeless(numbers)}", _way(numbers)))
     found += [(doubt, "TRAIN as the generator had it") for doubt in numbers["doubts"]]
     audit = numbers["audited"]
     if audit is not None and audit["clean"] and audit["status"] == "undecided":

@@ -27,6 +27,7 @@ LOOP_WITH_GAPS = (
     "For every place an image was drawn, compared with all training images, and, where it was rejected, drawn again "
     "from another seed: of the same class or condition, up to {tries}. Of {asked} places, {empty} stayed empty."
 )
+GAVE_UP = "Not one of the first draws passed, and {why}: no place was tried again."
 SELECTED = (
     "Each kept image was screened once, at a threshold that was fixed before the first was drawn, so that the promise "
     "above holds for each drawing: a copy as the calibration's passes with a probability of at most {miss}. Drawing "
