@@ -291,7 +291,7 @@ def test_parts_of_one_table(place: Path) -> None:
 def test_refusals(place: Path, capsys) -> None:
     held = {"held_out": str(place / "held")}
     for settings, said in (
-        ({"auditor": "pixels", **held}, "chooses the images itself"),
+        ({"auditor": "pixels", **held}, "--auditor pixels.* is --detector pixels.*, which chooses the images itself"),
         ({"auditor": "pca:8"}, "give held_out or held_out_split"),
         ({"auditor": "pca:8", "held_out": str(place / "new")}, "calibration and held out"),
         ({"auditor": "pca:8", "held_out": str(place / "train")}, "training and held out"),

@@ -67,8 +67,8 @@ def open_auditor(options: SynthesizeOptions, detectors: list[PairDetector]) -> P
     for detector in detectors:
         if _identity(auditor) == _identity(detector):
             raise InputError(
-                f"auditor {auditor.name} is the detector {detector.name}, which chooses the images itself: name one "
-                "that takes no part"
+                f"--auditor {auditor.name} is --detector {detector.name}, which chooses the images itself: give one of "
+                "the two another detector"
             )
     return auditor
 
