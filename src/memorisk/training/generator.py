@@ -29,6 +29,7 @@ from memorisk.runs.settings import settings_of
 from memorisk.training.detector_parts import Division, divide, given_parts
 from memorisk.training.devices import limited_threads
 from memorisk.training.generator_fit import CHECKPOINT, GENERATOR, FittedGenerator, build_training, run_training
+from memorisk.training.generator_inputs import notes_on_inputs
 from memorisk.training.generator_options import TrainGeneratorOptions
 from memorisk.training.generator_processes import is_main, wait_for_all
 from memorisk.training.generator_snapshots import GeneratorTraining, OnSnapshot
@@ -171,7 +172,7 @@ def plan_generator(
         options.steps * options.images_a_step / len(rows),
         options.steps * each,
         {GENERATOR: size, CHECKPOINT: _STATE * size, "snapshots": looks * size},
-        training.notes,
+        (*training.notes, *notes_on_inputs(store, parts, options)),
     )
 
 
@@ -254,7 +255,7 @@ def _summary(
         "passes": fitted.steps * options.images_a_step / len(parts.rows["training"]),
         "stopped": fitted.stopped,
         "history": fitted.history,
-        "notes": fitted.notes,
+        "notes": (*fitted.notes, *notes_on_inputs(store, parts, options)),
         "data_hash": store.data_hash,
         "versions": versions(),
     }
