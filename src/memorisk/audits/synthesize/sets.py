@@ -10,6 +10,7 @@ from memorisk.audits.filter.sets import CALIBRATION, TRAIN, FilterSets
 from memorisk.audits.image_sets import Source, decode_alike, is_blank, manifest_of, read_source, split_source
 from memorisk.audits.synthesize.drawn import StoredForm, store_of_drawn
 from memorisk.audits.synthesize.options import SynthesizeOptions
+from memorisk.audits.synthesize.written import refuse_generated
 from memorisk.images.manifest import Manifest
 from memorisk.images.store import ImageStore
 from memorisk.images.wording import listed
@@ -56,8 +57,8 @@ def read_real(
         progress: Called with (stage, done, total).
 
     Raises:
-        InputError: Images cannot be read or compared, a patient is in two parts, or the generator knows calibration or
-            held-out patients.
+        InputError: Images cannot be read or compared, some are generated ones, a patient is in two parts, or the
+            generator knows calibration or held-out patients.
     """
     whole = read_source(train, options.of_real())
     nothing = _placeholder(whole)
@@ -71,6 +72,9 @@ def read_real(
         held = read_source(held_out, options.of_real())
     real = options.of_real()
     given = {TRAIN: ours, CALIBRATION: found.calibration, HELD_OUT: held}
+    for what, source in given.items():
+        if source is not None:
+            refuse_generated(what, source)
     stores = decode_alike(given, dict.fromkeys(given, real), progress)
     _refuse_shared(stores)
     form = StoredForm.of(stores[TRAIN], generator.config, options.of_synthetic())
