@@ -120,7 +120,11 @@ EXPECTED: dict[str, list[Expected]] = {
         )
     ],
     "memorisk train generator TRAIN": [
-        Expected((0,), "generator: runs/generator", " --steps 20 --snapshot-every 10 --watching.images 20")
+        Expected(
+            (0,),
+            "generator: runs/generator",
+            " --steps 20 --snapshot-every 10 --watching.images 20 --watching.sampling-steps 5",
+        )
     ],
     "memorisk generate runs/generator": [
         Expected((0,), "set: runs/drawn", " --sampling-steps 5", ("--images 1000", "--images 40"))
@@ -128,7 +132,7 @@ EXPECTED: dict[str, list[Expected]] = {
     "memorisk audit synthetic runs/generator": [Expected((1,), "Report: ", " --plants 5")],
     "memorisk quality runs/generator": [Expected((0,), "Quality says nothing about privacy")],
     "memorisk synthesize runs/generator": [
-        Expected((0, 1), "Ledger: ", " --sampling-steps 5 --most-tries 2 --plants 5", ("--images 1000", "--images 20"))
+        Expected((0, 1), "Ledger: ", " --sampling-steps 5 --most-tries 2", ("--images 1000", "--images 20"))
     ],
     "memorisk images mark xray.png": [Expected((0,), "seen.png")],
     "memorisk audit feature net.onnx": [Expected((0, 1), "Report: ", " --n-controls 30")],
