@@ -69,5 +69,7 @@ def test_a_generated_set_among_patients_images_is_refused(tmp_path: Path, finish
 
 def test_a_generated_set_that_is_named_itself_is_meant(tmp_path: Path) -> None:
     scans, made = pictures(tmp_path / "scans"), generated(tmp_path / "made")
-    for source in (made, f"{scans},{made}"):
-        refuse_generated_within(source, load_manifest(source))
+    for source, folders in ((made, [made]), (f"{scans},{made}", [scans, made])):
+        manifest = load_manifest(source)
+        refuse_generated_within(source, manifest)  # is not refused, and its images are all there
+        assert len(manifest.table) == sum(len(list(folder.rglob("*.png"))) for folder in folders) > 0

@@ -4,7 +4,7 @@ The line below each field is its help on the command line.
 """
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Literal, get_args
 
@@ -116,3 +116,29 @@ class ImageOptions:
             raise InputError("group_from and group_column both say what a group is; give one of them")
         if self.label_from is not None and self.label_column is not None:
             raise InputError("label_from and label_column both say what the label is; give one of them")
+
+
+_OF_REAL_IMAGES = (
+    "image_root",
+    "image_column",
+    "path_column",
+    "label_column",
+    "group_column",
+    "split_column",
+    "dataset_column",
+    "labels_csv",
+    "label_from",
+    "group_from",
+)
+"""Settings of how real images are named; a synthetic image is nobody's and takes part by its pixels."""
+
+
+def image_options(settings: ImageOptions) -> ImageOptions:
+    """Of the settings of a command that inherits these, how images are read, and nothing else."""
+    return ImageOptions(**{f.name: getattr(settings, f.name) for f in fields(ImageOptions)})
+
+
+def of_synthetic_images(settings: ImageOptions) -> ImageOptions:
+    """How synthetic images are read where real ones are read so: alike, but without their columns and patterns."""
+    free = {f.name: f.default for f in fields(ImageOptions) if f.name in _OF_REAL_IMAGES}
+    return replace(image_options(settings), layout="auto", dicom_group="SOPInstanceUID", **free)

@@ -4,32 +4,19 @@ The same class is the command line, the YAML file and the Python keywords.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
 
 from memorisk.audits.options import ReportOptions
-from memorisk.images.options import ImageOptions
+from memorisk.images.options import ImageOptions, image_options, of_synthetic_images
 from memorisk.runs.errors import InputError, unknown_name
 from memorisk.runs.settings import check_types, settings_of
 
 AUTO, HALF = "auto", "half"
 KEEP = ("copy", "link")
-_OF_REAL_IMAGES = (
-    "image_root",
-    "image_column",
-    "path_column",
-    "label_column",
-    "group_column",
-    "split_column",
-    "dataset_column",
-    "labels_csv",
-    "label_from",
-    "group_from",
-)
-"""Settings of how real images are named; a synthetic image is nobody's and takes part by its pixels."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -148,16 +135,15 @@ class ScreeningOptions(ReportOptions, ImageOptions):
 
     def of_real(self) -> ImageOptions:
         """How training and calibration images are read."""
-        return ImageOptions(**{f.name: getattr(self, f.name) for f in fields(ImageOptions)})
+        return image_options(self)
 
     def of_synthetic(self) -> ImageOptions:
         """How synthetic images are read: without the columns and patterns of real ones, and every frame of a stack.
 
         Unreadable ones are listed instead of refused, since they are rejected.
         """
-        free = {f.name: f.default for f in fields(ImageOptions) if f.name in _OF_REAL_IMAGES}
         listed: dict[str, Any] = {"skip_unreadable": True, "skip_missing": True, "frames": "all", "frame_step": 1}
-        return replace(self.of_real(), layout="auto", dicom_group="SOPInstanceUID", **free, **listed)
+        return replace(of_synthetic_images(self), **listed)
 
 
 @dataclass(frozen=True, kw_only=True)

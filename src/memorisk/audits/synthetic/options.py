@@ -3,31 +3,18 @@
 The same class is the command line, the YAML file and the Python keywords.
 """
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
 
 from memorisk.audits.options import ReportOptions
-from memorisk.images.options import ImageOptions
+from memorisk.images.options import ImageOptions, image_options, of_synthetic_images
 from memorisk.runs.errors import InputError, unknown_name
 from memorisk.runs.settings import check_types
 
 AUTO = "auto"
-_OF_REAL_IMAGES = (
-    "image_root",
-    "image_column",
-    "path_column",
-    "label_column",
-    "group_column",
-    "split_column",
-    "dataset_column",
-    "labels_csv",
-    "label_from",
-    "group_from",
-)
-"""Settings of how real images are named; a synthetic image is nobody's and takes part by its pixels."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -157,12 +144,11 @@ class SyntheticOptions(ReportOptions, ImageOptions):
 
     def of_real(self) -> ImageOptions:
         """How training and held-out images are read."""
-        return ImageOptions(**{f.name: getattr(self, f.name) for f in fields(ImageOptions)})
+        return image_options(self)
 
     def of_synthetic(self) -> ImageOptions:
         """How synthetic images are read: as the real ones, but without their columns and patterns."""
-        free = {f.name: f.default for f in fields(ImageOptions) if f.name in _OF_REAL_IMAGES}
-        return replace(self.of_real(), layout="auto", dicom_group="SOPInstanceUID", **free)
+        return of_synthetic_images(self)
 
 
 def synthetic_options(settings: dict[str, Any]) -> SyntheticOptions:

@@ -3,13 +3,13 @@
 The same class is the command line, the YAML file and the Python keywords.
 """
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
 
-from memorisk.images.options import ImageOptions
+from memorisk.images.options import ImageOptions, image_options, of_synthetic_images
 from memorisk.models.sampling_options import SamplingOptions
 from memorisk.runs.errors import InputError, unknown_name
 from memorisk.runs.settings import settings_of
@@ -18,18 +18,6 @@ AUTO = "auto"
 STOP_ON = ("auto", "share", "test", "listed", "never")
 TRACKERS = ("tensorboard", "mlflow")
 PRECISIONS = ("auto", "fp32", "bf16", "fp16")
-_OF_REAL_IMAGES = (
-    "image_root",
-    "image_column",
-    "path_column",
-    "label_column",
-    "group_column",
-    "split_column",
-    "dataset_column",
-    "labels_csv",
-    "label_from",
-    "group_from",
-)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -146,12 +134,11 @@ class WatchOptions(ImageOptions, WatchSettings):
 
     def of_real(self) -> ImageOptions:
         """How training and held-out images are read."""
-        return ImageOptions(**{f.name: getattr(self, f.name) for f in fields(ImageOptions)})
+        return image_options(self)
 
     def of_synthetic(self) -> ImageOptions:
         """How folders of drawn images are read: as the real ones, but without their columns and patterns."""
-        free = {f.name: f.default for f in fields(ImageOptions) if f.name in _OF_REAL_IMAGES}
-        return replace(self.of_real(), layout="auto", dicom_group="SOPInstanceUID", **free)
+        return of_synthetic_images(self)
 
 
 def watch_options(settings: dict[str, Any]) -> WatchOptions:
