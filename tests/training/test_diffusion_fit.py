@@ -1,5 +1,6 @@
 """Training a diffusion transformer: its steps by hand, what interrupts it, what it is told, latents and weights."""
 
+import shutil
 from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
@@ -9,6 +10,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from memorisk.audits.generator_knowledge import refuse_known, unknown_weights
+from memorisk.audits.image_sets import select_rows
 from memorisk.images.decoding import hash_pixels
 from memorisk.models.conditions import Conditions
 from memorisk.models.dit import open_dit
@@ -244,6 +247,63 @@ def test_it_begins_with_weights_that_are_there(tmp_path: Path) -> None:
     assert training.key != DiffusionTraining.build(store, ROWS, QUICK).key
     with pytest.raises(InputError, match="not tiny/4"):
         DiffusionTraining.build(store, ROWS, replace(options, network="tiny/4"))
+
+
+def test_whom_its_weights_saw_is_not_forgotten(tmp_path: Path) -> None:
+    """Images 0 to 29 trained the first, 30 to 39 measured it; the second is trained on images 20 to 39 alone."""
+    store, quick = labelled(tmp_path), replace(QUICK, steps=1)
+    fit_generator(store, ROWS, quick, tmp_path / "first", validation=VALIDATION)
+    second = fit_generator(store, np.arange(20, 40), replace(quick, weights=str(tmp_path / "first")), tmp_path / "two")
+    # The weights alone, and by another path: of a third that begins with the second, all three are known.
+    transformer = str(second.folder / "transformer")
+    third = DiffusionTraining.build(store, np.arange(8), replace(quick, weights=transformer))
+    trained = ["training"] * 40
+    for generator in (second.generator, load_generator(second.folder), third.generator()):
+        seen = generator.seen_parts(store)
+        assert seen is not None
+        assert (seen.part.tolist(), seen.missing, seen.unknown) == (trained, frozenset(), ())
+        fewer = generator.seen_parts(select_rows(store, np.arange(12, 40)))
+        assert fewer is not None
+        assert fewer.missing == set(store.pixel_hashes[:12])
+    assert any("trained on 30 images, which it may repeat" in note for note in second.notes)
+    assert any("trained on 40 images" in note for note in third.notes)
+    with pytest.raises(InputError, match="trained on 2 validation patients") as refused:
+        DiffusionTraining.build(
+            store, np.arange(8), replace(quick, weights=str(tmp_path / "first")), validation=np.array([26, 29, 31])
+        )
+    assert "patient013, patient014" in str(refused.value)
+    (second.folder / "earlier" / "origin.json").unlink()
+    with pytest.raises(InputError, match=r"earlier/origin.json, of what it began with, is missing"):
+        load_generator(second.folder)
+
+
+def test_weights_of_unknown_origin_are_named(tmp_path: Path) -> None:
+    store, quick = labelled(tmp_path), replace(QUICK, steps=1)
+    first = fit_generator(store, ROWS, quick, tmp_path / "first")
+    shutil.copytree(first.folder / "transformer", tmp_path / "public")
+    found = fit_generator(store, ROWS, replace(quick, weights=str(tmp_path / "public")), tmp_path / "run")
+    for generator in (found.generator, load_generator(found.folder)):
+        seen = generator.seen_parts(store)
+        assert seen is not None
+        assert seen.unknown == ("public",)
+        assert "began with weights public" in unknown_weights(generator, store)
+    assert any("What weights public were trained on is not known" in note for note in found.notes)
+    assert unknown_weights(first.generator, store) == ""
+
+
+def test_names_of_files_are_no_patients(tmp_path: Path) -> None:
+    """Two hospitals both have an image image000: it is no reason to refuse one."""
+    store = labelled(tmp_path)
+    table = store.manifest.table.assign(group=store.manifest.table["image"])
+    loose = replace(store, manifest=replace(store.manifest, table=table))
+    assert not loose.manifest.groups_given
+    generator = fit_generator(loose, ROWS, replace(QUICK, steps=1), tmp_path / "run").generator
+    other = with_images(loose, 255 - store.images)
+    assert refuse_known(generator, other, "the held-out images") == ""
+    with pytest.raises(InputError, match="on 30 patients of the held-out images"):
+        refuse_known(generator, loose, "the held-out images")
+    larger = with_images(loose, store.images.repeat(2, axis=1).repeat(2, axis=2))
+    assert "is your word" in refuse_known(generator, larger, "the held-out images")
 
 
 def test_sixteen_bits_are_scaled_by_their_own_range(tmp_path: Path) -> None:

@@ -100,6 +100,17 @@ def test_pseudo_conditions_are_made_first_and_kept_with_the_generator(data: Path
     assert any("drawn once for each image" in note for note in found.summary["notes"])
 
 
+def test_who_is_held_out_of_a_training_was_not_in_that_of_its_weights(data: Path, tmp_path: Path) -> None:
+    train_generator(data, out=tmp_path / "first", **QUICK)
+    again = train_generator(data, out=tmp_path / "again", weights=str(tmp_path / "first"), **QUICK).summary
+    assert any("It began with weights first" in note for note in again["notes"])
+    other = {**QUICK, "weights": str(tmp_path / "first"), "split_seed": 5}
+    for call in (train_generator, plan_generator):
+        with pytest.raises(InputError, match=r"weights first were trained on .* test patients"):
+            call(data, out=tmp_path / "other", **other)
+    assert not (tmp_path / "other").exists()
+
+
 def test_the_command_line(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     command = ("train", "generator", data, *FLAGS, "--out")
     assert "4 steps, in which each training image is seen" in answer(capsys, *command, tmp_path / "run", "--dry-run")[1]

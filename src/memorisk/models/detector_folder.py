@@ -76,6 +76,11 @@ class Seen:
     """[N] of str: "training", "validation" (chose its epoch), or "" for images and patients that it never met."""
     pixels_compared: bool
     """Whether images could be compared by their pixels; else only their patients' ids were."""
+    missing: frozenset[str] | None = None
+    """Hashes of training images which the set does not hold, nor, where pixels do not compare, another image of their
+    patients; None where that is not known."""
+    unknown: tuple[str, ...] = ()
+    """Names of weights that it began with, of which nobody knows what they were trained on."""
 
 
 def seen_parts(config: DetectorConfig, seen: pd.DataFrame, store: ImageStore) -> Seen:

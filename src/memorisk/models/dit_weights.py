@@ -15,6 +15,7 @@ from memorisk.models.autoencoders import check_library
 from memorisk.models.diffusers_weights import CONFIG, fetch, fill, read_tensors
 from memorisk.models.dit_network import DiTSpec, adapt_conditions, begin_conditions, built, parse_size, spec_of
 from memorisk.models.features import DEFAULT
+from memorisk.models.latents_seen import TrainedOn, read_trained_on
 from memorisk.models.zoo import seeded
 from memorisk.runs.errors import InputError, one_line
 
@@ -33,17 +34,20 @@ class DiTFolder:
     """Of ``config.json`` and weights."""
     vae: Path | None
     """Of the autoencoder whose latents it draws, where there is one."""
+    seen: TrainedOn | None = None
+    """What it was trained on, where it is a generator that was trained here."""
 
 
 def find_dit(text: str) -> DiTFolder:
     """Where the weights lie that a user names.
 
     Args:
-        text: A folder of diffusers (of a pipeline or of a transformer), its file of weights, or ``NAME@default``: the
-            same by its name on the hub, which downloads, because it is asked for by name.
+        text: A folder of diffusers (of a pipeline or of a transformer), its file of weights, the run folder of a
+            generator that was trained here, or ``NAME@default``: a pipeline by its name on the hub, which downloads,
+            because it is asked for by name.
 
     Raises:
-        InputError: There is none.
+        InputError: There is none, or what it was trained on cannot be read.
     """
     root = Path(text)
     if text.endswith(f"@{DEFAULT}") and not root.exists():
@@ -56,15 +60,19 @@ def find_dit(text: str) -> DiTFolder:
             "this name on the hub"
         )
     name = text if text.endswith(f"@{DEFAULT}") else root.resolve().name
+    if not (root / TRANSFORMER / CONFIG).is_file() and (root / "generator" / TRANSFORMER / CONFIG).is_file():
+        root = root / "generator"
     if (root / TRANSFORMER / CONFIG).is_file():
         vae = root / VAE
-        return DiTFolder(one_line(name, 60), root / TRANSFORMER, vae if (vae / CONFIG).is_file() else None)
+        known = vae if (vae / CONFIG).is_file() else None
+        return DiTFolder(one_line(name, 60), root / TRANSFORMER, known, read_trained_on(root))
     if not (root / CONFIG).is_file():
         raise InputError(
             f"{one_line(text)} holds neither {TRANSFORMER}/{CONFIG} nor {CONFIG}: it is no DiT of diffusers"
         )
     beside = root.parent / VAE
-    return DiTFolder(one_line(name, 60), root, beside if (beside / CONFIG).is_file() else None)
+    known = beside if (beside / CONFIG).is_file() else None
+    return DiTFolder(one_line(name, 60), root, known, read_trained_on(root.parent))
 
 
 def open_dit(

@@ -32,6 +32,7 @@ from memorisk.training.diffusion_images import ImageView, view_images
 from memorisk.training.diffusion_loop import DiffusionLoop
 from memorisk.training.diffusion_loss import TIMES, DiffusionLoss, new_scheduler
 from memorisk.training.diffusion_steps import StepPlan
+from memorisk.training.generator_beginning import Beginning
 from memorisk.training.generator_options import GeneratorOptions
 from memorisk.training.generator_processes import open_accelerator, share_of
 from memorisk.training.generator_rows import Told, check_rows, chosen_held_out, notes_on, told_of
@@ -59,6 +60,7 @@ class DiffusionTraining:
     accelerator: Any
     device: torch.device
     precision: str
+    beginning: Beginning
     notes: tuple[str, ...]
     key: str
 
@@ -84,7 +86,8 @@ class DiffusionTraining:
             progress: Called with (stage, done, total).
 
         Raises:
-            InputError: Images, rows, labels, conditions or settings do not fit each other.
+            InputError: Images, rows, labels, conditions or settings do not fit each other, or weights were trained on
+                validation patients.
             MissingExtraError: diffusers or accelerate is not there.
         """
         rows = np.asarray(rows, dtype=np.int64)
@@ -97,20 +100,19 @@ class DiffusionTraining:
         accelerator = open_accelerator(device, precision)
         device = accelerator.device if accelerator.num_processes > 1 else device
         share_of(options.images_a_step, accelerator.num_processes, 0)
+        beginning = Beginning.of(options)
+        beginning.refuse_known(store, {"validation": held_out})
         view = view_images(store, options.latent, flip=options.flip, device=device, progress=progress)
         network, spec, start = _network(view, told, options)
         place(network, device)
         notes = (*notes_on(store, rows), *said, *(() if view.encoder is None else view.encoder.notes))
-        notes += () if conditions is None else conditions.notes
+        notes += (*beginning.notes, *(() if conditions is None else conditions.notes))
         content = [options.recipe(), start, precision, device.type, accelerator.num_processes, str(torch.__version__)]
         pixels = [store.pixel_hashes[of].tolist() for of in (rows, held_out)]
-        told_content = [
-            told.classes,
-            told.labels,
-            told.vectors,
-            None if view.encoder is None else view.encoder.identity,
-        ]
-        key = fingerprint(content, store.images.shape[1:], pixels, *told_content, length=32)
+        encoder = None if view.encoder is None else view.encoder.identity
+        told_content = [told.classes, told.labels, told.vectors, encoder]
+        began = [] if beginning.seen is None else [beginning.seen.identity]
+        key = fingerprint(content, store.images.shape[1:], pixels, *told_content, *began, length=32)
         return cls(
             store=store,
             rows=rows,
@@ -127,6 +129,7 @@ class DiffusionTraining:
             accelerator=accelerator,
             device=device,
             precision=precision,
+            beginning=beginning,
             notes=notes,
             key=key,
         )
@@ -200,7 +203,8 @@ class DiffusionTraining:
 
     def seen(self) -> TrainedOn:
         """The images that it was trained on, and those that measured it."""
-        return TrainedOn.of(self.store, {"training": np.unique(self.rows), "validation": self.validation})
+        rows, began = {"training": np.unique(self.rows), "validation": self.validation}, self.beginning
+        return TrainedOn.of(self.store, rows, earlier=began.seen, unknown=began.unknown)
 
     def generator(self) -> Generator:
         """With the averaged weights as they are now; it shares them with the training."""

@@ -28,6 +28,7 @@ from memorisk.runs.progress import Progress, quiet
 from memorisk.runs.settings import settings_of
 from memorisk.training.detector_parts import Division, divide, given_parts
 from memorisk.training.devices import limited_threads
+from memorisk.training.generator_beginning import Beginning, notes_on_latents
 from memorisk.training.generator_fit import CHECKPOINT, GENERATOR, FittedGenerator, build_training, run_training
 from memorisk.training.generator_inputs import notes_on_inputs
 from memorisk.training.generator_options import TrainGeneratorOptions
@@ -172,7 +173,7 @@ def plan_generator(
         options.steps * options.images_a_step / len(rows),
         options.steps * each,
         {GENERATOR: size, CHECKPOINT: _STATE * size, "snapshots": looks * size},
-        (*training.notes, *notes_on_inputs(store, parts, options)),
+        (*training.notes, *_notes_on_parts(store, parts, options)),
     )
 
 
@@ -196,9 +197,16 @@ def _training(
 ) -> GeneratorTraining:
     """Checked, and on its device."""
     rows, validation = parts.rows["training"], parts.rows["validation"]
+    Beginning.of(options.generator).refuse_known(store, {"test": parts.rows["test"]})
     return build_training(
         store, rows, options.generator, validation=validation, conditions=conditions, progress=progress
     )
+
+
+def _notes_on_parts(store: ImageStore, parts: Division, options: TrainGeneratorOptions) -> tuple[str, ...]:
+    """What must be said of the images and of who is held out."""
+    held_out = {name: parts.rows[name] for name in ("validation", "test")}
+    return (*notes_on_inputs(store, parts, options), *notes_on_latents(options.generator, store, held_out))
 
 
 def _conditions(
@@ -255,7 +263,7 @@ def _summary(
         "passes": fitted.steps * options.images_a_step / len(parts.rows["training"]),
         "stopped": fitted.stopped,
         "history": fitted.history,
-        "notes": (*fitted.notes, *notes_on_inputs(store, parts, options)),
+        "notes": (*fitted.notes, *_notes_on_parts(store, parts, options)),
         "data_hash": store.data_hash,
         "versions": versions(),
     }

@@ -27,8 +27,8 @@ class GeneratorOptions(GanSettings, PseudoOptions):
     XL/2."""
 
     weights: str | None = None
-    """Of a DiT: what it starts from: a file, a folder of diffusers, or NAME@default, which downloads, as in
-    facebook/DiT-XL-2-256@default; random if not given."""
+    """Of a DiT: what it starts from: a run of train generator, a file, a folder of diffusers, or NAME@default, which
+    downloads, as in facebook/DiT-XL-2-256@default; random if not given."""
 
     latent: str = "pixels"
     """Of a DiT: what it draws: pixels, or the latents of autoencoder:FOLDER or autoencoder:NAME@default."""

@@ -94,13 +94,14 @@ class Paired:
 
     source = "paired"
 
-    def __init__(self, seen: tuple[str, ...] = (), n_training: int = 0) -> None:
+    def __init__(self, seen: tuple[str, ...] = (), missing: int = 0) -> None:
         rows = np.arange(N_TRAIN)
         names = [f"train{row:03d}_0.png" for row in rows]
         self.known = Conditions(rows[:, None] / N_TRAIN, np.array(names), np.full(N_TRAIN, ""), "ensemble")
+        self.missing = frozenset(str(number) for number in range(missing))
         self.seen, self.config = seen, GeneratorConfig(
             kind="dit", name="paired", size=(8, 8), channels=1, conditioned_on="vector", condition_dim=1,
-            conditioning="ensemble", n_training=n_training,
+            conditioning="ensemble",
         )  # fmt: skip
 
     @property
@@ -122,4 +123,4 @@ class Paired:
     def seen_parts(self, store: ImageStore) -> Seen:
         """Images whose names begin as it was told."""
         known = [str(name).startswith(self.seen) for name in store.manifest.images]
-        return Seen(np.where(known, "training", "").astype(object), True)
+        return Seen(np.where(known, "training", "").astype(object), True, self.missing)

@@ -237,7 +237,7 @@ def test_ids_under_pseudonyms_and_a_redacted_report(place: Path) -> None:
 
 
 def test_a_paired_generator_is_held_to_its_own_source_too(place: Path) -> None:
-    generator = Paired(("train",), n_training=N_TRAIN)
+    generator = Paired(("train",))
     found = run(place, "paired", generator=generator, paired=True, images=N_TRAIN, held_out=str(place / "held"),
                 gallery=True, quality="pixels:4")  # fmt: skip
     ledger, row = found.per_image, found.verdict["table_three"]
@@ -264,9 +264,9 @@ def test_whom_the_generator_knows(place: Path) -> None:
         run(place, "seen", generator=Paired(("new",)), images=4)
     with pytest.raises(InputError, match="90 patients of the held-out images"):
         run(place, "seen", generator=Paired(("held",)), images=4, held_out=str(place / "held"))
-    more = run(place, "more", generator=Paired(("train",), n_training=100), images=4)
+    more = run(place, "more", generator=Paired(("train",), missing=20), images=4)
     assert more.status == "undecided"
-    assert "was trained on 100 images, and TRAIN holds 80" in more.verdict["why"][0]
+    assert "was trained on 20 images that TRAIN does not hold" in more.verdict["why"][0]
     unknown = run(place, "unknown", images=4).summary["numbers"]["notes"]
     assert any("is your word" in note for note in unknown)
 

@@ -13,6 +13,9 @@ from memorisk.audits.watch.image_folders import image_folders
 from memorisk.audits.watch.looks import LOOKS
 from memorisk.audits.watch.running import plan_watch, watch_training
 from memorisk.cli import main
+from memorisk.images.options import ImageOptions
+from memorisk.images.sources import load_manifest
+from memorisk.images.store import build_store
 from memorisk.runs.errors import InputError
 from memorisk.runs.files import read_table
 
@@ -164,6 +167,21 @@ class TestRuns:
             watch_training(watched_run[0], size=8)
         with pytest.raises(InputError, match="train and held_out go together"):
             watch_training(watched_run[0], train="digits")
+
+    def test_whom_the_generator_was_trained_on_is_not_held_out(self, watched_run, tmp_path):
+        table = read_table(watched_run[0] / "manifest.parquet")
+        for part in ("training", "test"):
+            (tmp_path / part).mkdir()
+        store = build_store(load_manifest("digits", ImageOptions()), ImageOptions())
+        place = {image: row for row, image in enumerate(store.manifest.images)}
+        for row in table.itertuples():
+            if row.split != "validation":
+                Image.fromarray(store.images[place[row.image]][..., 0]).save(tmp_path / row.split / f"{row.Index}.png")
+        given = {"train": tmp_path / "test", "held_out": tmp_path / "training", "out": tmp_path / "out"}
+        for call in (watch_training, plan_watch):
+            with pytest.raises(InputError, match=r"trained or chosen on .* patients of the held-out images"):
+                call(watched_run[0], **given, **SETTINGS)
+        assert not (tmp_path / "out").exists()
 
     def test_other_images_than_the_run_had_are_refused(self, watched_run, tmp_path):
         run = tmp_path / "g"

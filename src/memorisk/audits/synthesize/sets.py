@@ -7,6 +7,7 @@ import numpy as np
 
 from memorisk.audits.filter import sets as filter_sets
 from memorisk.audits.filter.sets import CALIBRATION, TRAIN, FilterSets
+from memorisk.audits.generator_knowledge import refuse_known, unknown_weights
 from memorisk.audits.image_sets import Source, decode_alike, is_blank, manifest_of, read_source, split_source
 from memorisk.audits.synthesize.drawn import StoredForm, store_of_drawn
 from memorisk.audits.synthesize.options import SynthesizeOptions
@@ -81,7 +82,12 @@ def read_real(
     blank = store_of_drawn(stores[TRAIN], np.zeros((1, *form.shape), np.uint8), ["nothing"], [""], "nothing")
     manifests = filter_sets.Manifests(stores[TRAIN], blank, stores.get(CALIBRATION), tuple(notes))
     sets = filter_sets.decode(manifests, detectors, options, progress)
-    said = [*_new_to(generator, stores), form.note(generator.config)]
+    said = [
+        refuse_known(generator, stores[what], f"the {what} images")
+        for what in (CALIBRATION, HELD_OUT)
+        if what in stores
+    ]
+    said += [unknown_weights(generator, stores[TRAIN]), form.note(generator.config)]
     sets = replace(sets, notes=(*sets.notes, *(note for note in said if note)))
     return RealSets(sets, stores.get(HELD_OUT), form, _not_in_training(generator, stores[TRAIN]))
 
@@ -118,34 +124,10 @@ def _refuse_shared(stores: dict[str, ImageStore]) -> None:
                 raise InputError(f"{told}, too: give other images")
 
 
-def _new_to(generator: Generator, stores: dict[str, ImageStore]) -> list[str]:
-    """What is taken on trust of whom the generator knows.
-
-    Raises:
-        InputError: It was trained or chosen on calibration or held-out images.
-    """
-    name, said = one_line(generator.config.name, 60), []
-    for what in (CALIBRATION, HELD_OUT):
-        if what not in stores:
-            continue
-        seen = generator.seen_parts(stores[what])
-        known = np.zeros(0, bool) if seen is None else np.asarray(seen.part != "", dtype=bool)
-        if known.any():
-            people = len(set(stores[what].manifest.groups[known]))
-            raise InputError(
-                f"{name} was trained or chosen on {several(people, 'patient', 'patients')} of the {what} images: give "
-                "images of people whom it has never seen"
-            )
-        if seen is None or not (seen.pixels_compared or stores[what].manifest.groups_given):
-            said.append(f"Whom {name} was trained on is not known: that it saw none of the {what} images is your word.")
-    return said
-
-
 def _not_in_training(generator: Generator, train: ImageStore) -> tuple[str, ...]:
-    """Whether the generator was trained on more than TRAIN."""
-    seen, n = generator.seen_parts(train), generator.config.n_training
-    met = n if seen is None or not seen.pixels_compared else int((seen.part == "training").sum())
-    if met >= n:
+    """Whether the generator was trained on more than TRAIN, now or before."""
+    seen = generator.seen_parts(train)
+    if seen is None or not seen.missing:
         return ()
-    name = one_line(generator.config.name, 60)
-    return (f"{name} was trained on {n:,} images, and TRAIN holds {met:,} of them: copies of the others are not found",)
+    name, said = one_line(generator.config.name, 60), several(len(seen.missing), "image", "images")
+    return (f"{name} was trained on {said} that TRAIN does not hold: copies of those are not found",)

@@ -4,11 +4,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
+from memorisk.audits.generator_knowledge import refuse_known
 from memorisk.audits.watch.drawing import of_generator
 from memorisk.audits.watch.image_folders import image_folders, read_folder
 from memorisk.audits.watch.looks import Look
 from memorisk.audits.watch.options import WatchOptions
-from memorisk.audits.watch.real import Images
+from memorisk.audits.watch.real import Images, RealImages
 from memorisk.audits.watch.trainings import images_of_run, is_training, kept_generators, losses_of
 from memorisk.audits.watch.watching import MemorizationWatch
 from memorisk.images.options import ImageOptions
@@ -39,6 +40,8 @@ class LeftBehind:
     """At it."""
     nothing: str
     """What is said where there is nothing."""
+    check: Callable[[RealImages], None] = lambda real: None
+    """Refuses held-out images that are none to what is left; before anything is written."""
 
 
 def open_left(
@@ -73,6 +76,7 @@ def _run(
     progress: Progress,
 ) -> LeftBehind:  # fmt: skip
     """A run of ``memorisk train generator``."""
+    given = train is not None
     if train is None and held_out is None:
         _refuse_image_settings(options)
         parts = images_of_run(place, progress)
@@ -97,12 +101,17 @@ def _run(
                 seen.add(kept.folder)
                 yield watch.look(kept.step, sample, held_out_loss=loss, weights=generator.source)
 
+    def check(real: RealImages) -> None:
+        """Its own validation part it knows as such; of others it must know nobody."""
+        for kept in kept_generators(place)[-1:] if given else ():
+            refuse_known(load_generator(kept.folder), real.held, "the held-out images")
+
     folder = place / WATCH if out is None else Path(out)
     nothing = (
         f"{one_line(place)} has kept no generator yet: follow it (follow), train with keep_snapshots, or watch it from "
         "within (train generator --watch)"
     )
-    return LeftBehind(train, held_out, folder, place, options, waiting, look, nothing)
+    return LeftBehind(train, held_out, folder, place, options, waiting, look, nothing, check)
 
 
 def _folders(place: Path, options: WatchOptions, progress: Progress) -> tuple[Waiting, LookAt, str]:

@@ -101,6 +101,7 @@ def watch_training(
         raise InputError(kind.nothing)
     settings = {field.name: getattr(kind.options, field.name) for field in fields(WatchOptions)}
     opened = MemorizationWatch(kind.train, kind.held_out, out=kind.out, stop=stop, progress=progress, **settings)
+    kind.check(opened.real)
     with opened as watch:
         while True:
             over = is_over(place)
@@ -145,6 +146,7 @@ def plan_watch(
     given = {field.name: getattr(kind.options, field.name) for field in fields(WatchOptions)}
     given |= {"quality": NO_FID, "log": (), "log_to": None}
     watch = MemorizationWatch(kind.train, kind.held_out, stop=False, progress=progress, **given)
+    kind.check(watch.real)
     return plan_of(watch, tuple(kind.waiting()))
 
 
