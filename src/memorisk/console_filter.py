@@ -15,7 +15,7 @@ from memorisk.runs.files import plain
 if TYPE_CHECKING:  # it loads images and networks
     from memorisk.audits.filter.plan import FilterPlan
 
-STATUS = {"pass": "FILTERED, WITH A GUARANTEE", "fail": "NOTHING IS LEFT"}
+STATUS = {"pass": "FILTERED, WITH A GUARANTEE", "fail": "NOTHING WAS KEPT"}
 
 
 def show_filter(result: Result, out: Path, *, as_json: bool) -> None:
@@ -74,7 +74,7 @@ def show_filter_plan(plan: "FilterPlan", *, as_json: bool) -> None:
 
 
 def _lines(v: dict[str, Any]) -> list[tuple[str, str]]:
-    from memorisk.audits.filter.words import not_counted  # here, since it loads images
+    from memorisk.audits.filter.words import exposed_lines, not_counted  # here, since it loads images
     from memorisk.audits.synthetic.words import Terms
 
     rejected = ", ".join(f"{n:,} {reason}" for reason, n in v["rejected"].items() if n)
@@ -86,7 +86,7 @@ def _lines(v: dict[str, Any]) -> list[tuple[str, str]]:
         ("compared by", "; ".join(v["detectors"])),
     ]
     if v["filtered"]:
-        lines.append((f"exposed training {v['units']}", f"{v['n_exposed']:,}, singled out {v['n_singled_out']:,}"))
+        lines += exposed_lines(v)
     if (real := v["real_rejected"]) is not None:
         limits = f"{100 * real['low']:.1f} to {100 * real['high']:.1f} %"
         lines.append(("real images of new people that would be rejected", f"{100 * real['estimate']:.1f} % ({limits})"))

@@ -114,6 +114,8 @@ def _share(value: float) -> str:
 
 
 def _lines(v: dict[str, Any]) -> list[tuple[str, str]]:
+    from memorisk.audits.filter.words import exposed_lines  # here, since it loads images
+
     rejected = ", ".join(f"{n:,} {reason}" for reason, n in v["rejected"].items() if n)
     told = f" ({rejected})" if rejected else ""
     lines = [
@@ -123,9 +125,7 @@ def _lines(v: dict[str, Any]) -> list[tuple[str, str]]:
         ("compared by", "; ".join(v["detectors"])),
     ]
     if v["filtered"]:
-        told = f"{v['n_identical']:,} by identical pixels, {v['n_by_score_singled_out']:,} singled out by a score"
-        lines.append((f"exposed training {v['units']}", f"{v['n_exposed']:,}: {told}"))
-        lines.append((f"training {v['units']} at whom only a score points", f"{v['n_by_score']:,}; {_new_people(v)}"))
+        lines += exposed_lines(v)
     if v["n_empty"]:
         lines.append(("places that stayed empty", f"{v['n_empty']:,} of {v['n_asked']:,}"))
     if v["guarantee"] and v["n_kept"]:
@@ -139,13 +139,6 @@ def _lines(v: dict[str, Any]) -> list[tuple[str, str]]:
     elif v["auditor"] is not None:
         lines.append((f"audited by {v['auditor']}", "nothing was kept to look at"))
     return lines
-
-
-def _new_people(v: dict[str, Any]) -> str:
-    """What the threshold says of people who are copied nowhere."""
-    if (real := v["real_rejected"]) is None:
-        return f"what it says of new {v['units']} is not known"
-    return f"the threshold rejects of new {v['units']} {_share_of(real)}"
 
 
 def _share_of(real: dict[str, Any]) -> str:

@@ -14,6 +14,7 @@ import numpy as np
 from memorisk.audits.filter.calibrating import Calibrated
 from memorisk.audits.filter.cost import Diversity
 from memorisk.audits.filter.deciding import REASONS, Decision
+from memorisk.audits.filter.exposing import exposed_numbers
 from memorisk.audits.filter.families import Family, not_promised
 from memorisk.audits.filter.measuring import Opened, detector_names, is_weak
 from memorisk.audits.filter.options import FilterOptions, ScreeningOptions
@@ -88,11 +89,6 @@ def numbers_of(evidence: FilterEvidence, options: ScreeningOptions) -> dict[str,
     extra = len(sets.unread) - int((decision.place < 0).sum())  # files that have no row
     by_reason = {reason: int((decision.reason == reason).sum()) for reason in REASONS}
     by_reason["unreadable"] += extra
-    exposed = np.empty(0, dtype=str)
-    singled = np.empty(0, dtype=str)
-    if screened is not None:
-        told = np.isin(screened.reason, ("score", "same pixels"))
-        exposed, singled = groups[screened.nearest[told]], groups[screened.nearest[screened.singled_out]]
     return {
         "units": "patients" if sets.groups_given else "images",
         "n_train_images": len(groups),
@@ -126,8 +122,7 @@ def numbers_of(evidence: FilterEvidence, options: ScreeningOptions) -> dict[str,
         "guarantee": promise(evidence, options),
         "unseen": list(sets.unseen),
         "patients_known": sets.groups_given or options.one_image_per_patient,
-        "n_exposed": len(np.unique(exposed)),
-        "n_singled_out": len(np.unique(singled)),
+        **exposed_numbers(screened, groups),
         "synthetic_rejected": None if evidence.synthetic is None else asdict(evidence.synthetic),
         "real_rejected": None if evidence.real is None else asdict(evidence.real),
         "notes": list(sets.notes),

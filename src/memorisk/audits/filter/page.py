@@ -12,6 +12,7 @@ import numpy as np
 from memorisk.audits.filter import words
 from memorisk.audits.filter.sections import (
     cost_section,
+    exposed_facts,
     exposed_section,
     guarantee_section,
     score_section,
@@ -57,7 +58,7 @@ def filter_page(result: Result, pictures: Mapping[Pair, np.ndarray] | None = Non
         shown = None if redact else pictures
         sections += [
             Section("What it cost", cost_section(result, terms), "cost"),
-            Section(f"Exposed {terms.units}, closest pairs", exposed_section(result, terms, shown, redact), "exposed"),
+            Section("Whom rejected images point at", exposed_section(result, terms, shown, redact), "exposed"),
             Section("Scores", score_section(result), "scores"),
         ]
     sections += [
@@ -86,6 +87,8 @@ def _lead(result: Result, terms: Terms) -> list[Block]:
         blocks += [Heading("What would decide it"), Steps([_sentence(way) for way in v["what_would_decide"]])]
     if n["n_kept"]:
         blocks.append(Paragraph(words.unpromised(n)))
+    if v["exposed"]:
+        blocks.append(Paragraph(str(v["exposed"])))
     return [Callout(kind, headline, blocks), Facts(_facts(n, terms))]
 
 
@@ -102,12 +105,14 @@ def _facts(n: dict[str, Any], terms: Terms) -> list[Fact]:
         Fact(*_missed(n)),
         Fact(f"Calibration {terms.units}", count(n["n_calibration"]), f"missing: {count(n['missing'])}"),
         held,
-        Fact(f"Exposed {terms.units}", count(n["n_exposed"]), f"{count(n['n_singled_out'])} singled out"),
+        *exposed_facts(n, terms),
     ]
 
 
 def _missed(n: dict[str, Any]) -> tuple[str, str, str]:
     """Of which copies how many are missed, and that this is all."""
+    if not n["n_kept"]:
+        return "Copies missed", "-", "nothing was kept"
     if not n["guarantee"]:
         return "Copies missed", "no promise", ""
     kinds, only = words.promised_kinds(n), "no others promised"

@@ -74,9 +74,13 @@ class Screened:
 
     @property
     def singled_out(self) -> np.ndarray:
-        """[S] whether an image reaches a threshold with images of one training patient only, by some detector."""
+        """[S] whether an image points at one training patient only.
+
+        By its very pixels, or since it reaches a threshold with images of one patient only, by some detector.
+        """
         pairs = zip(self.synthetic, self.thresholds, self.reaches(self.synthetic), strict=True)
-        return np.array(np.any([here & (m.second < threshold) for m, threshold, here in pairs], axis=0))
+        by_score = np.any([here & (m.second < threshold) for m, threshold, here in pairs], axis=0)
+        return np.asarray(by_score | (self.identical >= 0))
 
 
 def screen(

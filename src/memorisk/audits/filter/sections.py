@@ -11,7 +11,7 @@ from memorisk.audits.filter.deciding import REASONS, UNREADABLE
 from memorisk.audits.synthetic.pictures import Pair
 from memorisk.audits.synthetic.sections import picture_gallery
 from memorisk.audits.synthetic.words import Terms
-from memorisk.report.blocks import Block, Callout, Column, Figure, Heading, Name, Paragraph, Steps, Table
+from memorisk.report.blocks import Block, Callout, Column, Fact, Figure, Heading, Name, Paragraph, Steps, Table
 from memorisk.report.distance_figure import distance_plot
 from memorisk.report.formats import count, decimal, percent
 from memorisk.report.frames import numbers, rows, texts
@@ -97,16 +97,34 @@ def exposed_section(
     table = Table(
         frame=result.per_group,
         columns=columns,
-        caption=f"Exposed training {terms.units}, the closest pair first.",
+        caption=terms.fill(words.EXPOSED_TABLE),
         elsewhere="per_group.parquet",
         empty="No rejected image points at anybody.",
     )
-    blocks: list[Block] = [Paragraph(terms.fill(words.EXPOSED)), table]
+    counted = str(result.verdict["exposed"])
+    blocks: list[Block] = [Paragraph(terms.fill(words.EXPOSED)), *([Paragraph(counted)] if counted else []), table]
     if redact:
         return [*blocks, Paragraph("Ids are left out of this report. They are in the run's own tables.")]
     if pictures is None:
         return [*blocks, Paragraph("Pictures are shown only when a gallery was asked for.")]
     return [*blocks, picture_gallery(pictures, "The closest pairs", frozenset())] if pictures else blocks
+
+
+def exposed_facts(n: dict[str, Any], terms: Terms) -> list[Fact]:
+    """How many are exposed, and at how many only a score points, beside what the threshold says of new people.
+
+    Args:
+        n: Numbers of the verdict.
+        terms: What a group is called.
+    """
+    identical, singled = (count(n[name]) for name in ("n_identical", "n_by_score_singled_out"))
+    new, real = f"of new {terms.units}: not known", n["real_rejected"]
+    if real is not None:
+        new = f"rejects {percent(real['low'])} to {percent(real['high'])} of new {terms.units}"
+    return [
+        Fact(f"Exposed {terms.units}", count(n["n_exposed"]), f"{identical} by identical pixels, {singled} by a score"),
+        Fact("Only a score points at", terms.counted(n["n_by_score"]), new),
+    ]
 
 
 def score_section(result: Result) -> list[Block]:

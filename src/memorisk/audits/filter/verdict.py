@@ -3,16 +3,22 @@
 * ``pass``: images are kept, and a guarantee stands behind the threshold.
 * ``undecided``: no threshold, hence nothing is kept, since calibration identities are missing; or images are kept, but
   the guarantee is none: the user gave the threshold, or what the guarantee rests on is not known.
-* ``fail``: there is a threshold, and every image is rejected by it.
+* ``fail``: there is a threshold, and every image is rejected.
+
+The gate that stops a pipeline is ``no-guarantee``; where there is a threshold and nothing was kept it is
+``nothing-kept``, since a guarantee may well stand.
 """
 
 from typing import Any
 
 from memorisk.audits.filter.options import ScreeningOptions
+from memorisk.audits.filter.words import exposed
 from memorisk.audits.synthetic.words import Terms
 from memorisk.runs.errors import several
 
-GATE = "no-guarantee"
+NO_GUARANTEE, NOTHING_KEPT = "no-guarantee", "nothing-kept"
+HIGHER = "a higher --threshold, or one with a guarantee"
+BETTER = "a detector that tells copies from other images better, or fewer and weaker families"
 _OF_THE_PAGE = ("notes",)
 _HALF = 0.5  # real images found in TRAIN more often than this, and than synthetic ones, are hardly of new people
 
@@ -27,18 +33,25 @@ def filter_verdict(numbers: dict[str, Any], options: ScreeningOptions) -> dict[s
     terms = Terms(numbers["units"])
     why, deciding = _doubts(numbers, terms)
     status = "undecided" if why else "pass"
-    if numbers["filtered"] and not numbers["n_kept"]:
+    gate = NO_GUARANTEE
+    if is_nothing_kept(numbers):
         status, why = "fail", [f"every one of the {numbers['n_synthetic']:,} synthetic images is rejected", *why]
-        deciding = ["a detector that tells copies from other images better, or fewer and weaker families", *deciding]
+        deciding, gate = [HIGHER if numbers["threshold_by"] == "user" else BETTER, *deciding], NOTHING_KEPT
     return {
         "schema": 1,
         "audit": "filter",
         "status": status,
-        "gate": "never" if options.fail_on == "never" else GATE,
+        "gate": "never" if options.fail_on == "never" else gate,
         "why": why or [numbers["guarantee"]],
         "what_would_decide": deciding,
+        "exposed": exposed(terms, numbers),
         **{name: value for name, value in numbers.items() if name not in _OF_THE_PAGE},
     }
+
+
+def is_nothing_kept(numbers: dict[str, Any]) -> bool:
+    """Whether images were screened, and all of them rejected."""
+    return bool(numbers["filtered"]) and not numbers["n_kept"]
 
 
 def _doubts(numbers: dict[str, Any], terms: Terms) -> tuple[list[str], list[str]]:

@@ -4,18 +4,18 @@ from typing import Any
 
 from memorisk.audits.synthetic.words import Terms
 from memorisk.report.blocks import Kind, Text
+from memorisk.report.formats import count, percent
 
 HEADLINES: dict[str, tuple[Kind, str]] = {
     "pass": ("pass", "Filtered, with a guarantee"),
-    "fail": ("fail", "Nothing is left"),
+    "fail": ("fail", "Nothing was kept"),
     "undecided": ("undecided", "Nothing is kept: there is no threshold"),
 }
 UNGUARANTEED = "Filtered, without a guarantee"
 SENTENCES = {
     "pass": "The folder “kept” holds the synthetic images that no detector takes for a copy. What that promises, and "
     "what it does not, stands below.",
-    "fail": "The threshold that the guarantee asks for rejects every synthetic image. The detector does not tell "
-    "copies from images that are merely alike.",
+    "fail": "Every synthetic image was rejected, so that there is nothing to share; why stands below.",
     "undecided": "A threshold with the guarantee that was asked for needs more people whom nobody has seen. Rather "
     "than one without a guarantee, none is used.",
 }
@@ -52,10 +52,17 @@ DIVERSITY = (
     "with the number of images: compare the last column, where each set has as many, drawn at random."
 )
 EXPOSED = (
-    "A rejected image points at the {unit} of its nearest training image. Singled out means that no image of another "
-    "{unit} reaches the threshold: the detector takes the image for this {unit} and nobody else. Where others reach it "
-    "as well, the image may be common rather than copied."
+    "A rejected image points at the {unit} of its nearest training image. An image with the very pixels of a training "
+    "image exposes its {unit}, and counts as singling out. Of the others, singled out means that no image of another "
+    "{unit} reaches the threshold. Where others reach it as well, the image may be common rather than copied."
 )
+EXPOSED_TABLE = "Training {units} at {whom} rejected images point, the closest pair first."
+EXPOSED_COUNTED = (
+    "Exposed by an image with the very pixels of a training image: {identical}. Only a score points at {by_score} "
+    "more, and singles {singled} of these out; {beside}."
+)
+BESIDE = "of new {units}, who are copied nowhere, the same threshold rejects {share} [{low}, {high}]"
+BESIDE_UNKNOWN = "which share of new {units} the same threshold rejects is not known"
 SCORES = (
     "How far the best match of each image lies below an image and itself (0 is the same vector). The triangle is the "
     "threshold: what lies left of it is rejected. Pairs of the calibration that lie right of it are misses."
@@ -92,6 +99,46 @@ def unpromised(numbers: dict[str, Any]) -> str:
     if not numbers["guarantee"]:
         return f"Copies of any kind may be among the kept images: {AUDIT}."
     return f"Nothing is promised of other copies ({', '.join(numbers['not_promised'])}): {AUDIT}."
+
+
+def exposed(terms: Terms, numbers: dict[str, Any]) -> str:
+    """Whom rejected images expose, beside what the threshold says of new people; empty where they point at nobody.
+
+    Args:
+        terms: What a group is called.
+        numbers: Of the verdict.
+    """
+    if not numbers["n_identical"] and not numbers["n_by_score"]:
+        return ""
+    beside, real = terms.fill(BESIDE_UNKNOWN), numbers["real_rejected"]
+    if real is not None:
+        share, low, high = (percent(real[name]) for name in ("estimate", "low", "high"))
+        beside = terms.fill(BESIDE, share=share, low=low, high=high)
+    return EXPOSED_COUNTED.format(
+        identical=f"{terms.counted(numbers['n_identical'])}",
+        by_score=count(numbers["n_by_score"]),
+        singled=count(numbers["n_by_score_singled_out"]),
+        beside=beside,
+    )
+
+
+def exposed_lines(numbers: dict[str, Any]) -> list[tuple[str, str]]:
+    """The same for a terminal: a name and what was found, each.
+
+    Args:
+        numbers: Of the verdict.
+    """
+    units, real = numbers["units"], numbers["real_rejected"]
+    beside = f"what the threshold says of new {units} is not known"
+    if real is not None:
+        share, low, high = (100 * real[name] for name in ("estimate", "low", "high"))
+        beside = f"the threshold rejects of new {units} {share:.0f} % ({low:.0f} to {high:.0f} %)"
+    identical, singled = numbers["n_identical"], numbers["n_by_score_singled_out"]
+    told = f"{identical:,} by identical pixels, {singled:,} singled out by a score"
+    return [
+        (f"exposed training {units}", f"{numbers['n_exposed']:,}: {told}"),
+        (f"training {units} at {Terms(units).whom} only a score points", f"{numbers['n_by_score']:,}; {beside}"),
+    ]
 
 
 def not_counted(numbers: dict[str, Any], terms: Terms) -> list[str]:

@@ -11,7 +11,6 @@ import numpy as np
 import pandas as pd
 
 from memorisk.audits.filter.analysis import described_detectors, numbers_of
-from memorisk.audits.filter.screening import PIXELS, SCORE
 from memorisk.audits.filter.tables import FilterTables
 from memorisk.audits.pseudonyms import Pseudonyms
 from memorisk.audits.synthesize.evidence import LoopEvidence
@@ -94,34 +93,10 @@ def loop_numbers(evidence: LoopEvidence, options: SynthesizeOptions) -> dict[str
         "paired": paired,
         "n_of_source": of_source,
         "copies": None if copies is None else asdict(copies),
-        **exposed_numbers(evidence),
         "doubts": list(evidence.doubts),
         "auditor": evidence.auditor,
         "audited": None if audited is None else audited.as_json(),
         "table_three": evidence.table_three,
-    }
-
-
-def exposed_numbers(evidence: LoopEvidence) -> dict[str, int]:
-    """Training patients at whom rejected images point, by what points.
-
-    Returns:
-        ``n_identical`` by the very pixels of an image; ``n_by_score`` by scores alone, ``n_by_score_singled_out`` of
-        them with an image that no other patient's reaches; ``n_exposed`` the first and the last together.
-    """
-    screened = evidence.filtered.screened
-    if screened is None:
-        return dict.fromkeys(("n_exposed", "n_identical", "n_by_score", "n_by_score_singled_out"), 0)
-    groups = evidence.filtered.sets.train.manifest.groups.astype(str)
-    nearest = screened.nearest
-    pointed = np.unique(groups[nearest[np.isin(screened.reason, (SCORE, PIXELS))]])
-    identical = np.unique(groups[screened.identical[screened.identical >= 0]])
-    singled = np.setdiff1d(groups[nearest[screened.singled_out]], identical)
-    return {
-        "n_exposed": len(identical) + len(singled),
-        "n_identical": len(identical),
-        "n_by_score": len(np.setdiff1d(pointed, identical)),
-        "n_by_score_singled_out": len(singled),
     }
 
 

@@ -83,15 +83,6 @@ class Block:
             return None
 
 
-class ScreenedDrawings(Screened):
-    """What the detectors say of everything drawn, with nobody's identical image hidden behind likeness."""
-
-    @property
-    def singled_out(self) -> np.ndarray:
-        """[S] as `Screened.singled_out`, and every image with the very pixels of a training image."""
-        return super().singled_out | (self.identical >= 0)
-
-
 @dataclass(frozen=True, eq=False)
 class Ledger:
     """All blocks of a loop, in the order in which they were drawn."""
@@ -140,7 +131,7 @@ class Ledger:
         rows = np.flatnonzero(self.reason == "")
         return rows[np.argsort(self.plan["number"].to_numpy()[rows], kind="stable")]
 
-    def screened(self, thresholds: Sequence[float], real: tuple[Matches, ...]) -> ScreenedDrawings:
+    def screened(self, thresholds: Sequence[float], real: tuple[Matches, ...]) -> Screened:
         """What the detectors say of everything drawn.
 
         Args:
@@ -153,4 +144,4 @@ class Ledger:
             for place in range(len(thresholds))
         ]
         identical = np.concatenate([block.identical for block in self.blocks])
-        return ScreenedDrawings(tuple(thresholds), tuple(joined), real, identical)
+        return Screened(tuple(thresholds), tuple(joined), real, identical)

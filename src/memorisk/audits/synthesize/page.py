@@ -1,17 +1,22 @@
 """The report of a loop: may the set be shared, what is promised after drawing again, what was rejected, who looked."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from memorisk.audits.filter.sections import cost_section, exposed_section, guarantee_section, score_section
+from memorisk.audits.filter.sections import (
+    cost_section,
+    exposed_facts,
+    exposed_section,
+    guarantee_section,
+    score_section,
+)
+from memorisk.audits.filter.verdict import is_nothing_kept
 from memorisk.audits.synthesize import words
 from memorisk.audits.synthesize.outlook import said_of
 from memorisk.audits.synthesize.table_three import table_three_block
-from memorisk.audits.synthesize.verdict import is_nothing_kept
 from memorisk.audits.synthetic.pictures import Pair
 from memorisk.audits.synthetic.words import Terms, p_words
 from memorisk.report.blocks import (
@@ -57,7 +62,7 @@ def loop_page(result: Result, pictures: Mapping[Pair, np.ndarray] | None = None,
             Section("The kept set, audited", _audited(n, terms), "audit"),
             Section("Quality and memorization", _table_three(n), "table-three"),
             Section("What was rejected", cost_section(result, terms), "cost"),
-            Section("Whom rejected images point at", _exposed(result, terms, shown, redact), "exposed"),
+            Section("Whom rejected images point at", exposed_section(result, terms, shown, redact), "exposed"),
             Section("Scores", score_section(result), "scores"),
         ]
     sections += [
@@ -83,36 +88,16 @@ def _lead(result: Result, terms: Terms) -> list[Block]:
     blocks: list[Block] = [Paragraph(sentence), Heading("Why"), Steps(why)]
     if v["what_would_decide"]:
         blocks += [Heading("What would decide it"), Steps([Name(str(way)) for way in v["what_would_decide"]])]
-    identical, singled = (count(n[name]) for name in ("n_identical", "n_by_score_singled_out"))
     facts = [
         Fact("Kept", count(n["n_kept"]), f"of {count(n['n_asked'])}"),
         Fact("Drawn", count(n["n_drawn"]), f"{count(n['n_rejected'])} rejected"),
         Fact("Copies among the kept", *_copies(n)),
-        Fact(f"Exposed {terms.units}", count(n["n_exposed"]), f"{identical} by identical pixels, {singled} by a score"),
-        Fact("Only a score points at", terms.counted(n["n_by_score"]), _new_people(n, terms)),
+        *exposed_facts(n, terms),
         Fact("Listed by the auditor", *_listed(n)),
     ]  # fmt: skip
     if v["exposed"]:
         blocks.append(Paragraph(str(v["exposed"])))
     return [Callout(kind, headline, blocks), Facts(facts)]
-
-
-def _new_people(n: dict[str, Any], terms: Terms) -> str:
-    """What the threshold says of people who are copied nowhere."""
-    if (real := n["real_rejected"]) is None:
-        return f"of new {terms.units}: not known"
-    return f"rejects {percent(real['low'])} to {percent(real['high'])} of new {terms.units}"
-
-
-def _exposed(result: Result, terms: Terms, pictures: Mapping[Pair, np.ndarray] | None, redact: bool) -> list[Block]:
-    """The filter's table of these, by what the loop calls exposed."""
-    told, table, *more = exposed_section(result, terms, pictures, redact)
-    assert isinstance(told, Paragraph)
-    assert isinstance(table, Table)
-    caption = terms.fill(words.EXPOSED_TABLE)
-    counted = str(result.verdict["exposed"])
-    first = [Paragraph(terms.fill(words.EXPOSED)), *([Paragraph(counted)] if counted else [])]
-    return [*first, replace(table, caption=caption), *more]
 
 
 def _copies(n: dict[str, Any]) -> tuple[str, str]:

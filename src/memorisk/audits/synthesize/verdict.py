@@ -5,23 +5,16 @@
 * ``undecided``: the filter cannot say (`audits.filter.verdict`), places stayed empty, or the auditor cannot say.
 * ``fail``: nothing was kept, or the auditor found training patients in what was.
 
-The gate that stops a pipeline is the filter's, ``no-guarantee``; where nothing was kept it is ``nothing-kept``, since a
-guarantee may well stand.
+The gate that stops a pipeline is the filter's, ``no-guarantee`` or, where nothing was kept, ``nothing-kept``.
 """
 
 from typing import Any
 
-from memorisk.audits.filter.verdict import filter_verdict
-from memorisk.audits.synthesize import words
+from memorisk.audits.filter.verdict import BETTER, HIGHER, filter_verdict
 from memorisk.audits.synthesize.final_audit import NEARER_LEVEL
 from memorisk.audits.synthesize.options import SynthesizeOptions
 from memorisk.audits.synthesize.outlook import said_of
-from memorisk.audits.synthetic.words import Terms
 from memorisk.runs.errors import several
-
-NOTHING_KEPT = "nothing-kept"
-HIGHER = "a higher --threshold, or one with a guarantee"
-BETTER = "a detector that tells copies from other images better, or fewer and weaker families"
 
 
 def loop_verdict(numbers: dict[str, Any], options: SynthesizeOptions) -> dict[str, Any]:
@@ -42,21 +35,12 @@ def loop_verdict(numbers: dict[str, Any], options: SynthesizeOptions) -> dict[st
         status = "undecided"
     why = [*(reason for reason, _ in bad), *why, *(reason for reason, _ in doubts)]
     deciding = list(dict.fromkeys([*deciding, *(way for _, way in (*bad, *doubts))]))
-    gate = of_filter["gate"]
-    if is_nothing_kept(numbers) and options.fail_on != "never":
-        gate = NOTHING_KEPT
-    first = {"schema": 1, "audit": "synthesize", "status": status, "gate": gate}
+    first = {"schema": 1, "audit": "synthesize", "status": status, "gate": of_filter["gate"]}
     return (
         first
-        | {"why": why or [numbers["guarantee"]], "what_would_decide": deciding}
-        | {"exposed": words.exposed(Terms(numbers["units"]), numbers)}
+        | {"why": why or [numbers["guarantee"]], "what_would_decide": deciding, "exposed": of_filter["exposed"]}
         | {name: value for name, value in numbers.items() if name != "notes"}
     )
-
-
-def is_nothing_kept(numbers: dict[str, Any]) -> bool:
-    """Whether images were drawn, and all of them rejected."""
-    return bool(numbers["filtered"]) and not numbers["n_kept"]
 
 
 def _bad(numbers: dict[str, Any]) -> list[tuple[str, str]]:

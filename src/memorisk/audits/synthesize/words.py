@@ -4,7 +4,6 @@ from typing import Any
 
 from memorisk.audits.synthetic.words import Terms
 from memorisk.report.blocks import Kind, Text
-from memorisk.report.formats import count, percent
 
 HEADLINES: dict[str, tuple[Kind, str]] = {
     "pass": ("pass", "Made and filtered, with a guarantee"),
@@ -45,18 +44,6 @@ PAIR = (
     "The generator drew each image from the condition of one training image. That pair is among those compared, and "
     "{n} of the rejected images reached the threshold with the very image that they were conditioned on."
 )
-EXPOSED = (
-    "A rejected image points at the {unit} of its nearest training image. An image with the very pixels of a training "
-    "image exposes its {unit}, and counts as singling out. Of the others, singled out means that no image of another "
-    "{unit} reaches the threshold. Where others reach it as well, the image may be common rather than copied."
-)
-EXPOSED_TABLE = "Training {units} at {whom} rejected images point, the closest pair first."
-EXPOSED_COUNTED = (
-    "Exposed by an image with the very pixels of a training image: {identical}. Only a score points at {by_score} "
-    "more, and singles {singled} of these out; {beside}."
-)
-BESIDE = "of new {units}, who are copied nowhere, the same threshold rejects {share} [{low}, {high}]"
-BESIDE_UNKNOWN = "which share of new {units} the same threshold rejects is not known"
 AUDITED = (
     "The kept set was audited by a detector that took no part in choosing it: training {units} were ranked among "
     "{held} held-out ones. The full report lies in the folder audit."
@@ -77,27 +64,6 @@ TABLE_THREE = (
 def times(n: int) -> str:
     """How often, in a sentence."""
     return "once" if n == 1 else f"{n:,} times"
-
-
-def exposed(terms: Terms, numbers: dict[str, Any]) -> str:
-    """Whom rejected images expose, beside what the threshold says of new people; empty where they point at nobody.
-
-    Args:
-        terms: What a group is called.
-        numbers: Of the verdict.
-    """
-    if not numbers["n_identical"] and not numbers["n_by_score"]:
-        return ""
-    beside, real = terms.fill(BESIDE_UNKNOWN), numbers["real_rejected"]
-    if real is not None:
-        share, low, high = (percent(real[name]) for name in ("estimate", "low", "high"))
-        beside = terms.fill(BESIDE, share=share, low=low, high=high)
-    return EXPOSED_COUNTED.format(
-        identical=f"{terms.counted(numbers['n_identical'])}",
-        by_score=count(numbers["n_by_score"]),
-        singled=count(numbers["n_by_score_singled_out"]),
-        beside=beside,
-    )
 
 
 def not_said(terms: Terms, numbers: dict[str, Any]) -> list[Text]:
