@@ -31,6 +31,15 @@ def refuse_overlap(out: str | Path, sources: Mapping[str, Source | None]) -> Non
                 raise InputError(f"OUT {one_line(str(out))} holds {what}: name a folder that does not")
 
 
+def named_sources(sources: Mapping[str, object]) -> dict[str, Source | None]:
+    """Of some sources those that were named by text: images at hand lie where they were once read from, or nowhere.
+
+    Args:
+        sources: By what they are called; arrays, manifests and stores among them.
+    """
+    return {what: source for what, source in sources.items() if isinstance(source, str | Path)}
+
+
 def refuse_generated_within(source: str | Path, manifest: Manifest) -> None:
     """Refuse a folder of ``memorisk generate`` inside a bigger folder of images: its images would count as patients'.
 

@@ -5,7 +5,6 @@ intervals are about, is said by `memorisk.statistics` (``quality_*``); this modu
 writes. Features and trainings are kept, so that the same command goes on where a killed one stopped.
 """
 
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -21,12 +20,13 @@ from memorisk.audits.quality.transfer import FOLDER, TransferData, check_transfe
 from memorisk.audits.synthetic.options import SyntheticOptions
 from memorisk.audits.synthetic.sets import Sets, decode, read_manifests
 from memorisk.images.manifest import Manifest
+from memorisk.images.overlap import named_sources, refuse_overlap
 from memorisk.images.store import ImageStore
 from memorisk.models.features import FeatureSource, parse_source
 from memorisk.report.page import render_page
 from memorisk.runs.devices import check_device
 from memorisk.runs.environment import machine, versions
-from memorisk.runs.errors import InputError, one_line
+from memorisk.runs.errors import InputError
 from memorisk.runs.files import write_json, write_table, write_text
 from memorisk.runs.folder import RunFolder, check_out, open_run
 from memorisk.runs.progress import Progress, quiet
@@ -126,7 +126,8 @@ def assess_quality(
     """
     options = quality_options(settings | ({} if held_out is None else {"held_out": _name(held_out)}))
     folder = Path(out)
-    _refuse_inside(folder, {"TRAIN": train, "SYNTHETIC": synthetic, "the held-out images": held_out})
+    given = {"TRAIN": train, "SYNTHETIC": synthetic, "the held-out images": held_out}
+    refuse_overlap(folder, named_sources(given))
     if not dry_run:
         check_out(folder, {}, identity=[])
     check_device(options.device)
@@ -148,15 +149,6 @@ def assess_quality(
         _write(run, found)
         run.log("finished")
     return found
-
-
-def _refuse_inside(out: Path, sources: Mapping[str, Source | None]) -> None:
-    """Refuse a run folder inside a folder of images: it would be read as images, or released with them."""
-    for what, source in sources.items():
-        if isinstance(source, str | Path):
-            folder = Path(source).resolve()
-            if folder.is_dir() and out.resolve().is_relative_to(folder):
-                raise InputError(f"--out {one_line(str(out))} lies inside {what}: name a folder outside the images")
 
 
 def _sources(options: QualityOptions, sets: Sets) -> list[FeatureSource]:

@@ -35,13 +35,13 @@ from memorisk.audits.synthetic.reviewing import NOTHING, Review, read_review, wr
 from memorisk.audits.synthetic.sets import HELD_OUT, SYNTHETIC, TRAIN, Sets, decode, read_manifests
 from memorisk.audits.synthetic.spreads import logit_spread
 from memorisk.images.manifest import Manifest
+from memorisk.images.overlap import named_sources, refuse_overlap
 from memorisk.images.planting import KINDS
 from memorisk.images.store import ImageStore
 from memorisk.report.page import render_page
 from memorisk.report.result import Result
 from memorisk.runs.devices import check_device
 from memorisk.runs.environment import machine, versions
-from memorisk.runs.errors import InputError, one_line
 from memorisk.runs.files import write_table, write_text
 from memorisk.runs.fingerprint import fingerprint
 from memorisk.runs.folder import RunFolder, check_out, open_run
@@ -86,7 +86,8 @@ def audit_synthetic(
     """
     options = synthetic_options(settings | ({} if held_out is None else {"held_out": _name(held_out)}))
     folder = Path(out)
-    _refuse_inside(folder, {"TRAIN": train, "SYNTHETIC": synthetic, "the held-out images": held_out})
+    given = {"TRAIN": train, "SYNTHETIC": synthetic, "the held-out images": held_out}
+    refuse_overlap(folder, named_sources(given))
     if not dry_run:
         check_out(folder, {}, identity=[])
     names = Pseudonyms.from_options(options)
@@ -112,16 +113,6 @@ def audit_synthetic(
         write_report(run.path / REPORT, result, pictures=pictures, redact=options.redact)
         run.log("finished", status=result.status, review=None if asked is None else asked.name)
     return result
-
-
-def _refuse_inside(out: Path, sources: Mapping[str, Source | None]) -> None:
-    """Refuse a run folder inside a folder of images: it would be read as images, or released with them."""
-    for what, source in sources.items():
-        if not isinstance(source, str | Path):
-            continue
-        folder = Path(source).resolve()
-        if folder.is_dir() and out.resolve().is_relative_to(folder):
-            raise InputError(f"--out {one_line(str(out))} lies inside {what}: name a folder outside the images")
 
 
 def gather(

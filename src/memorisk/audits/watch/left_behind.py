@@ -13,9 +13,11 @@ from memorisk.audits.watch.real import Images, RealImages
 from memorisk.audits.watch.trainings import images_of_run, is_training, kept_generators, losses_of
 from memorisk.audits.watch.watching import MemorizationWatch
 from memorisk.images.options import ImageOptions
+from memorisk.images.overlap import named_sources, refuse_overlap
 from memorisk.models.generators import load_generator
 from memorisk.runs.errors import InputError, one_line
 from memorisk.runs.fingerprint import fingerprint
+from memorisk.runs.folder import read_config
 from memorisk.runs.progress import Progress
 
 WATCH = "watch"
@@ -59,8 +61,11 @@ def open_left(
         progress: Likewise.
 
     Raises:
-        InputError: It is neither, or its images are not named.
+        InputError: It is neither, its images are not named, or ``out`` lies inside or around them.
     """
+    if out is not None:
+        of_run = read_config(place)["images"] if train is None and is_training(place) else train
+        refuse_overlap(out, named_sources({"the training images": of_run, "the held-out images": held_out}))
     if is_training(place):
         return _run(place, train, held_out, out, options, progress)
     if train is None or out is None:

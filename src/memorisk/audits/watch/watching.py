@@ -39,6 +39,7 @@ from memorisk.audits.watch.page import watch_page
 from memorisk.audits.watch.quality import LookQuality
 from memorisk.audits.watch.real import Images, draw_features, open_real
 from memorisk.audits.watch.trackers import Tracker, open_trackers
+from memorisk.images.overlap import named_sources, refuse_overlap
 from memorisk.images.store import ImageStore
 from memorisk.models.features_encoders import state_fingerprint
 from memorisk.report.page import render_page
@@ -73,7 +74,7 @@ class MemorizationWatch:
 
     Raises:
         InputError: Bad input or settings, too few held-out patients for the rule that is to stop, or ``out`` holds
-            something else; nothing was written.
+            something else or lies inside or around the images; nothing was written.
 
     Example:
         >>> rng = np.random.default_rng(0)
@@ -98,6 +99,7 @@ class MemorizationWatch:
         self.options, self.stop, self.progress = watch_options(settings), stop, progress
         self.folder = None if out is None else Path(out)
         if self.folder is not None:
+            refuse_overlap(self.folder, named_sources({"the training images": train, "the held-out images": held_out}))
             check_out(self.folder, {}, identity=[])
         self.shared = SharedError(self.options.error, self.options.looks)
         given = {"train_groups": train_groups, "held_out_groups": held_out_groups}

@@ -1,0 +1,66 @@
+"""A watch writes neither among the images that it compares nor around them, whoever names its folder."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from memorisk.audits.watch import left_behind
+from memorisk.audits.watch.running import plan_watch, watch_training
+from memorisk.audits.watch.watching import MemorizationWatch
+from memorisk.runs.errors import InputError
+from tests.commands import refusal
+
+REFUSED = [
+    ("real/train/watch", "lies inside the training images"),
+    ("real/train", "lies inside the training images"),
+    ("real/held/deep/watch", "lies inside the held-out images"),
+    ("real", "holds the training images"),
+    ("real/steps/../held/w", "lies inside the held-out images"),
+]
+
+
+@pytest.fixture
+def place(tmp_path, digits, monkeypatch):
+    """Folders of a few training, held-out and drawn images, in the working directory."""
+    monkeypatch.chdir(tmp_path)
+    for name, images in {"train": digits[:8], "held": digits[8:16], "steps/step-1": digits[16:20]}.items():
+        (tmp_path / "real" / name).mkdir(parents=True)
+        for i, image in enumerate(images):
+            Image.fromarray(image).save(tmp_path / "real" / name / f"{i}.png")
+    return tmp_path
+
+
+def files(folder):
+    """All that lies there."""
+    return sorted(str(path) for path in folder.rglob("*"))
+
+
+@pytest.mark.parametrize(("out", "said"), REFUSED)
+def test_of_folders_of_images(place, capsys, out, said):
+    before = files(place)
+    for watch in (watch_training, plan_watch):
+        with pytest.raises(InputError, match=said):
+            watch("real/steps", train="real/train", held_out="real/held", out=out, quality="none", stop_on="never")
+    with pytest.raises(InputError, match=said):
+        MemorizationWatch("real/train", "real/held", out=out, quality="none", stop_on="never")
+    command = ("watch", "real/steps", "--train", "real/train", "--held-out", "real/held", "--out", out)
+    assert said in refusal(capsys, *command)
+    assert files(place) == before
+
+
+def test_of_a_run_the_images_it_was_trained_on(place, monkeypatch):
+    monkeypatch.setattr(left_behind, "is_training", lambda folder: True)
+    monkeypatch.setattr(left_behind, "read_config", lambda folder: {"images": "real/train"})
+    with pytest.raises(InputError, match="lies inside the training images"):
+        watch_training("real/steps", out="real/train/watch")
+
+
+def test_beside_them_and_of_arrays_it_is_free(place, digits):
+    given: dict[str, Any] = {"quality": "none", "stop_on": "never", "images": 4}
+    watch = MemorizationWatch("real/train", "real/held", out="real/watch", **given)
+    watch.look(1, digits[16:20, :, :, None])
+    assert (place / "real" / "watch" / "looks.parquet").is_file()
+    arrays = MemorizationWatch(digits[:8, :, :, None], digits[8:16, :, :, None], out="real/train2", **given)
+    assert np.isfinite(arrays.look(1, digits[16:20, :, :, None]).held_nearest)
