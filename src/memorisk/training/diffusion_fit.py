@@ -6,7 +6,7 @@ by a draw of ours. Latents are the mean of the posterior, computed once; the ref
 every step. Everything random derives from (seed, step), so that a killed training goes on to the same bytes.
 """
 
-import time
+import math
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -33,6 +33,7 @@ from memorisk.training.diffusion_loop import DiffusionLoop
 from memorisk.training.diffusion_loss import TIMES, DiffusionLoss, new_scheduler
 from memorisk.training.diffusion_steps import StepPlan
 from memorisk.training.generator_beginning import Beginning
+from memorisk.training.generator_looks import step_seconds, stretches, train_by_looks
 from memorisk.training.generator_options import GeneratorOptions
 from memorisk.training.generator_processes import open_accelerator, share_of
 from memorisk.training.generator_rows import Told, check_rows, chosen_held_out, notes_on, told_of
@@ -167,19 +168,11 @@ class DiffusionTraining:
         Raises:
             MemoriskError: The loss became NaN or infinite.
         """
-        loop, options = self.loop, self.options
-        kept = Checkpoint(checkpoint, self.key, options.checkpoint_seconds)
-        if checkpoint.exists():
-            loop.load(kept)
-        going = True
-        while going and loop.step < options.steps:
-            begin = loop.step // options.snapshot_every * options.snapshot_every
-            for done in loop.until(min(options.steps, begin + options.snapshot_every), kept):
-                progress("training", done, options.steps)
-            going = self._agreed(self._look(begin, on_snapshot))
-            if going and loop.step < options.steps:
-                loop.save(kept)
-        return TrainingLog(loop.step, self._history(), stopped=not going)
+        kept = Checkpoint(checkpoint, self.key, self.options.checkpoint_seconds)
+        going = train_by_looks(
+            self.loop, self.options, kept, lambda begin: self._agreed(self._look(begin, on_snapshot)), progress
+        )
+        return TrainingLog(self.loop.step, self._history(), stopped=not going)
 
     def config(self, steps: int) -> GeneratorConfig:
         """What the generator's description says after so many steps."""
@@ -227,11 +220,7 @@ class DiffusionTraining:
 
     def seconds_a_step(self) -> float:
         """From the second of two steps; the network is not of use afterwards."""
-        ended = [time.perf_counter()]
-        for _ in self.loop.until(min(2, self.options.steps)):
-            self.loop.losses.cpu()  # waits for a GPU
-            ended.append(time.perf_counter())
-        return ended[-1] - ended[-2]
+        return step_seconds(self.loop, min(2, self.options.steps), self.loop.losses.cpu)[-1]
 
     @property
     def _vae_seen(self) -> TrainedOn | None:
@@ -267,12 +256,12 @@ class DiffusionTraining:
 
     def _history(self) -> tuple[dict[str, Any], ...]:
         """A row a look."""
-        every, loop, found = self.options.snapshot_every, self.loop, []
-        for number, (loss, held_out) in enumerate(loop.looks.tolist()):
-            if number * every < loop.step:
-                step = min(loop.step, (number + 1) * every)
-                found.append({"step": step, "loss": loss, "held_out_loss": None if held_out != held_out else held_out})
-        return tuple(found)
+        loop = self.loop
+        looks = zip(stretches(loop.step, self.options.snapshot_every), loop.looks.tolist(), strict=False)
+        return tuple(
+            {"step": end, "loss": loss, "held_out_loss": None if math.isnan(held_out) else held_out}
+            for (_, end), (loss, held_out) in looks
+        )
 
 
 def _network(view: ImageView, told: Told, options: GeneratorOptions) -> tuple[Any, DiTSpec, str]:

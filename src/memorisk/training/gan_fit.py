@@ -7,7 +7,6 @@ derives from (seed, step), so that a killed training goes on to the same bytes o
 
 import math
 import os
-import time
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -30,6 +29,7 @@ from memorisk.training.checkpoint import Checkpoint
 from memorisk.training.devices import choose_precision, place
 from memorisk.training.diffusion_images import view_images
 from memorisk.training.gan_loop import RECORDS, GanLoop
+from memorisk.training.generator_looks import step_seconds, stretches, train_by_looks
 from memorisk.training.generator_options import GeneratorOptions
 from memorisk.training.generator_rows import check_rows, notes_on
 from memorisk.training.generator_snapshots import OnSnapshot, Snapshot, TrainingLog
@@ -113,21 +113,9 @@ class GanTraining:
         Raises:
             MemoriskError: A loss became NaN or infinite.
         """
-        loop, options = self.loop, self.options
-        kept = Checkpoint(checkpoint, self.key, options.checkpoint_seconds)
-        if checkpoint.exists():
-            loop.load(kept)
-        going = True
-        while going and loop.step < options.steps:
-            begin = loop.step // options.snapshot_every * options.snapshot_every
-            for done in loop.until(min(options.steps, begin + options.snapshot_every), kept):
-                progress("training", done, options.steps)
-            if on_snapshot is not None:
-                loss = float(loop.records[begin : loop.step, 0].mean())
-                going = on_snapshot(Snapshot(loop.step, options.steps, self.generator(), loss, None)) is not False
-            if going and loop.step < options.steps:
-                loop.save(kept)
-        return TrainingLog(loop.step, self._history(), stopped=not going)
+        kept = Checkpoint(checkpoint, self.key, self.options.checkpoint_seconds)
+        going = train_by_looks(self.loop, self.options, kept, lambda begin: self._look(begin, on_snapshot), progress)
+        return TrainingLog(self.loop.step, self._history(), stopped=not going)
 
     def generator(self) -> GanGenerator:
         """With the averaged weights as they are now; it shares them with the training."""
@@ -161,23 +149,29 @@ class GanTraining:
 
     def seconds_a_step(self) -> float:
         """From a step without penalties and one with both; the networks are not of use afterwards."""
-        loop, options, ended = self.loop, self.options, [time.perf_counter()]
+        loop, options, found = self.loop, self.options, []
         for step in (0, 1, 0):  # the first of all is slower than those that follow
             loop.step = min(step, options.steps - 1)
-            for _ in loop.until(loop.step + 1):
-                loop.records.cpu()  # waits for a GPU
-            ended.append(time.perf_counter())
-        plain, penalised = ended[2] - ended[1], ended[3] - ended[2]
+            found += step_seconds(loop, loop.step + 1, loop.records.cpu)
+        _, plain, penalised = found
         return plain + max(0.0, penalised - plain) / min(options.gan_path_every, options.gan_r1_every)
+
+    def _look(self, begin: int, on_snapshot: OnSnapshot | None) -> bool:
+        """Call the caller with the mean loss since a step, and say whether to go on."""
+        if on_snapshot is None:
+            return True
+        loop = self.loop
+        loss = float(loop.records[begin : loop.step, 0].mean())
+        return on_snapshot(Snapshot(loop.step, self.options.steps, self.generator(), loss, None)) is not False
 
     def _history(self) -> tuple[dict[str, Any], ...]:
         """A row a look: means since the one before, and the probability and r_t at its end."""
-        loop, every = self.loop, self.options.snapshot_every
-        records, rows = loop.records[: loop.step].cpu(), []
-        for begin in range(0, loop.step, every):
-            part = records[begin : begin + every]
+        step, rows = self.loop.step, []
+        records = self.loop.records[:step].cpu()
+        for begin, end in stretches(step, self.options.snapshot_every):
+            part = records[begin:end]
             means = dict(zip(RECORDS, part.nanmean(dim=0).tolist(), strict=True))
             last = {name: float(part[-1, RECORDS.index(name)]) for name in ("r_t", "p")}
             known = {name: None if math.isnan(value) else value for name, value in {**means, **last}.items()}
-            rows.append({"step": begin + len(part), "held_out_loss": None, **known})
+            rows.append({"step": end, "held_out_loss": None, **known})
         return tuple(rows)
