@@ -5,20 +5,18 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from cyclopts import App, Parameter
+from cyclopts import App
 
 from memorisk.audits.detectors.options import BenchDetectorsOptions
 from memorisk.audits.reid.options import BenchCopiesOptions, BenchReidOptions
-from memorisk.cli_settings import AS_JSON, FLAT, print_settings
+from memorisk.cli_settings import AS_JSON, FLAT, SWITCH, by_name, print_settings, with_bar
 from memorisk.runs.errors import MemoriskError
-from memorisk.runs.settings import setting_names
 
 if TYPE_CHECKING:  # PyTorch comes with them
     from memorisk.audits.reid.preparing import PairBenchPlan
     from memorisk.audits.reid.results import PairBenchmark
 
 bench_app = App(name="bench", help="Compare detectors or defences on your images, on published protocols.")
-SWITCH = Annotated[bool, Parameter(negative="")]
 _DETECTORS, _REID, _COPIES = BenchDetectorsOptions(), BenchReidOptions(), BenchCopiesOptions()
 
 
@@ -55,17 +53,14 @@ def detectors(
     if print_config:
         return print_settings({"images": images, "out": str(out), **asdict(options)})
     from memorisk.audits.detectors.benchmark import benchmark_detectors, plan_benchmark
-    from memorisk.console import progress_bar
     from memorisk.console_bench import show_benchmark, show_plan
 
-    settings = {name: getattr(options, name) for name in setting_names(options)}
+    settings = by_name(options)
     if dry_run:
-        with progress_bar() as progress:
-            plan = plan_benchmark(images, out=out, progress=progress, **settings)
+        plan = with_bar(plan_benchmark, images, out=out, **settings)
         show_plan(plan, as_json=json)
         return MemoriskError.exit_code if plan.problems else 0
-    with progress_bar() as progress:
-        found = benchmark_detectors(images, out=out, progress=progress, tables_only=tables_only, **settings)
+    found = with_bar(benchmark_detectors, images, out=out, tables_only=tables_only, **settings)
     show_benchmark(found, out, as_json=json)
     return 0 if found.complete else MemoriskError.exit_code
 
@@ -160,15 +155,12 @@ def _pair_bench(
     as_json: bool,
 ) -> int:
     """Run or plan one of the two benchmarks of pairs, and show it."""
-    from memorisk.console import progress_bar
     from memorisk.console_bench import show_pair_benchmark, show_pair_plan
 
-    settings = {name: getattr(options, name) for name in setting_names(options)}
+    settings = by_name(options)
     if dry_run:
-        with progress_bar() as progress:
-            show_pair_plan(plan(images, out=out, progress=progress, **settings), as_json=as_json)
+        show_pair_plan(with_bar(plan, images, out=out, **settings), as_json=as_json)
         return 0
-    with progress_bar() as progress:
-        found = run(images, out=out, progress=progress, tables_only=tables_only, **settings)
+    found = with_bar(run, images, out=out, tables_only=tables_only, **settings)
     show_pair_benchmark(found, out, as_json=as_json)
     return 0 if found.complete else MemoriskError.exit_code

@@ -1,15 +1,32 @@
 """Settings on the command line: the parts that its commands share. Loads nothing heavy."""
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 from cyclopts import Parameter
 
 from memorisk.runs.errors import InputError, one_line
+from memorisk.runs.settings import setting_names
 
 AS_JSON = Annotated[bool, Parameter(name="--json", negative="")]
+SWITCH = Annotated[bool, Parameter(negative="")]
 FLAT = Parameter(name="*")
+Found = TypeVar("Found")
+
+
+def by_name(options: Any) -> dict[str, Any]:
+    """A dataclass of settings as keywords; `dataclasses.asdict` would take apart those that are dataclasses."""
+    return {name: getattr(options, name) for name in setting_names(options)}
+
+
+def with_bar(run: Callable[..., Found], *given: Any, **settings: Any) -> Found:
+    """What a function with ``progress`` gives, a bar shown meanwhile."""
+    from memorisk.console import progress_bar
+
+    with progress_bar() as progress:
+        return run(*given, progress=progress, **settings)
 
 
 def read_yaml(path: Path, *, flags: bool = True) -> dict[str, Any]:

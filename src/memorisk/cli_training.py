@@ -1,14 +1,14 @@
 """``memorisk train`` and ``memorisk study``: arguments, handed on. Loads nothing heavy until a command runs."""
 
 from collections.abc import Callable
-from dataclasses import asdict, fields
+from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any
 
 from cyclopts import App, Parameter
 
 from memorisk.audits.watch.options import WatchSettings
-from memorisk.cli_settings import AS_JSON, FLAT, print_settings, read_yaml
+from memorisk.cli_settings import AS_JSON, FLAT, SWITCH, by_name, print_settings, read_yaml, with_bar
 from memorisk.runs.errors import MemoriskError
 from memorisk.training.autoencoder_options import TrainAutoencoderOptions
 from memorisk.training.command_options import TrainClassifierOptions
@@ -18,8 +18,6 @@ from memorisk.training.train_detector_options import TrainDetectorOptions
 train_app = App(name="train", help="Train what is to be released or used, with what it promises.")
 study_app = App(name="study", help="Repeat a paper's study: all its tables and figures, the corrected ones beside.")
 STUDY_FILE = Annotated[Path, Parameter(name="--config")]
-SWITCH = Annotated[bool, Parameter(negative="")]
-Found = TypeVar("Found")
 _TRAIN_AUTOENCODER = TrainAutoencoderOptions()
 _TRAIN_CLASSIFIER = TrainClassifierOptions()
 _TRAIN_DETECTOR = TrainDetectorOptions()
@@ -32,7 +30,7 @@ def train_classifier(
     images: str,
     *,
     out: Path,
-    print_config: Annotated[bool, Parameter(negative="")] = False,
+    print_config: SWITCH = False,
     json: AS_JSON = False,
     options: Annotated[TrainClassifierOptions, FLAT] = _TRAIN_CLASSIFIER,
 ) -> int:
@@ -51,13 +49,10 @@ def train_classifier(
     """
     if print_config:
         return print_settings({"images": images, "out": str(out), **asdict(options)})
-    from memorisk.console import progress_bar
     from memorisk.console_training import show_trained
     from memorisk.training.classifier import train_classifier as run
 
-    with progress_bar() as progress:
-        trained = run(images, out=out, progress=progress, **{f.name: getattr(options, f.name) for f in fields(options)})
-    show_trained(trained, as_json=json)
+    show_trained(with_bar(run, images, out=out, **by_name(options)), as_json=json)
     return 0
 
 
@@ -66,8 +61,8 @@ def train_detector(
     images: str,
     *,
     out: Path,
-    dry_run: Annotated[bool, Parameter(negative="")] = False,
-    print_config: Annotated[bool, Parameter(negative="")] = False,
+    dry_run: SWITCH = False,
+    print_config: SWITCH = False,
     json: AS_JSON = False,
     options: Annotated[TrainDetectorOptions, FLAT] = _TRAIN_DETECTOR,
 ) -> int:
@@ -91,21 +86,16 @@ def train_detector(
     if print_config:
         options.validate()
         return print_settings({"images": images, "out": str(out), **options.complete()})
-    from memorisk.console import progress_bar
     from memorisk.console_lcmem import show_trained_detector
     from memorisk.console_training import show_detector_plan
     from memorisk.training.detector import plan_detector
     from memorisk.training.detector import train_detector as run
 
-    given = {f.name: getattr(options, f.name) for f in fields(options)}
+    given = by_name(options)
     if dry_run:
-        with progress_bar() as progress:
-            plan = plan_detector(images, out=out, progress=progress, **given)
-        show_detector_plan(plan, as_json=json)
+        show_detector_plan(with_bar(plan_detector, images, out=out, **given), as_json=json)
         return 0
-    with progress_bar() as progress:
-        trained = run(images, out=out, progress=progress, **given)
-    show_trained_detector(trained, as_json=json)
+    show_trained_detector(with_bar(run, images, out=out, **given), as_json=json)
     return 0
 
 
@@ -143,11 +133,11 @@ def train_autoencoder(
     from memorisk.training.autoencoder import plan_autoencoder
     from memorisk.training.autoencoder import train_autoencoder as run
 
-    given = {f.name: getattr(options, f.name) for f in fields(options)}
+    given = by_name(options)
     if dry_run:
-        show_autoencoder_plan(_watched(plan_autoencoder, images, out=out, **given), as_json=json)
+        show_autoencoder_plan(with_bar(plan_autoencoder, images, out=out, **given), as_json=json)
         return 0
-    show_autoencoder(_watched(run, images, out=out, **given), as_json=json)
+    show_autoencoder(with_bar(run, images, out=out, **given), as_json=json)
     return 0
 
 
@@ -188,32 +178,21 @@ def train_generator(
     if print_config:
         settings = {"watch": watch, "watching": asdict(watching)} if watch else {}
         return print_settings({"images": images, "out": str(out), **settings, **asdict(options)})
-    from memorisk.console_generators import show_generator, show_generator_plan
-    from memorisk.training.generator import plan_generator
+    from memorisk.console_generators import show_generator
     from memorisk.training.generator import train_generator as run
     from memorisk.training.generator_processes import is_main
 
-    given = {f.name: getattr(options, f.name) for f in fields(options)}
+    given = by_name(options)
     if dry_run:
-        plan, planned = _watched(plan_generator, images, out=out, **given), None
-        if watch:
-            from memorisk.audits.watch.within import plan_within
-
-            planned = _watched(plan_within, images, out=out, watching=watching, **given)
-        show_generator_plan(plan, as_json=json, watch=planned)
-        if planned is not None and not json:
-            from memorisk.console_watch import show_watch_plan
-
-            show_watch_plan(planned, as_json=False, within=True)
-        return 0
+        return _plan_generator(images, out, given, watching if watch else None, as_json=json)
     looks = None
     if not watch:
-        trained = _watched(run, images, out=out, **given)
+        trained = with_bar(run, images, out=out, **given)
     else:
         from memorisk.audits.watch.within import watch_within
 
-        with _watched(watch_within, images, out=out, watching=watching, **given) as looks:
-            trained = _watched(run, images, out=out, on_snapshot=looks, **given)
+        with with_bar(watch_within, images, out=out, watching=watching, **given) as looks:
+            trained = with_bar(run, images, out=out, on_snapshot=looks, **given)
             looks.report()
     if is_main():
         show_generator(trained, as_json=json)
@@ -221,6 +200,26 @@ def train_generator(
             from memorisk.console_watch import show_watch_within
 
             show_watch_within(looks)
+    return 0
+
+
+def _plan_generator(
+    images: str, out: Path, given: dict[str, Any], watching: WatchSettings | None, *, as_json: bool
+) -> int:
+    """Say what a training would take and, of one that is watched, what could be said of it."""
+    from memorisk.console_generators import show_generator_plan
+    from memorisk.training.generator import plan_generator
+
+    plan, planned = with_bar(plan_generator, images, out=out, **given), None
+    if watching is not None:
+        from memorisk.audits.watch.within import plan_within
+
+        planned = with_bar(plan_within, images, out=out, watching=watching, **given)
+    show_generator_plan(plan, as_json=as_json, watch=planned)
+    if planned is not None and not as_json:
+        from memorisk.console_watch import show_watch_plan
+
+        show_watch_plan(planned, as_json=False, within=True)
     return 0
 
 
@@ -252,12 +251,10 @@ def rare_distinctive(
     if dry_run:
         from memorisk.audits.study_plan import plan_study
 
-        plan = _watched(plan_study, read_study(config), out=out)
+        plan = with_bar(plan_study, read_study(config), out=out)
         show_study_plan(plan)
         return MemoriskError.exit_code if plan.refused else 0
-    result = _watched(study_rare_distinctive, config, out=out, tables_only=tables_only)
-    show_study(result, out)
-    return 0 if result.complete else MemoriskError.exit_code
+    return _study(study_rare_distinctive, show_study, config, out, tables_only=tables_only)
 
 
 @study_app.command(name="unique-features")
@@ -286,11 +283,9 @@ def unique_features(
 
     config = read_yaml(file, flags=False)
     if dry_run:
-        show_unique_plan(_watched(plan_unique, config, out=out))
+        show_unique_plan(with_bar(plan_unique, config, out=out))
         return 0
-    result = _watched(study_unique_features, config, out=out, tables_only=tables_only)
-    show_unique(result, out)
-    return 0 if result.complete else MemoriskError.exit_code
+    return _study(study_unique_features, show_unique, config, out, tables_only=tables_only)
 
 
 @study_app.command(name="generators")
@@ -319,17 +314,21 @@ def generators(
 
     config = read_yaml(file, flags=False)
     if dry_run:
-        plan = _watched(plan_generators, config, out=out)
+        plan = with_bar(plan_generators, config, out=out)
         show_generators_plan(plan)
         return MemoriskError.exit_code if plan.problems else 0
-    result = _watched(study_generators, config, out=out, tables_only=tables_only)
-    show_generators_study(result, out)
+    return _study(study_generators, show_generators_study, config, out, tables_only=tables_only)
+
+
+def _study(
+    study: Callable[..., Any],
+    show: Callable[[Any, Path], None],
+    config: dict[str, Any],
+    out: Path,
+    *,
+    tables_only: bool,
+) -> int:
+    """Run a study, or lay out what is finished of it, and show it."""
+    result = with_bar(study, config, out=out, tables_only=tables_only)
+    show(result, out)
     return 0 if result.complete else MemoriskError.exit_code
-
-
-def _watched(run: Callable[..., Found], *given: Any, **settings: Any) -> Found:
-    """What a function with ``progress`` gives, a bar shown meanwhile."""
-    from memorisk.console import progress_bar
-
-    with progress_bar() as progress:
-        return run(*given, progress=progress, **settings)
