@@ -25,28 +25,25 @@ def show_look(look: "Look") -> None:
 def show_watched(found: "Watched", *, as_json: bool) -> None:
     """A row a look, what the rule says, and where the report lies."""
     if as_json:
-        _json(
-            {"looks": [asdict(look) for look in found.looks], "stop": None if found.stop is None else found.stop.step}
-        )
+        stop = None if found.stop is None else found.stop.step
+        _json({"looks": [asdict(look) for look in found.looks], "stop": stop, "headline": found.headline})
         return
     console = Console()
     table = Table(box=None, header_style="bold", pad_edge=False)
-    for heading in ("step", "memorized share (95 %)", "listed", "FID", "held-out", "loss"):
+    for heading in ("step", "memorized share (95 %)", "listed", "FID", "as many", "held-out", "loss"):
         table.add_column(heading, justify="right", no_wrap=True)
     for look in found.looks:
         share = f"{look.share:.1%} ({look.share_low:.1%} to {look.share_high:.1%})" if look.share == look.share else ""
         table.add_row(
-            f"{look.step:,}", share, f"{look.listed:,}", _number(look.fid), _number(look.fid_held_out),
-            _number(look.held_out_loss),
+            f"{look.step:,}", share, f"{look.listed:,}", _number(look.fid), _number(look.fid_same_number),
+            _number(look.fid_held_out), _number(look.held_out_loss),
         )  # fmt: skip
     console.print(table)
     console.print()
-    if found.stop is None:
-        console.print(Text("NO MEMORIZATION WAS SHOWN", style="bold"))
-    else:
-        console.print(Text(f"MEMORIZATION FROM STEP {found.stop.step:,} ON", style="bold"))
+    console.print(Text((found.headline or "Nothing was looked at").upper(), style="bold"), soft_wrap=True)
     if found.looks and found.looks[-1].fid_name:
-        console.print(Text(f"{found.looks[-1].fid_name}; held-out: of real images in their place"), soft_wrap=True)
+        told = "as many: of no more drawn images than are held out; held-out: of real images in the place of these"
+        console.print(Text(f"{found.looks[-1].fid_name}; {told}"), soft_wrap=True)
     for note in found.notes:
         console.print(Text(note), soft_wrap=True)
     console.print(Text("The final audit needs held-out patients who had no part in this watch."), soft_wrap=True)
@@ -57,13 +54,17 @@ def show_watch_within(watch: "MemorizationWatch") -> None:
     """Of a watch within a training: its last look, whether and why it ended the training, its rule, its report."""
     console, looks, stop = Console(), watch.looks, watch.stopped_at
     console.print(Text(f"watch: {looks[-1].words}" if looks else "watch: nothing was looked at"), soft_wrap=True)
-    if stop is not None and not looks[-1].go_on:
-        from memorisk.audits.watch.page import RULES
+    from memorisk.audits.watch.verdict import RULES, can_stop, verdict_of
 
+    if stop is not None and not looks[-1].go_on:
         said = f"it stopped the training at step {looks[-1].step:,}: {RULES[watch.options.stop_on]}"
-    else:
+    elif can_stop(watch):
         said = "it did not stop the training"
+    else:
+        said = "it could not have stopped the training"
     console.print(Text(f"watch: {said}"), soft_wrap=True)
+    if looks:
+        console.print(Text(f"watch: {verdict_of(watch)[1]}"), soft_wrap=True)
     console.print(Text(f"watch: {watch.rule}"), soft_wrap=True)
     for note in watch.notes:
         console.print(Text(f"watch: {note}"), soft_wrap=True)

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from memorisk.audits.watch.deciding import hardly_possible
 from memorisk.audits.watch.looks import Look
+from memorisk.audits.watch.verdict import RULES, verdict_of
 from memorisk.report.blocks import (
     Block,
     Callout,
@@ -15,7 +15,6 @@ from memorisk.report.blocks import (
     Fact,
     Facts,
     Figure,
-    Kind,
     Name,
     Page,
     Paragraph,
@@ -27,17 +26,10 @@ from memorisk.report.blocks import (
 from memorisk.report.formats import count, percent
 from memorisk.report.steps_figure import steps_plot
 from memorisk.runs.environment import versions
-from memorisk.runs.errors import several
 
 if TYPE_CHECKING:  # which writes the page
     from memorisk.audits.watch.watching import MemorizationWatch
 
-RULES = {
-    "share": "the lower limit of the memorized share, with this look's part of the error, is above the nominal rate",
-    "test": "the exact p-value of the memorized share is at most this look's part of the error",
-    "listed": "a patient is listed with this look's part of the error as the level of the list",
-    "never": "nothing: looks are noted only",
-}
 _CHOSE = (
     "The held-out images of this watch chose, or may choose, the step at which the training ends. For the audit of "
     "what comes out of it they are no held-out images any more: that audit needs patients who had no part in training "
@@ -71,12 +63,11 @@ def watch_page(watch: "MemorizationWatch", *, redact: bool = False) -> Page:
 
 def _lead(watch: "MemorizationWatch") -> list[Block]:
     """The rule's word, and the numbers of the last look."""
-    looks, stop = watch.looks, watch.stopped_at
+    looks = watch.looks
     if not looks:
         return [Callout("note", "Nothing was looked at yet")]
     last = looks[-1]
-    kind: Kind = "note" if stop is None else "fail"
-    title, said = _verdict(last, stop, watch)
+    kind, title, said = verdict_of(watch)
     facts = [
         Fact("Looks", count(len(looks)), "" if watch.options.looks is None else f"of {count(watch.options.looks)}"),
         Fact("Last step", count(last.step)),
@@ -85,36 +76,15 @@ def _lead(watch: "MemorizationWatch") -> list[Block]:
         Fact("Listed patients", count(last.listed), _of_whom(last)),
     ]
     if last.fid_name:
-        facts.append(Fact("FID", f"{last.fid:.4g}", f"held-out real images {last.fid_held_out:.4g}"))
+        n = _compared(last, watch)
+        beside = f"{last.fid_held_out:.4g} of {count(n)} held-out real images"
+        facts.append(Fact(f"FID of {count(n)} images", f"{last.fid_same_number:.4g}", beside))
     return [Callout(kind, title, [Paragraph(said)]), Facts(facts)]
 
 
-def _verdict(last: Look, stop: Look | None, watch: "MemorizationWatch") -> tuple[str, str]:
-    """In a headline and a sentence."""
-    if stop is not None:
-        return (
-            f"Memorization from step {stop.step:,} on",
-            f"At step {stop.step:,} {RULES[watch.options.stop_on]}. A generator that memorizes nothing comes to this "
-            f"at any look of its training with a probability of at most {watch.options.error:.0%}. {watch.rule}",
-        )
-    title = "No memorization was shown"
-    if hardly_possible(watch.options, watch.shared, last.n_held):
-        title += f", and could hardly have been, with {several(last.n_held, 'held-out patient', 'held-out patients')}"
-    return (
-        title,
-        f"{_judged(last)}. {watch.rule} That is no proof that nothing is memorized: a look is an audit of few images.",
-    )
-
-
-def _judged(look: Look) -> str:
-    """The share in words, as `memorisk.statistics.memorized_share.MemorizedShare.words` has it."""
-    if look.share != look.share:
-        return f"{several(look.n_held, 'held-out patient is', 'held-out patients are')} too few to say a share"
-    return (
-        f"{percent(look.share)} ({percent(look.share_low)} to {percent(look.share_high)}) of {count(look.n_train)} "
-        f"training patients are nearer to the drawn images than all but {percent(look.nominal)} of held-out patients "
-        f"are, judged by {count(look.n_held)} of them"
-    )
+def _compared(look: Look, watch: "MemorizationWatch") -> int:
+    """Images, drawn ones and held-out ones alike, whose FID is compared."""
+    return min(look.n_images, len(watch.real.held.images))
 
 
 def _of_whom(look: Look) -> str:
@@ -153,19 +123,7 @@ def _curves(table: pd.DataFrame, watch: "MemorizationWatch") -> list[Block]:
         )
     ]
     if np.isfinite(columns["fid"]).any():
-        held = (columns["fid_held_out"], nothing, nothing)
-        drawn = (columns["fid"], columns["fid_low"], columns["fid_high"])
-        blocks.append(
-            Figure(
-                svg=steps_plot(
-                    steps, {"drawn images, 95 %": drawn, "held-out real images": held}, y_title="FID (lower is better)"
-                ),
-                title="Quality",
-                caption=[Name(str(table["fid_name"].iloc[-1])), ". It falls with the number of images: compare it with "
-                         "that of real images, and with nothing of another name."],
-                alternative=_spoken(table, "fid", lambda value: f"{value:.4g}"),
-            )
-        )  # fmt: skip
+        blocks.append(_quality(table, columns, watch))
     if np.isfinite(columns["held_out_loss"]).any():
         loss = (columns["held_out_loss"], nothing, nothing)
         blocks.append(
@@ -178,6 +136,30 @@ def _curves(table: pd.DataFrame, watch: "MemorizationWatch") -> list[Block]:
             )
         )
     return [*blocks, *_tables(table)]
+
+
+def _quality(table: pd.DataFrame, columns: dict[str, np.ndarray], watch: "MemorizationWatch") -> Figure:
+    """FID of drawn and of held-out images at the same number of either: it falls with the number."""
+    nothing, drawn = np.full(len(table), np.nan), (columns["fid"], columns["fid_low"], columns["fid_high"])
+    same, held = columns["fid_same_number"], (columns["fid_held_out"], nothing, nothing)
+    numbers = {_compared(look, watch) for look in watch.looks if look.fid_name}
+    n = count(numbers.pop()) if len(numbers) == 1 else "as many"
+    fewer = not np.array_equal(same, columns["fid"], equal_nan=True)
+    lines = {f"{n} drawn images": (same, nothing, nothing)} if fewer else {f"{n} drawn images, 95 %": drawn}
+    caption = [Name(str(table["fid_name"].iloc[-1])), ". It falls with the number of images: compare it with that of "
+               "as many real images, and with nothing of another name."]  # fmt: skip
+    if fewer:
+        caption.append(" Fewer images are held out than drawn: the figure has as many of both, the table has all drawn "
+                       "images with their interval.")  # fmt: skip
+    return Figure(
+        svg=steps_plot(
+            [int(step) for step in table["step"]], lines | {f"{n} held-out real images": held},
+            y_title="FID (lower is better)",
+        ),
+        title="Quality",
+        caption=caption,
+        alternative=_spoken(table, "fid_same_number", lambda value: f"{value:.4g}"),
+    )  # fmt: skip
 
 
 def _tables(table: pd.DataFrame) -> list[Block]:
@@ -201,10 +183,17 @@ def _tables(table: pd.DataFrame) -> list[Block]:
     tables: list[Block] = [Table(frame=table, columns=columns, caption=caption, elsewhere="looks.parquet")]
     has_fid, has_loss = (np.isfinite(table[name].to_numpy(dtype=float)).any() for name in ("fid", "held_out_loss"))
     if has_fid or has_loss:
-        fid = Column(source="fid", heading="FID", format="power", interval=("fid_low", "fid_high"))
+        fid = [
+            Column(source="n_images", heading="Images", format="count"),
+            Column(source="fid", heading="FID of these", format="power", interval=("fid_low", "fid_high")),
+            Column(source="fid_same_number", heading="Of as many as held out", format="power"),
+            Column(source="fid_held_out", heading="Held-out images", format="power"),
+        ]
         loss = Column(source="held_out_loss", heading="Held-out loss", format="decimal")
-        others = [step, *([fid] if has_fid else []), *([loss] if has_loss else [])]
-        said = "Quality and loss at every look"
+        others = [step, *(fid if has_fid else []), *([loss] if has_loss else [])]
+        said = "Quality and loss at every look" + (
+            ". FID falls with the number of images: compare the last two of its columns" if has_fid else ""
+        )
         tables.append(Table(frame=table, columns=others, caption=said, elsewhere="looks.parquet"))
     return tables
 

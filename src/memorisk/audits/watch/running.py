@@ -17,6 +17,7 @@ from memorisk.audits.watch.options import WatchOptions, watch_options
 from memorisk.audits.watch.quality import NO_FID
 from memorisk.audits.watch.real import Images
 from memorisk.audits.watch.trainings import is_over, losses_of
+from memorisk.audits.watch.verdict import verdict_of
 from memorisk.audits.watch.watching import MemorizationWatch
 from memorisk.runs.errors import InputError, one_line
 from memorisk.runs.files import write_json
@@ -36,6 +37,8 @@ class Watched:
     """The first look at which the rule says stop; None where none does."""
     notes: tuple[str, ...]
     """What must be said, a sentence each."""
+    headline: str = ""
+    """What may be said after these looks; empty without a look."""
 
 
 @dataclass(frozen=True)
@@ -117,7 +120,8 @@ def watch_training(
             time.sleep(poll)
         watch.book.note_losses(losses_of(place))
         watch.report()
-        return Watched(kind.out, watch.looks, watch.stopped_at, watch.notes)
+        headline = verdict_of(watch)[1] if watch.looks else ""
+        return Watched(kind.out, watch.looks, watch.stopped_at, watch.notes, headline)
 
 
 def plan_watch(

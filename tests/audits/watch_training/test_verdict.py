@@ -1,0 +1,110 @@
+"""What a report says where no rule could stop a training, and which two figures of FID it puts side by side."""
+
+import re
+
+import numpy as np
+import pytest
+
+from memorisk.audits.watch.running import Watched
+from memorisk.audits.watch.verdict import can_stop, verdict_of
+from memorisk.audits.watch.watching import MemorizationWatch
+from memorisk.console_watch import show_watch_within, show_watched
+from memorisk.statistics.quality_frechet import frechet_distance
+
+TRAIN, HELD, DRAWN = 200, 120, 60
+
+
+def watch_of(digits, held=HELD, out=None, **settings):
+    """A watch of digits."""
+    settings = {"quality": "none", "looks": 4, "images": DRAWN, **settings}
+    return MemorizationWatch(digits[:TRAIN], digits[TRAIN : TRAIN + held], out=out, **settings)
+
+
+def copies(digits, share):
+    """Drawn images of which a share is of training images."""
+    k = round(share * DRAWN)
+    return np.concatenate([digits[:k], digits[TRAIN + HELD :][: DRAWN - k]])
+
+
+@pytest.mark.parametrize(
+    ("held", "settings", "share", "kind", "title"),
+    [
+        (HELD, {"stop_on": "never"}, 0.0, "note", "No rule could stop it: looks were only noted"),
+        (HELD, {"stop_on": "never"}, 0.9, "warning", "No rule could stop it: looks were only noted, and step 1 speaks"),
+        (15, {}, 0.9, "note", "No rule could stop it: looks were only noted"),
+        (40, {"stop_on": "share", "stop": False}, 0.0, "note", "No rule could stop it: looks were only noted"),
+        (HELD, {"patience": 2}, 0.9, "warning", "The rule did not say stop, but step 1 speaks for memorization"),
+        (HELD, {}, 0.0, "note", "No memorization was shown"),
+        (HELD, {}, 0.9, "fail", "Memorization from step 1 on"),
+    ],
+)
+def test_the_headline_says_whether_a_rule_could_speak(digits, tmp_path, capsys, held, settings, share, kind, title):
+    watch = watch_of(digits, held, tmp_path / "w", **settings)
+    look = watch.look(1, copies(digits, share))
+    found = verdict_of(watch)
+    assert (found[0], found[1][: len(title)]) == (kind, title)
+    assert can_stop(watch) is ("No rule" not in title)
+    assert ("could have stopped the training: that it went on says nothing" in found[2]) is ("No rule" in title)
+    assert found[1] in report_of(watch)
+    assert "No memorization was shown" not in report_of(watch) or title.startswith("No memorization")
+    show_watched(Watched(tmp_path / "w", watch.looks, watch.stopped_at, watch.notes, found[1]), as_json=False)
+    show_watch_within(watch)
+    told = capsys.readouterr().out.replace("\n", " ")
+    assert title.upper() in told
+    assert f"watch: {found[1]}" in told
+    assert ("it did not stop the training" in told) is (kind != "fail" and can_stop(watch))
+    assert ("it could not have stopped the training" in told) is (not can_stop(watch))
+    assert ("it stopped the training at step 1" in told) is (not look.go_on)
+
+
+def report_of(watch):
+    """The report's text."""
+    path = watch.report()
+    assert path is not None
+    return path.read_text()
+
+
+def fact(page, name):
+    """The text of a fact's value and of what stands below it."""
+    place = page.index(name)
+    return re.sub(r"<[^>]*>", " ", page[place : place + 600])
+
+
+def test_fid_is_compared_at_the_same_number_of_images(digits, tmp_path):
+    flat = digits.reshape(len(digits), -1) / 255
+    watch = watch_of(digits, 30, tmp_path / "few", quality="auto", stop_on="never")
+    look = watch.look(1, copies(digits, 0.0))
+    assert look.fid_same_number != look.fid
+    page = report_of(watch)
+    held = frechet_distance(flat[:TRAIN], flat[TRAIN : TRAIN + 30]).estimate
+    assert look.fid_held_out == pytest.approx(held, rel=1e-6)
+    said = fact(page, "FID of 30 images")
+    assert f"{look.fid_same_number:.4g}" in said
+    assert f"{held:.4g} of 30 held-out real images" in said
+    for words in (
+        "30 drawn images",
+        "30 held-out real images",
+        f"step 1: {look.fid_same_number:.4g}",
+        "as many of both",
+    ):
+        assert words in page
+    assert f"step 1: {look.fid:.4g}" not in page
+    assert "Of as many as held out" in page
+    many = watch_of(digits, HELD, tmp_path / "many", quality="auto", stop_on="never")
+    look = many.look(1, copies(digits, 0.0))
+    page = report_of(many)
+    assert look.fid_same_number == look.fid
+    assert f"{look.fid:.4g}" in fact(page, f"FID of {DRAWN} images")
+    assert f"{DRAWN} drawn images, 95 %" in page
+    assert f"{DRAWN} held-out real images" in page
+    assert "as many of both" not in page
+
+
+def test_the_terminal_shows_fid_of_as_many_images(digits, tmp_path, capsys):
+    watch = watch_of(digits, 30, quality="auto", stop_on="never")
+    look = watch.look(1, copies(digits, 0.0))
+    show_watched(Watched(tmp_path, watch.looks, None, (), "x"), as_json=False)
+    told = capsys.readouterr().out
+    row = next(line for line in told.splitlines() if line.strip().startswith("1 "))
+    assert row.split()[-3:] == [f"{value:.4g}" for value in (look.fid, look.fid_same_number, look.fid_held_out)]
+    assert "as many: of no more drawn images than are held out" in told
