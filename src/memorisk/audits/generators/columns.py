@@ -93,6 +93,8 @@ COLUMNS: Mapping[str, Sequence[Column]] = {
         _limits("reference", "Held-out images [95 %]", "power"),
         _number("n_reference", "of so many"),
         _number("n_real", "Compared with"),
+        _number("n_real_patients", "Training patients"),
+        _number("n_reference_patients", "Held-out patients"),
         _SEEDS,
     ),
     "table_3": (
@@ -109,6 +111,8 @@ COLUMNS: Mapping[str, Sequence[Column]] = {
         _limits("held_rate", "held-out images [95 %]"),
         _limits("excess", "Difference [95 %]"),
         _text("threshold", "Threshold"),
+        _number("n_pairs", "Pairs"),
+        _number("n_held_pairs", "Held-out pairs"),
         _number("n_patients", "Patients"),
         _SEEDS,
     ),

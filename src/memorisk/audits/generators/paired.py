@@ -18,6 +18,8 @@ from memorisk.statistics.memorization_rate import MemorizationRate, memorization
 from memorisk.statistics.retrieval_score import RetrievalScore, irs
 
 MISS_RATE = 0.05
+NO_THRESHOLD = "none"
+"""A threshold that begins so is none: there is no MemRate."""
 
 
 def paired_rows(reading: Reading) -> pd.DataFrame:
@@ -59,7 +61,8 @@ def _row(read: Read) -> dict[str, Any]:
     rate = memorization_rate(own["pair_score"] > threshold, groups[own["pair_row"]].astype(str))
     held = memorization_rate(own["beside_score"] > threshold, read.held_groups[own["beside_row"] >= 0])
     excess = rate_difference(rate, held)
-    row |= {**_rate("mem_rate", rate), **_rate("held_rate", held), "n_pairs": rate.n_pairs}
+    row |= {**_rate("mem_rate", rate), **_rate("held_rate", held)}
+    row |= {"n_pairs": rate.n_pairs, "n_held_pairs": held.n_pairs}
     return row | {"excess": excess.estimate, "excess_low": excess.low, "excess_high": excess.high}
 
 
@@ -69,11 +72,11 @@ def _threshold(read: Read) -> tuple[float, str]:
     if not np.isnan(half):
         return half, "probability 0.5"
     if "copy_score" not in read.found:
-        return float("nan"), "none"
+        return float("nan"), f"{NO_THRESHOLD}: no copies were measured"
     chosen = one_per_group(read.held_groups, seed=read.cell.options.seed)
     kept = miss_guarantee(read.found["copy_score"][chosen], miss_rate=MISS_RATE)
     if not kept.kept:
-        return float("nan"), f"none: {kept.missing} held-out patients are missing"
+        return float("nan"), f"{NO_THRESHOLD}: {kept.missing} held-out patients are missing"
     return float(np.nextafter(kept.threshold, -np.inf)), f"misses at most {MISS_RATE:.0%} of weak copies"
 
 

@@ -27,7 +27,7 @@ def quality_rows(reading: Reading, by: tuple[str, ...]) -> pd.DataFrame:
         table = reading.quality
         own = rows(table, [name == figure for name in texts(table, "figure")]) if len(table) else table
         own = own.rename(columns={"low": "estimate_low", "high": "estimate_high"})
-        kept = ("n_real", "n_synthetic", "n_reference", "n_real_patients")
+        kept = ("n_real", "n_synthetic", "n_reference", "n_real_patients", "n_reference_patients")
         values = dict.fromkeys(_VALUES, ends)
         found.append(mean_over_seeds(own, (*by, "features", "figure", "better"), values, kept))
     table = pd.concat(found, ignore_index=True)

@@ -9,7 +9,7 @@ from memorisk.audits.generators.columns import COLUMNS
 from memorisk.audits.generators.distances import closest_rows, distance_rows, source_rows
 from memorisk.audits.generators.duplicates import OUTCOMES, level_rows, trend_rows
 from memorisk.audits.generators.over_seeds import mean_over_seeds
-from memorisk.audits.generators.paired import paired_rows
+from memorisk.audits.generators.paired import NO_THRESHOLD, paired_rows
 from memorisk.audits.generators.quality import ENDS, quality_rows
 from memorisk.audits.generators.reading import Reading
 from memorisk.audits.pseudonyms import Pseudonyms
@@ -139,8 +139,8 @@ def table_3(reading: Reading) -> StudyTable:
     """Table 3 of paper 004: FID, IRS and MemRate by conditioning."""
     each = paired_rows(reading)
     values = dict.fromkeys(("irs", "irs_all", "irs_held", "mem_rate", "held_rate"), (0.0, 1.0))
-    ours = mean_over_seeds(each, (*_WHO, "repeated", "detector", "threshold"),
-                           values | {"excess": (-1.0, 1.0)}, ("irs_n", "n_patients", "n_pairs"))  # fmt: skip
+    by, counted = (*_WHO, "repeated", "detector", "threshold"), ("irs_n", "n_patients", "n_pairs", "n_held_pairs")
+    ours = mean_over_seeds(each, by, values | {"excess": (-1.0, 1.0)}, counted)
     if len(ours):
         ours = _with_fid(ours, quality_rows(reading, (*_WHO, "repeated")))
         place = {name: i for i, name in enumerate(CONDITIONINGS)}
@@ -160,6 +160,11 @@ def table_3(reading: Reading) -> StudyTable:
         "images; below it is compared with held-out real images at the same number of either. FID is lower where "
         "more images are compared."
     )
+    if any(how.startswith(NO_THRESHOLD) for how in texts(ours, "threshold")):
+        note += (
+            " MemRate is empty where nothing says from which score on two images are of one person: the detector gives "
+            "no probability, and there are too few held-out patients, or no copies of their images, for a threshold."
+        )
     why = "" if len(ours) else "no generator is conditioned on vectors of its training images"
     return StudyTable("table_3", "Pseudo-conditions (table 3 of paper 004)", paper, ours, note, why)
 
