@@ -12,6 +12,7 @@ the process on one core, which other work on the machine disturbs less than wall
 import argparse
 import tempfile
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ import torch
 
 from memorisk.images.options import ImageOptions
 from memorisk.images.sources import load_manifest
-from memorisk.images.store import build_store
+from memorisk.images.store import ImageStore, build_store
 from memorisk.models.generators import Draw
 from memorisk.runs.environment import machine, versions
 from memorisk.runs.files import read_json, write_json
@@ -31,6 +32,76 @@ from memorisk.training.generator_snapshots import Snapshot
 
 RESULT = Path(__file__).parent / "results" / "gan_learning.json"
 COMPONENTS, EVERY, BATCH = 32, 50, 16
+
+
+@dataclass(frozen=True, eq=False)
+class Parts:
+    """Images to learn from, and those of other patients."""
+
+    store: ImageStore
+    groups: np.ndarray
+    """[N] of all images, str."""
+    rows: np.ndarray
+    """[n] to learn from."""
+    others: np.ndarray
+    """[m] of a quarter of the patients."""
+
+    @classmethod
+    def of(cls, store: ImageStore) -> "Parts":
+        """Divide a store by patient."""
+        groups = np.asarray(store.manifest.groups, dtype=str)
+        names = np.unique(groups)
+        held = np.isin(groups, np.random.default_rng(0).choice(names, len(names) // 4, replace=False))
+        return cls(store, groups, np.flatnonzero(~held), np.flatnonzero(held))
+
+
+class Distance:
+    """FID to the images of other patients, on principal components of the training images' pixels."""
+
+    def __init__(self, parts: Parts) -> None:
+        pixels = parts.store.images.reshape(len(parts.store.images), -1) / 255.0
+        self.middle = pixels[parts.rows].mean(axis=0)
+        self.axes = np.linalg.svd(pixels[parts.rows] - self.middle, full_matrices=False)[2][:COMPONENTS].T
+        self.others, self.groups = (pixels[parts.others] - self.middle) @ self.axes, parts.groups[parts.others]
+
+    def __call__(self, images: np.ndarray, patients: np.ndarray | None = None) -> dict[str, Any]:
+        """The distance of images [n, H, W, C], with its interval."""
+        features = (images.reshape(len(images), -1) / 255.0 - self.middle) @ self.axes
+        found = frechet_distance(self.others, features, self.groups, patients)
+        return {"fid": found.estimate, "low": found.low, "high": found.high}
+
+
+class Looks:
+    """What is measured before the first step and at every look, kept in a file from which a killed run goes on."""
+
+    def __init__(self, training: GanTraining, distance: Distance, n: int, file: Path) -> None:
+        self.training, self.distance, self.draw, self.file = training, distance, Draw(np.arange(n)), file
+        self.found = read_json(file) if file.is_file() else []
+        if not self.found:
+            images = training.generator().sample(self.draw, device="cpu")
+            self.found.append({"step": 0, **distance(images)})
+        self.last = time.process_time()
+
+    def __call__(self, snapshot: Snapshot) -> None:
+        """Note the distance and what the steps since the last look cost."""
+        begun, loop = time.process_time(), self.training.loop
+        images = snapshot.generator.sample(self.draw, device="cpu")
+        drawn = time.process_time()
+        recent = loop.records[snapshot.step - EVERY : snapshot.step]
+        self.found.append(
+            {
+                "step": snapshot.step,
+                **self.distance(images),
+                "r_t": loop.adaptive.r_t,
+                "p": loop.adaptive.p,
+                "path_length": float(recent[:, 3].nanmean()),
+                "processor_seconds_a_step": (begun - self.last) / EVERY,
+                "processor_seconds_an_image": (drawn - begun) / len(images),
+            }
+        )
+        write_json(self.file, self.found)
+        print(self.found[-1], flush=True)
+        self.last = time.process_time()
 
 
 def main() -> None:
@@ -45,11 +116,7 @@ def main() -> None:
     torch.set_num_threads(1)
     given.work.mkdir(mode=0o700, parents=True, exist_ok=True)
     how = ImageOptions(size=given.size, group_from=given.group_from, store=given.work / "store")
-    store = build_store(load_manifest(given.images, how), how)
-    groups = np.asarray(store.manifest.groups, dtype=str)
-    names = np.unique(groups)
-    held = np.isin(groups, np.random.default_rng(0).choice(names, len(names) // 4, replace=False))
-    rows, others = np.flatnonzero(~held), np.flatnonzero(held)
+    parts = Parts.of(build_store(load_manifest(given.images, how), how))
     options = GeneratorOptions(
         kind="gan",
         steps=given.steps,
@@ -59,62 +126,31 @@ def main() -> None:
         checkpoint_seconds=60,
         gan_augment_images=50_000,
     )
-    training = GanTraining.build(store, rows, options)
-    flat = store.images.reshape(len(store.images), -1) / 255.0
-    middle = flat[rows].mean(axis=0)
-    axes = np.linalg.svd(flat[rows] - middle, full_matrices=False)[2][:COMPONENTS].T
+    training = GanTraining.build(parts.store, parts.rows, options)
+    looks = Looks(training, Distance(parts), len(parts.others), given.work / "looks.json")
+    training.run(given.work / "checkpoint.safetensors", looks)
+    write_json(RESULT, _result(parts, looks, given.size))
 
-    def distance(images: np.ndarray, patients: np.ndarray | None = None) -> dict[str, Any]:
-        """FID to the images of other patients."""
-        features = (images.reshape(len(images), -1) / 255.0 - middle) @ axes
-        found = frechet_distance((flat[others] - middle) @ axes, features, groups[others], patients)
-        return {"fid": found.estimate, "low": found.low, "high": found.high}
 
-    few = np.sort(np.random.default_rng(1).choice(rows, len(others), replace=False))
-    draw, seen_at = Draw(np.arange(len(others))), given.work / "looks.json"
-    looks = read_json(seen_at) if seen_at.is_file() else []
-    if not looks:
-        looks.append({"step": 0, **distance(training.generator().sample(draw, device="cpu"))})
-    last = [time.process_time()]
-
-    def look(snapshot: Snapshot) -> None:
-        """Note the distance and what the steps since the last look cost."""
-        begun = time.process_time()
-        images = snapshot.generator.sample(draw, device="cpu")
-        drawn = time.process_time()
-        recent = training.loop.records[snapshot.step - EVERY : snapshot.step]
-        looks.append(
-            {
-                "step": snapshot.step,
-                **distance(images),
-                "r_t": training.loop.adaptive.r_t,
-                "p": training.loop.adaptive.p,
-                "path_length": float(recent[:, 3].nanmean()),
-                "processor_seconds_a_step": (begun - last[0]) / EVERY,
-                "processor_seconds_an_image": (drawn - begun) / len(images),
-            }
-        )
-        write_json(seen_at, looks)
-        print(looks[-1], flush=True)
-        last[0] = time.process_time()
-
-    training.run(given.work / "checkpoint.safetensors", look)
-    result = {
-        "images": len(rows),
-        "patients": len(set(groups[rows].tolist())),
-        "other_images": len(others),
-        "other_patients": len(set(groups[others].tolist())),
-        "size": given.size,
+def _result(parts: Parts, looks: Looks, size: int) -> dict[str, Any]:
+    """Everything that is committed."""
+    distance, training = looks.distance, looks.training
+    few = np.sort(np.random.default_rng(1).choice(parts.rows, len(parts.others), replace=False))
+    return {
+        "images": len(parts.rows),
+        "patients": len(set(parts.groups[parts.rows].tolist())),
+        "other_images": len(parts.others),
+        "other_patients": len(set(parts.groups[parts.others].tolist())),
+        "size": size,
         "batch_size": BATCH,
         "parameters": training.parameters,
-        "recipe": options.recipe(),
+        "recipe": training.options.recipe(),
         "features": f"pixels, {COMPONENTS} principal components of the training images",
-        "training_images_in_their_place": distance(store.images[few], groups[few]),
-        "looks": looks,
+        "training_images_in_their_place": distance(parts.store.images[few], parts.groups[few]),
+        "looks": looks.found,
         "machine": machine(),
         "versions": versions(),
     }
-    write_json(RESULT, result)
 
 
 if __name__ == "__main__":
