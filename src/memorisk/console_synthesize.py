@@ -82,6 +82,8 @@ def show_loop_plan(plan: "SynthesizePlan", *, as_json: bool) -> None:
 
 def show_table_three(table: pd.DataFrame, *, as_json: bool) -> None:
     """Paper 004's table 3."""
+    from memorisk.audits.synthesize.table_three import rate_words  # here, since it loads networks
+
     if as_json:
         _json(table.to_dict(orient="records"))
         return
@@ -94,8 +96,7 @@ def show_table_three(table: pd.DataFrame, *, as_json: bool) -> None:
             parts = [f"{what} {_limits(row, f'{figure}_{what}', form)}" for what in ("before", "kept", "reference")]
             console.print(Text(f"  {figure.upper() if figure != 'memrate' else 'MemRate'}: {'; '.join(parts)}"),
                           soft_wrap=True)  # fmt: skip
-        told = f"  features {row['features']}; MemRate by {row['memorized_by']}, {row['memorized_at']}"
-        console.print(Text(told), soft_wrap=True)
+        console.print(Text(f"  features {row['features']}; {rate_words(row)}"), soft_wrap=True)
 
 
 def _limits(row: dict[Any, Any], name: str, form: Any) -> str:

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from memorisk.audits.filter.closing import Told, footer, named, setup_section
 from memorisk.audits.filter.sections import (
     cost_section,
     exposed_facts,
@@ -23,7 +24,6 @@ from memorisk.report.blocks import (
     Block,
     Callout,
     Column,
-    Definitions,
     Details,
     Fact,
     Facts,
@@ -35,7 +35,6 @@ from memorisk.report.blocks import (
     Section,
     Steps,
     Table,
-    Text,
 )
 from memorisk.report.formats import count, percent
 from memorisk.report.result import Result
@@ -74,7 +73,7 @@ def loop_page(result: Result, pictures: Mapping[Pair, np.ndarray] | None = None,
         subtitle="A set of generated images, drawn again where a detector took one for a copy of a training image",
         lead=_lead(result, terms),
         sections=sections,
-        footer=[Paragraph(_footer(result, redact))],
+        footer=[Paragraph(footer(result, redact))],
     )
 
 
@@ -195,41 +194,22 @@ def _table_three(n: dict[str, Any]) -> list[Block]:
 def _setup(result: Result, redact: bool) -> list[Block]:
     """Everything to repeat it."""
     n, s = result.summary["numbers"], result.summary
-    told: list[tuple[Text, Text]] = []
+    told: Told = []
     for title, key, images, units in (
         ("Training", "training", n["n_train_images"], n["n_train_patients"]),
         ("Calibration", "calibration", n["n_calibration_images"], n["n_calibration"]),
     ):
         counted = f"{count(images)} images, {count(units)} {n['units']}"
-        name = str(s["names"][key])
-        told.append((title, counted if redact or not name else [Name(name), f", {counted}"]))
-    made = s["generator"]
+        told.append((title, named(s["names"][key], counted, redact)))
+    made, settings = s["generator"], s["settings"]
     conditioned = made["conditioning"] or made["conditioned_on"]
-    told.append(
-        ("Generator", Name(f"{'' if redact else made['name'] + ', '}{made['kind']}, conditioned on {conditioned}"))
-    )
-    told.append(("Its fingerprint", Name(str(n["generator_source"]))))
-    told.append(("Sampling", Name(", ".join(f"{name} {value}" for name, value in s["sampling"].items()))))
-    for found in s["features"]:
-        told.append(("Detector", Name(f"{found['detector']}: {found['sentence']} Compared by {found['compares']}.")))
-    settings = s["settings"]
     told += [
-        ("Miss rate, confidence", f"{n['miss_rate']:g}, {n['confidence']:g}"),
+        ("Generator", Name(f"{'' if redact else made['name'] + ', '}{made['kind']}, conditioned on {conditioned}")),
+        ("Its fingerprint", Name(str(n["generator_source"]))),
+        ("Sampling", Name(", ".join(f"{name} {value}" for name, value in s["sampling"].items()))),
+    ]
+    drawn: Told = [
         ("Balance", "paired with training images" if settings["paired"] else str(settings["balance"])),
         ("Most tries", count(settings["most_tries"])),
-        ("Seed", f"{settings['seed']}"),
-        ("Ids replaced by keyed hashes", "yes" if s["pseudonymised"] else "no"),
     ]
-    told += [(f"Fingerprint, {what}", Name(str(value))) for what, value in n["data_hash"].items() if value]
-    blocks: list[Block] = [Definitions(told, compact=True)]
-    notes = [*n["notes"], *(note for found in s["features"] for note in found["notes"])]
-    if notes and not redact:  # they may name files
-        blocks += [Heading("Notes of the run"), Steps([Name(str(note)) for note in notes])]
-    versions: list[tuple[Text, Text]] = [(k, Name(str(v))) for k, v in s["versions"].items()]
-    return [*blocks, Details("Versions", [Definitions(versions, compact=True)])]
-
-
-def _footer(result: Result, redact: bool) -> str:
-    version = result.summary["versions"].get("memorisk")
-    shown = "Ids and images are left out." if redact else "This file names training images: handle it as personal data."
-    return f"Made by memorisk {version}. {shown} It needs no network and asks for none."
+    return setup_section(result, told, drawn, redact)

@@ -2,11 +2,12 @@
 
 Every figure stands beside its value on real images of new people, and all figures of a row are of as many images, drawn
 at random from what there is, since FID and IRS depend on their number. MemRate is the share that a detector takes for
-the same identity (P > 0.5, or the threshold where it gives no probability): with the training image that an image was
-conditioned on, or, of a generator without pairs, with any training image.
+the same identity (P > 0.5, or the calibrated threshold where it gives no probability): with the training image that an
+image was conditioned on, or, of a generator without pairs, with any training image. There is none by a detector without
+probabilities at a threshold that somebody gave: nothing says that such a score means one identity.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -39,6 +40,12 @@ ORDER = ("label-noise", "prediction", "prediction-label", "ensemble", "ensemble-
 CONDITIONED = {"none": "unconditional", "class": "class", "vector": "condition"}
 _STREAM = 79  # keeps these draws apart from others of the same seed
 _FEWEST = 2
+_OF_LOOP = "the threshold of the loop"
+_NO_RATE = (
+    "MemRate is empty: {name} gives no probability, and its threshold was given, not calibrated, so that nothing says "
+    "which images are of one identity"
+)
+_CHOSE = "by the detector that chose at this threshold the rate after the loop is 0 by its making"
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,8 +129,9 @@ def table_three_row(
         figures["FID"][what] = {"estimate": fid.estimate, "low": fid.low, "high": fid.high}
         nearest = by.nearest(some, base, device=str(check_device(options.device))).rows[:, 0]
         figures["IRS"][what] = _limits(irs(len(np.unique(nearest)), n, len(base)))
-    judge = _judge(opened, thresholds, auditor, by)
+    judge = _judge(opened, thresholds, auditor, by, options)
     paired = bool(np.isfinite(ledger.of_source).any())
+    rates = {} if judge is None else _rates(judge, ledger, opened[0], train, base, reference, paired, options)
     return {
         "generator": config.name,
         "conditioning": config.conditioning or CONDITIONED[config.conditioned_on],
@@ -131,27 +139,35 @@ def table_three_row(
         "n_training": len(base),
         "features": of_train.described.encoder,
         "distance": by.words,
-        "figures": figures | {"MemRate": _rates(judge, ledger, opened[0], train, base, reference, paired, options)},
-        "memorized_by": judge.name,
-        "memorized_at": judge.words,
+        "figures": figures | {"MemRate": rates},
+        "memorized_by": "" if judge is None else judge.name,
+        "memorized_at": "" if judge is None else judge.words,
+        "no_rate": _NO_RATE.format(name=opened[0].name) if judge is None else "",
         "paired": paired,
     }
 
 
 def _judge(
-    opened: Sequence[Opened], thresholds: Sequence[float], auditor: PairDetector | None, by: Similarity
-) -> Judge:
-    """The auditor where it gives probabilities, and its features are there; else the first detector that chose."""
+    opened: Sequence[Opened],
+    thresholds: Sequence[float],
+    auditor: PairDetector | None,
+    by: Similarity,
+    options: SynthesizeOptions,
+) -> Judge | None:
+    """The auditor where it gives probabilities, and its features are there; else the first detector that chose.
+
+    None where that one gives no probabilities and its threshold is not calibrated.
+    """
     half = "P above 0.5"
     if auditor is not None and auditor.head is not None and by.at_half == by.at_half:
         return Judge(auditor.name, by, by.at_half, half, auditor, of_features=True)
     first = opened[0]
     if first.similarity.at_half == first.similarity.at_half:
         return Judge(first.name, first.similarity, first.similarity.at_half, half, first.detector, of_features=False)
+    if options.threshold:
+        return None
     threshold = float(np.nextafter(thresholds[0], -np.inf))
-    return Judge(
-        first.name, first.similarity, threshold, "the threshold of the loop", first.detector, of_features=False
-    )
+    return Judge(first.name, first.similarity, threshold, _OF_LOOP, first.detector, of_features=False)
 
 
 def _rates(
@@ -206,7 +222,8 @@ def table_three(runs: Sequence[str | Path]) -> pd.DataFrame:
         runs: Run folders of ``memorisk synthesize`` that came to their end.
 
     Returns:
-        A row a run: run, generator, conditioning, n, features, memorized_by, memorized_at, paired; and of every figure
+        A row a run: run, generator, conditioning, n, features, memorized_by, memorized_at, paired, no_rate (why it has
+        no MemRate; empty where it has one); and of every figure
         (``fid``, ``irs``, ``memrate``) ``_before``, ``_kept`` and ``_reference``, each with ``_low`` and ``_high``.
 
     Raises:
@@ -260,7 +277,18 @@ def table_three_block(rows: Sequence[dict[str, Any]]) -> Table:
             columns.append(Column(source=source, heading=f"{figure}, {what}", format=shown, interval=limits))
     first = rows[0]
     of = f"{first['n']:,} images" if len(rows) == 1 else "as many images as stand beside them"
-    pairs = "with the training image it was conditioned on" if first["paired"] else "with any training image"
-    judged = f"MemRate by {first['memorized_by']}, {first['memorized_at']}, {pairs}"
-    caption = f"FID and IRS of {of} by {first['features']}; {judged}."
+    caption = f"FID and IRS of {of} by {first['features']}; {rate_words(first)}."
     return Table(frame=flat_rows(rows), columns=columns, caption=caption)
+
+
+def rate_words(row: Mapping[Any, Any]) -> str:
+    """Whose MemRate a row has, at what and of what; or why it has none.
+
+    Args:
+        row: Of `table_three_row`, or flat.
+    """
+    if said := row.get("no_rate"):
+        return str(said)
+    pairs = "with the training image it was conditioned on" if row["paired"] else "with any training image"
+    told = f"MemRate by {row['memorized_by']}, {row['memorized_at']}, {pairs}"
+    return f"{told}; {_CHOSE}" if row["memorized_at"] == _OF_LOOP else told
