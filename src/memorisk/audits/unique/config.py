@@ -6,7 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from memorisk.audits.feature_options import MarkOptions
+from memorisk.audits.mark_choice import TEXT, choose_mark
 from memorisk.audits.study_file import StudyProtocol, check_keys, read_protocol
+from memorisk.images.mark_controls import KINDS
 from memorisk.images.options import ImageOptions
 from memorisk.models.specs import model_spec
 from memorisk.models.unique_features import LAYERS, NAMES
@@ -108,8 +110,10 @@ class UniqueOptions(MarkOptions):
             raise InputError("no canary is asked for: give random, highest, lowest or latent")
         if not 0 < self.opacity <= 1:
             raise InputError(f"opacity is {self.opacity}; it must lie above 0, where nothing is burnt in, and up to 1")
-        if not self.mark:
+        if not isinstance(self.mark, str) or not self.mark:
             raise InputError("no mark: name a letter, text:..., pattern:SEED or an image file")
+        if self.font is not None and not self.mark.startswith(TEXT) and self.controls in KINDS:
+            raise InputError(f"font is for text, and mark is {one_line(self.mark, 40)}: name text:..., or no font")
         check_device(self.device)
 
 
@@ -166,8 +170,10 @@ def read_unique(config: Mapping[str, Any]) -> UniqueStudy:
     protocol = read_protocol(config, STUDY_KEYS)
     given = config.get("settings") or {}
     check_keys("settings", given, setting_names(UniqueOptions))
-    options = UniqueOptions(**given)
+    asked: dict[str, Any] = dict(given) | {"font": _font(given.get("font"))}
+    options = UniqueOptions(**asked)
     options.validate()
+    choose_mark(options, options.where)
     if protocol == "paper":
         options = replace(options, references=0)
     training = config.get("training") or {}
@@ -215,6 +221,19 @@ def network_name(network: str, regulariser: str) -> str:
     parts = regulariser.split("+")
     end = "".join(f"_{short}" for part, short in (("dropout", "dropout"), ("batch_norm", "bn")) if part in parts)
     return network + end
+
+
+def _font(given: Any) -> Path | None:
+    """The file that a text's font is in.
+
+    Raises:
+        InputError: It is named as something else than a path.
+    """
+    if given is None:
+        return None
+    if not isinstance(given, str | Path) or not str(given):
+        raise InputError(f"font is {one_line(repr(given), 40)}; give the path of a .ttf or .otf file")
+    return Path(given)
 
 
 def _read_set(name: str, given: Any) -> UniqueSet:
