@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from memorisk.audits.filter import words
+from memorisk.audits.filter.closing import Told, footer, named, setup_section
 from memorisk.audits.filter.sections import (
     cost_section,
     exposed_facts,
@@ -23,8 +24,6 @@ from memorisk.audits.synthetic.words import Terms
 from memorisk.report.blocks import (
     Block,
     Callout,
-    Definitions,
-    Details,
     Fact,
     Facts,
     Heading,
@@ -71,7 +70,7 @@ def filter_page(result: Result, pictures: Mapping[Pair, np.ndarray] | None = Non
         subtitle="A set of generated images without what a detector takes for copies of training images",
         lead=_lead(result, terms),
         sections=sections,
-        footer=[Paragraph(_footer(result, redact))],
+        footer=[Paragraph(footer(result, redact))],
     )
 
 
@@ -124,7 +123,7 @@ def _missed(n: dict[str, Any]) -> tuple[str, str, str]:
 def _setup(result: Result, terms: Terms, redact: bool) -> list[Block]:
     """Everything to repeat it."""
     n, s = result.summary["numbers"], result.summary
-    told: list[tuple[Text, Text]] = []
+    told: Told = []
     for title, key, images, units in (
         ("Training", "training", n["n_train_images"], n["n_train_patients"]),
         ("Synthetic", "synthetic", n["n_synthetic"], None),
@@ -132,31 +131,11 @@ def _setup(result: Result, terms: Terms, redact: bool) -> list[Block]:
     ):
         counted = f"{count(images)} images"
         counted += f" of {terms.counted(units)}" if units is not None and terms.units == "patients" else ""
-        name = str(s["names"][key])
-        told.append((title, counted if redact or not name else [Name(name), f", {counted}"]))
+        told.append((title, named(s["names"][key], counted, redact)))
     height, width, channels = s["shape"]
     told.append(("Pixels", f"{height} x {width} x {channels}, by {s['settings']['resize']} where they were resized"))
-    for found in s["features"]:
-        told.append(("Detector", Name(f"{found['detector']}: {found['sentence']} Compared by {found['compares']}.")))
-    told += [
-        ("Miss rate, confidence", f"{n['miss_rate']:g}, {n['confidence']:g}"),
-        ("Kept images written as", "copies" if s["settings"]["keep"] == "copy" else "links"),
-        ("Seed", f"{s['settings']['seed']}"),
-        ("Ids replaced by keyed hashes", "yes" if s["pseudonymised"] else "no"),
-    ]
-    told += [(f"Fingerprint, {what}", Name(str(value))) for what, value in n["data_hash"].items() if value]
-    blocks: list[Block] = [Definitions(told, compact=True)]
-    notes = [*n["notes"], *(note for found in s["features"] for note in found["notes"])]
-    if notes and not redact:  # they may name files
-        blocks += [Heading("Notes of the run"), Steps([Name(str(note)) for note in notes])]
-    versions: list[tuple[Text, Text]] = [(k, Name(str(v))) for k, v in s["versions"].items()]
-    return [*blocks, Details("Versions", [Definitions(versions, compact=True)])]
-
-
-def _footer(result: Result, redact: bool) -> str:
-    version = result.summary["versions"].get("memorisk")
-    shown = "Ids and images are left out." if redact else "This file names training images: handle it as personal data."
-    return f"Made by memorisk {version}. {shown} It needs no network and asks for none."
+    kept: Told = [("Kept images written as", "copies" if s["settings"]["keep"] == "copy" else "links")]
+    return setup_section(result, told, kept, redact)
 
 
 def _sentence(text: str) -> Text:
