@@ -25,7 +25,7 @@ $(VENV)/.demo: pyproject.toml constraints.txt | $(VENV)/bin/python
 	touch $@
 
 $(VENV)/.test: pyproject.toml constraints.txt | $(VENV)/bin/python
-	$(BIN)/python -m pip install --quiet -c constraints.txt -e ".[medical,dp,onnx,detectors,generative,tracking,dev]"
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e ".[medical,dp,onnx,detectors,generative,tracking,cluster,dev]"
 	touch $@ $(VENV)/.demo
 
 clean:

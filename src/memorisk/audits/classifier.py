@@ -79,7 +79,7 @@ def audit_classifier(
     if not dry_run:
         check_out(folder, {}, identity=[])
         _refuse_fewer_seeds(folder, options)
-        if options.processes != 1:
+        if options.processes != 1 and options.executor == "local":
             prepare_workers(*WORKER_MODULES)
     progress("reading the manifest", 0, 0)
     manifest = load_manifest(images, options)

@@ -74,8 +74,8 @@ def training_device(options: ClassifierOptions) -> str:
 
 
 def training_processes(options: ClassifierOptions) -> int:
-    """Trainings side by side: one on a GPU, else as many as there are cores for their threads, or models."""
-    if training_device(options).startswith("cuda"):
+    """Trainings side by side here: one on a GPU or where a cluster trains, else as many as cores, or models."""
+    if options.executor != "local" or training_device(options).startswith("cuda"):
         return 1
     most = options.processes or max(1, available_cores() // options.threads)
     return min(most, 2 * len(options.chosen_seeds))
@@ -165,9 +165,10 @@ def train_all(
     options: ClassifierOptions,
     progress: Counted,
 ) -> None:
-    """Train what is not trained yet: side by side in processes on a CPU, stacked or one after another on a GPU.
+    """Train what is not trained yet: in processes on a CPU, stacked or one by one on a GPU, on a cluster where asked.
 
     Raises:
+        InputError: The cluster cannot take the trainings.
         MemoriskError: Some trainings failed; the others are kept.
     """
     for name in (LOGITS, WEIGHTS, CHECKPOINTS):
@@ -187,9 +188,12 @@ def train_all(
 
     if not todo:
         return
-    if run_jointly(todo, on_done):
+    folders = (run.path, todo[0].images.parent)
+    place = options.placement(*folders, cores=recipe.threads, gpus=int(recipe.device.startswith("cuda")))
+    if not place.remote and run_jointly(todo, on_done):
         return
-    run_jobs(run_training, todo, processes=training_processes(options), threads=recipe.threads, on_done=on_done)
+    processes = training_processes(options)
+    run_jobs(run_training, todo, processes=processes, threads=recipe.threads, on_done=on_done, place=place)
 
 
 def collect(

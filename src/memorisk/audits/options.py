@@ -8,6 +8,7 @@ from cyclopts import Parameter
 
 from memorisk.images.options import ImageOptions
 from memorisk.runs.errors import InputError, unknown_name
+from memorisk.runs.placement import ClusterOptions
 from memorisk.runs.settings import check_types, settings_of
 from memorisk.training.options import TrainOptions
 
@@ -75,7 +76,7 @@ class LossesOptions(AnalysisOptions, ReportOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ClassifierOptions(ImageOptions, TrainOptions, AnalysisOptions, ReportOptions):
+class ClassifierOptions(ImageOptions, TrainOptions, AnalysisOptions, ReportOptions, ClusterOptions):
     """Everything that `memorisk audit classifier` can be told."""
 
     model: str = "auto"
@@ -152,6 +153,7 @@ class ClassifierOptions(ImageOptions, TrainOptions, AnalysisOptions, ReportOptio
         """
         ImageOptions.validate(self)
         AnalysisOptions.validate(self)
+        self.check_cluster()
         choices = {
             "protocol": ("corrected", "paper"),
             "splits": ("redraw", "given", "given-random"),

@@ -1,4 +1,4 @@
-"""Where jobs run: in this process, or side by side in processes of this machine.
+"""Where jobs run: in this process, side by side in processes of this machine, or on the workers of a cluster.
 
 A job is a function and a picklable argument; it leaves its result in the run folder, written atomically, and returns
 only a small value. Failures are collected: one broken job does not take the finished ones with it.
@@ -18,7 +18,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
-from dataclasses import dataclass
 from multiprocessing import forkserver
 from multiprocessing.connection import Connection
 from types import ModuleType
@@ -26,20 +25,14 @@ from typing import Any
 
 from threadpoolctl import threadpool_limits
 
-from memorisk.runs.errors import GOES_ON, InputError, MemoriskError, one_line
+from memorisk.runs.errors import GOES_ON, InputError, MemoriskError
+from memorisk.runs.placement import Placement
+from memorisk.runs.remote import Outcome, attempt, expected
+
+__all__ = ["Outcome", "prepare_workers", "run_jobs", "worker_pool"]
 
 _METHOD = "forkserver" if "forkserver" in multiprocessing.get_all_start_methods() else "spawn"
 _preloaded: list[str] = []
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """What became of a job: its place in the list, and its value or its error."""
-
-    index: int
-    value: Any = None
-    error: str | None = None
-    bad_input: bool = False
 
 
 def prepare_workers(*modules: str) -> None:
@@ -62,6 +55,7 @@ def run_jobs(
     processes: int = 1,
     threads: int = 1,
     on_done: Callable[[Outcome], None] | None = None,
+    place: Placement | None = None,
 ) -> list[Any]:
     """Run ``function(job)`` for every job and return the values in order.
 
@@ -71,14 +65,18 @@ def run_jobs(
         processes: How many run side by side.
         threads: Threads each may use in native code.
         on_done: Called in this process as each job ends, in the order they end.
+        place: A cluster, and what a job needs of it; None, or one that is local: this machine.
 
     Raises:
+        InputError: A job was given bad input, or the cluster cannot take jobs.
         MemoriskError: Some jobs failed, or a worker was killed; the others ran to their end and what they wrote stays.
     """
     outcomes: list[Outcome] = []
     source: Iterable[Outcome]
-    if processes <= 1 or len(jobs) <= 1:
-        source = (_attempt(function, job, i) for i, job in enumerate(jobs))
+    if place is not None and place.remote:
+        source = _on_cluster(function, jobs, place, threads)
+    elif processes <= 1 or len(jobs) <= 1:
+        source = (attempt(function, job, i) for i, job in enumerate(jobs))
     else:
         source = _side_by_side(function, jobs, processes, threads)
     for outcome in source:
@@ -162,7 +160,7 @@ def _side_by_side(
     well = False
     try:
         n = len(jobs)
-        for future in as_completed(pool.submit(_attempt, [function] * n, jobs, range(n))):
+        for future in as_completed(pool.submit(attempt, [function] * n, jobs, range(n))):
             yield future.result()
         well = True
     except BrokenProcessPool as error:
@@ -175,15 +173,21 @@ def _side_by_side(
             pool.close()
 
 
-def _attempt(function: Callable[[Any], Any], job: Any, index: int) -> Outcome:
-    try:
-        return Outcome(index, value=function(job))
-    except InputError as error:
-        return Outcome(index, error=str(error), bad_input=True)
-    except MemoriskError as error:
-        return Outcome(index, error=str(error))
-    except Exception as error:  # collected here, raised once with the others by run_jobs
-        return Outcome(index, error=f"{type(error).__name__}: {one_line(error)}")
+def _on_cluster(
+    function: Callable[[Any], Any], jobs: Sequence[Any], place: Placement, threads: int
+) -> Iterator[Outcome]:
+    """Outcomes of jobs on a cluster, in the order in which they end."""
+    if not jobs:
+        return
+    with expected(place.folders) as wanted:
+        if place.executor == "dask":
+            from memorisk.runs.dask_jobs import dask_outcomes
+
+            yield from dask_outcomes(function, jobs, place, threads, wanted)
+        else:
+            from memorisk.runs.ray_jobs import ray_outcomes
+
+            yield from ray_outcomes(function, jobs, place, threads, wanted)
 
 
 def _begin_worker(parent: Connection, threads: int) -> None:

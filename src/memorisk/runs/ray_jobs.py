@@ -1,0 +1,104 @@
+"""Jobs on the workers of a Ray cluster.
+
+Ray runs a job whose worker or machine was lost again elsewhere, up to `RETRIES` times; it keeps its own connections.
+"""
+
+import logging
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from memorisk.runs.errors import GOES_ON, InputError, MemoriskError, MissingExtraError, one_line
+from memorisk.runs.placement import Placement
+from memorisk.runs.remote import Expected, Outcome, attempt_remotely, check_workers, look, lost
+
+RETRIES = 5
+
+
+def ray_outcomes(
+    function: Callable[[Any], Any], jobs: Sequence[Any], place: Placement, threads: int, wanted: Expected
+) -> Iterator[Outcome]:
+    """Outcomes in the order in which jobs end; arguments and errors as for `memorisk.runs.dask_jobs.dask_outcomes`."""
+    with _open(place.cluster) as ray:
+        _check(ray, place, wanted)
+        task = ray.remote(attempt_remotely).options(max_retries=RETRIES, **_needs(place))
+        waiting = {task.remote(function, job, i, threads, wanted): i for i, job in enumerate(jobs)}
+        try:
+            while waiting:
+                ended, _ = ray.wait(list(waiting), num_returns=1)
+                yield _outcome(ray, ended[0], waiting.pop(ended[0]))
+        finally:
+            for task in waiting:
+                ray.cancel(task, force=True)
+
+
+def _outcome(ray: Any, task: Any, index: int) -> Outcome:
+    """Of a job that has ended.
+
+    Raises:
+        MemoriskError: It never reached a worker.
+    """
+    try:
+        return ray.get(task)
+    except (ray.exceptions.WorkerCrashedError, ray.exceptions.NodeDiedError, ray.exceptions.OutOfMemoryError):
+        return lost(index, RETRIES + 1)
+    except ray.exceptions.RayError as error:
+        raise MemoriskError(f"a job did not reach its worker: {one_line(error, 200)}; {GOES_ON}") from error
+
+
+@contextmanager
+def _open(address: str) -> Iterator[Any]:
+    """Ray, connected.
+
+    Raises:
+        InputError: There is no such cluster.
+    """
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # no telemetry
+    try:
+        import ray
+    except ImportError:
+        raise MissingExtraError("ray", "cluster", "executor ray") from None
+    mine = not ray.is_initialized()
+    try:
+        if mine:
+            ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR, include_dashboard=False)
+    except (ConnectionError, RuntimeError, ValueError, OSError) as error:
+        raise InputError(
+            f"no Ray cluster answers at {one_line(address, 80)}: {one_line(error, 160)}; `ray status` tells of one"
+        ) from None
+    try:
+        yield ray
+    finally:
+        if mine:
+            ray.shutdown()
+
+
+def _needs(place: Placement) -> dict[str, Any]:
+    """What a job asks for, in Ray's words."""
+    asked: dict[str, Any] = {"num_cpus": place.cores}
+    asked |= {"num_gpus": place.gpus} if place.gpus else {}
+    return asked | ({"memory": place.memory} if place.memory else {})
+
+
+def _check(ray: Any, place: Placement, wanted: Expected) -> None:
+    """Ask every machine whether it can take jobs.
+
+    Raises:
+        InputError: One cannot, or none has what a job needs.
+    """
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy as Stay
+
+    nodes = [node for node in ray.nodes() if node["Alive"]]
+    words = {"CPU": place.cores, "GPU": place.gpus, "memory": place.memory or 0}
+    able = [node for node in nodes if all(node["Resources"].get(name, 0) >= n for name, n in words.items())]
+    if not able:
+        needs = ", ".join(f"{name} {n:g}" for name, n in words.items() if n)
+        raise InputError(
+            f"no machine of the Ray cluster at {one_line(place.cluster, 80)} has {needs}, which a job needs"
+        )
+    asked = [
+        ray.remote(look).options(num_cpus=0, scheduling_strategy=Stay(node["NodeID"], soft=False)).remote(wanted)
+        for node in able
+    ]
+    check_workers(ray.get(asked), place.cluster)

@@ -1,0 +1,138 @@
+"""What a worker of a cluster does with a job, and what is asked of it before the first one.
+
+A job sets the threads and the random state of its process while it runs, so that one process runs one job at a time
+whatever number of threads its worker has: results are those of this machine, byte for byte.
+"""
+
+import secrets
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from threadpoolctl import threadpool_limits
+
+from memorisk.runs.environment import versions
+from memorisk.runs.errors import InputError, MemoriskError, one_line
+
+_DECIDING = ("memorisk", "numpy", "torch", "timm")
+"""Libraries whose version a result may depend on."""
+_PATIENCE = 10.0  # seconds that a shared disk may take to show a new file
+_alone = threading.Lock()
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a job: its place in the list, and its value or its error."""
+
+    index: int
+    value: Any = None
+    error: str | None = None
+    bad_input: bool = False
+
+
+def attempt(function: Callable[[Any], Any], job: Any, index: int) -> Outcome:
+    """Run a job; what it raises is its outcome, too."""
+    try:
+        return Outcome(index, value=function(job))
+    except InputError as error:
+        return Outcome(index, error=str(error), bad_input=True)
+    except MemoriskError as error:
+        return Outcome(index, error=str(error))
+    except Exception as error:  # collected here, raised once with the others by run_jobs
+        return Outcome(index, error=f"{type(error).__name__}: {one_line(error)}")
+
+
+@dataclass(frozen=True)
+class Expected:
+    """What every worker must be like, so that results are those of whoever asks and arrive there."""
+
+    marks: tuple[str, ...]
+    """Files in the folders where jobs read and write."""
+    versions: dict[str, str]
+    """Of the libraries that results depend on."""
+
+    def refuses(self) -> str | None:
+        """Why this process is not like that; None where it is. A new file on a shared disk is waited for."""
+        until = time.monotonic() + _PATIENCE
+        while missing := [mark for mark in self.marks if not Path(mark).exists()]:
+            if time.monotonic() > until:
+                return (
+                    f"it does not see {one_line(Path(missing[0]).parent, 120)}, where jobs read and write: put run "
+                    "folder and image store (store) on storage that all machines mount under one path"
+                )
+            time.sleep(0.2)
+        here = deciding_versions()
+        for name in sorted(here.keys() | self.versions.keys()):
+            if here.get(name) != self.versions.get(name):
+                return (
+                    f"it has {name} {here.get(name, 'not at all')}, and where the command was given it is "
+                    f"{self.versions.get(name, 'not installed')}: install the same, since results may depend on it"
+                )
+        return None
+
+
+def deciding_versions() -> dict[str, str]:
+    """Versions of what results depend on."""
+    return {name: version for name, version in versions().items() if name in _DECIDING}
+
+
+@contextmanager
+def expected(folders: Sequence[Path]) -> Iterator[Expected]:
+    """What workers must see as long as this lasts: an empty file in each folder, or a file of one that is read only."""
+    made, marks = [], []
+    try:
+        for folder in folders:
+            mark = folder / f".seen-{secrets.token_hex(8)}"
+            try:
+                mark.touch(mode=0o600)
+                made.append(mark)
+            except OSError:
+                mark = next((file for file in sorted(folder.iterdir()) if file.is_file()), folder)
+            marks.append(str(mark))
+        yield Expected(tuple(marks), deciding_versions())
+    finally:
+        for mark in made:
+            mark.unlink(missing_ok=True)
+
+
+def look(wanted: Expected) -> tuple[str, str | None]:
+    """Name of a worker's machine, and why it cannot take jobs; None where it can."""
+    return socket.gethostname(), wanted.refuses()
+
+
+def attempt_remotely(function: Callable[[Any], Any], job: Any, index: int, threads: int, wanted: Expected) -> Outcome:
+    """Run a job in a worker of a cluster: alone in its process, with so many threads of native code."""
+    if (why := wanted.refuses()) is not None:
+        return Outcome(index, error=f"worker {one_line(socket.gethostname(), 60)}: {why}", bad_input=True)
+    with _alone, threadpool_limits(threads):
+        return attempt(function, job, index)
+
+
+def check_workers(seen: Sequence[tuple[str, str | None]], cluster: str) -> None:
+    """Refuse workers whose results would be others, or would not arrive.
+
+    Args:
+        seen: What each said.
+        cluster: Address, for messages.
+
+    Raises:
+        InputError: There are none, or one cannot take jobs.
+    """
+    if not seen:
+        raise InputError(f"the cluster at {one_line(cluster, 80)} has no worker: start one, and give the command again")
+    for host, why in seen:
+        if why is not None:
+            raise InputError(f"worker {one_line(host, 60)}: {why}")
+
+
+def lost(index: int, times: int) -> Outcome:
+    """Of a job whose worker died each time."""
+    return Outcome(
+        index,
+        error=f"its worker died {times} times, as the system does when memory runs out: ask for more (job_memory)",
+    )

@@ -1,0 +1,126 @@
+"""Jobs on a real Dask cluster on loopback: workers killed and stopped, the scheduler's wire cut, wrong ones refused."""
+
+import os
+import signal
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from memorisk.runs.errors import InputError, MemoriskError
+from memorisk.runs.executors import Outcome, run_jobs
+from memorisk.runs.placement import ClusterOptions, Placement, parse_bytes
+from memorisk.runs.remote import Expected, deciding_versions
+from tests.runs.clusters import DaskCluster, Wire, dask_cluster, slow_square
+
+pytest.importorskip("distributed")
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    """Three workers with one thread each, and one with two."""
+    with dask_cluster(3, "--nthreads", "1") as made:
+        yield made
+
+
+def run(cluster: DaskCluster, folder: Path, numbers: list[int], seconds: float = 0.0, **more) -> list[int]:
+    """Squares, made on the cluster."""
+    place = Placement("dask", more.pop("address", cluster.address), folders=(folder,), **more)
+    done: list[Outcome] = []
+    found = run_jobs(slow_square, [(n, str(folder), seconds) for n in numbers], place=place, on_done=done.append)
+    assert len(done) == len(numbers)
+    assert not list(folder.glob(".seen-*"))
+    return found
+
+
+def test_values_come_back_in_order_and_a_failure_loses_nothing(cluster: DaskCluster, tmp_path: Path) -> None:
+    assert run(cluster, tmp_path, [3, 1, 2]) == [9, 1, 4]
+    with pytest.raises(MemoriskError, match="1 of 3 jobs failed, the first with: ValueError: below 0"):
+        run(cluster, tmp_path, [4, -1, 5])
+    assert {file.name for file in tmp_path.glob("done-*")} == {f"done-{n}" for n in (3, 1, 2, 4, -1, 5)}
+    assert run_jobs(slow_square, [], place=Placement("dask", "tcp://nowhere:1")) == []
+
+
+def test_a_killed_worker_a_stopped_one_and_a_cut_wire_change_nothing(tmp_path: Path) -> None:
+    with dask_cluster(3, "--nthreads", "1") as cluster:
+        wire = Wire(cluster.port)
+        wire.start()
+        cut = []
+
+        def hurt() -> None:
+            """Kill one, stop another for a second, cut the wire."""
+            while not list(tmp_path.glob("began-*")):
+                time.sleep(0.05)
+            busy = [int(file.name.split("-")[2]) for file in tmp_path.glob("began-*")]
+            killed = next(worker for worker in cluster.workers if worker.pid in busy)
+            killed.kill()
+            stopped = next(worker for worker in cluster.workers if worker is not killed)
+            stopped.send_signal(signal.SIGSTOP)
+            cut.append(wire.cut())
+            time.sleep(1)
+            stopped.send_signal(signal.SIGCONT)
+
+        thread = threading.Thread(target=hurt)
+        thread.start()
+        found = run(cluster, tmp_path, list(range(8)), 0.4, address=f"tcp://127.0.0.1:{wire.port}")
+        thread.join()
+        assert found == [n**2 for n in range(8)]
+        assert cut[0] >= 1
+        again = [file.name.split("-")[1] for file in tmp_path.glob("began-*")]
+        assert len(again) > len(set(again)) == 8  # the killed worker's job began twice
+
+
+def test_a_worker_with_several_threads_runs_one_job_at_a_time(tmp_path: Path) -> None:
+    with dask_cluster(1, "--nthreads", "4") as cluster:
+        began = time.monotonic()
+        assert run(cluster, tmp_path, [1, 2, 3, 4], 0.3) == [1, 4, 9, 16]
+        assert time.monotonic() - began > 4 * 0.3
+
+
+def test_a_cluster_that_cannot_do_the_work_is_refused_in_one_line(
+    cluster: DaskCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(InputError, match=r"no worker at .* offers GPU 1: start workers with --resources 'GPU=1'"):
+        run(cluster, tmp_path, [1], gpus=1)
+    with pytest.raises(InputError, match="offers memory 8e"):
+        run(cluster, tmp_path, [1], memory=8 * 10**9)
+    monkeypatch.setattr("memorisk.runs.dask_jobs.CONNECT_SECONDS", 0.5)
+    with pytest.raises(InputError, match=r"no scheduler of Dask answers at tcp://127.0.0.1:1"):
+        run(cluster, tmp_path, [1], address="tcp://127.0.0.1:1")
+    monkeypatch.setattr("memorisk.runs.remote.deciding_versions", lambda: {**deciding_versions(), "torch": "1.0"})
+    with pytest.raises(InputError, match=r"worker .*: it has torch .*, and where the command was given it is 1.0"):
+        run(cluster, tmp_path, [1])
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_worker_that_does_not_see_the_folders_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("memorisk.runs.remote._PATIENCE", 0.0)
+    there = tmp_path / "there"
+    there.touch()
+    assert Expected((str(there),), deciding_versions()).refuses() is None
+    missing = Expected((str(there), str(tmp_path / "not" / "there")), deciding_versions()).refuses()
+    assert missing is not None
+    assert f"does not see {tmp_path / 'not'}" in missing
+
+
+@pytest.mark.parametrize(("text", "size"), [("8GB", 8e9), ("512 MiB", 2**29), ("1.5kb", 1500), ("7", 7)])
+def test_sizes(text: str, size: float) -> None:
+    assert parse_bytes(text) == size
+
+
+def test_settings_of_a_cluster(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    assert ClusterOptions().placement(tmp_path) == Placement()
+    with pytest.raises(InputError, match="cluster is for a cluster, and executor is local"):
+        ClusterOptions(cluster="tcp://x:1").check_cluster()
+    with pytest.raises(InputError, match="job_memory is many; give a size such as 8GB"):
+        ClusterOptions(executor="ray", job_memory="many").check_cluster()
+    with pytest.raises(InputError, match="unknown executor 'dusk'"):
+        ClusterOptions(executor="dusk").check_cluster()  # pyright: ignore[reportArgumentType]
+    monkeypatch.delenv("DASK_SCHEDULER_ADDRESS", raising=False)
+    with pytest.raises(InputError, match="executor dask needs the address of a cluster"):
+        ClusterOptions(executor="dask").placement(tmp_path)
+    monkeypatch.setenv("DASK_SCHEDULER_ADDRESS", "tcp://there:8786")
+    made = ClusterOptions(executor="dask", job_memory="1GB").placement(tmp_path / ".", cores=2)
+    assert made == Placement("dask", "tcp://there:8786", 2, 10**9, 0, (tmp_path,))
+    assert os.environ["DASK_SCHEDULER_ADDRESS"] == made.cluster
