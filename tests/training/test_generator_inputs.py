@@ -12,6 +12,7 @@ from memorisk.images.store import build_store
 from memorisk.training import generator_inputs
 from memorisk.training.detector_parts import Division
 from memorisk.training.generator_inputs import FEWEST, notes_on_inputs
+from tests.images.dicom_making import dicom
 
 
 @pytest.fixture(autouse=True)
@@ -65,3 +66,20 @@ def test_of_many_images_some_are_looked_at_and_that_is_said(tmp_path: Path, monk
     monkeypatch.setattr(generator_inputs, "MOST_LOOKED_AT", 3)
     kinds = [((12, 8), "L")] * 8
     assert "3 of 3 training images looked at are no" in notes_of(images(tmp_path / "i", kinds, 2 * FEWEST), FEWEST)
+
+
+@pytest.mark.parametrize("several", [True, False])
+def test_shapes_and_depths_of_dicom_and_arrays_are_told_too(tmp_path: Path, several: bool) -> None:
+    rng, n = np.random.default_rng(0), 2 + 2 * FEWEST
+    (tmp_path / "i").mkdir()
+    if several:
+        for i in range(n):
+            deep, width = i == 0, 12 if i == 1 else 8
+            stored = rng.integers(0, 200, (8, width)).astype(np.uint16 if deep else np.uint8)
+            dicom(stored, PatientID=f"p{i}").save_as(tmp_path / "i" / f"{i:03}.dcm", enforce_file_format=True)
+        said = notes_of(tmp_path / "i", FEWEST)
+        assert "1 of 2 training images is no square" in said
+        assert "1 of 2 training images have more than 8 bits a pixel, 1 have 8" in said
+    else:
+        np.save(tmp_path / "i" / "a.npy", rng.integers(0, 200, (n, 8, 12)).astype(np.uint8))
+        assert "2 of 2 training images are no squares" in notes_of(tmp_path / "i" / "a.npy", FEWEST)

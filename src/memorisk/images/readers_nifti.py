@@ -56,7 +56,7 @@ def read(path: Path, how: Reading) -> np.ndarray:
 def count_frames(path: Path, plane: str = "axial") -> int:
     """Number of slices of a plane."""
     with open_volume(path) as image:
-        return _canonical_shape(image)[PLANES[plane]]
+        return canonical_shape(image)[PLANES[plane]]
 
 
 def declared_plane(plane: str, low: float, high: float) -> str:
@@ -180,7 +180,7 @@ def _image(stream: IO[bytes]) -> Any:
     return (nibabel.Nifti2Image if second else nibabel.Nifti1Image).from_stream(stream)
 
 
-def _canonical_shape(image: Any) -> tuple[int, ...]:
+def canonical_shape(image: Any) -> tuple[int, ...]:
     """Number of voxels along x, y and z of the standard orientation."""
     shape = [1, 1, 1]
     axes = _nibabel().io_orientation(image.affine)[:, 0].astype(int)

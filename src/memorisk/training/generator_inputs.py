@@ -1,11 +1,8 @@
 """What must be said of the images and patients that a generator's training was given: few held out, mixed kinds."""
 
-import warnings
-from pathlib import Path
-
 import numpy as np
-from PIL import Image
 
+from memorisk.images.headers import image_header
 from memorisk.images.options import ImageOptions
 from memorisk.images.resize import is_grey
 from memorisk.images.store import ImageStore
@@ -15,8 +12,6 @@ from memorisk.training.detector_parts import Division
 FEWEST = 19
 """Patients without whom there is no share at the usual nominal rate of 1 in 20."""
 MOST_LOOKED_AT = 512
-_DEEP = ("I", "F")
-"""Pillow's modes of more than 8 bits begin so."""
 _RESIZED = {
     "squash": "squashed to a square, which changes their proportions",
     "crop": "cropped to the middle square",
@@ -52,16 +47,13 @@ def _few(parts: Division) -> list[str]:
 
 
 def _shapes(store: ImageStore, rows: np.ndarray, told: str, options: ImageOptions) -> list[str]:
-    """Of files of another shape than a square, and of several depths, by their headers: of raster images alone."""
-    oblong, deep, known = 0, 0, 0
-    for row in rows.tolist():
-        try:
-            with warnings.catch_warnings(action="ignore"), Image.open(Path(store.manifest.file(row))) as image:
-                oblong += image.width != image.height
-                deep += image.mode.startswith(_DEEP)
-                known += 1
-        except (OSError, ValueError, Image.DecompressionBombError):  # no raster image: its reader is another's
-            continue
+    """Of files of another shape than a square, and of several depths, by the headers of those that have one."""
+    member = store.manifest.table.get("member")
+    files = [(store.manifest.file(row), "" if member is None else str(member.iloc[row] or "")) for row in rows.tolist()]
+    read = {one: image_header(*one) for one in dict.fromkeys(files)}  # many images share a file
+    headers = [header for one in files if (header := read[one]) is not None]
+    oblong = sum(header.width != header.height for header in headers)
+    deep, known = sum(header.deep for header in headers), len(headers)
     said = []
     if oblong and options.size is not None:
         are = "is no square and was" if oblong == 1 else "are no squares and were"
