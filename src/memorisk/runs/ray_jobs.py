@@ -5,6 +5,7 @@ Ray runs a job whose worker or machine was lost again elsewhere, up to `RETRIES`
 
 import logging
 import os
+import socket
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -14,6 +15,7 @@ from memorisk.runs.placement import Placement
 from memorisk.runs.remote import Expected, Outcome, attempt_remotely, check_workers, look, lost
 
 RETRIES = 5
+CONNECT_SECONDS = 10
 
 
 def ray_outcomes(
@@ -62,6 +64,7 @@ def _open(address: str) -> Iterator[Any]:
     mine = not ray.is_initialized()
     try:
         if mine:
+            _knock(address)
             ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR, include_dashboard=False)
     except (ConnectionError, RuntimeError, ValueError, OSError) as error:
         raise InputError(
@@ -72,6 +75,20 @@ def _open(address: str) -> Iterator[Any]:
     finally:
         if mine:
             ray.shutdown()
+
+
+def _knock(address: str) -> None:
+    """See whether anybody listens, since Ray itself asks for minutes.
+
+    Raises:
+        OSError: Nobody does.
+        ValueError: It is no address.
+    """
+    if address == "auto":
+        return
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    with socket.create_connection((host or "127.0.0.1", int(port)), timeout=CONNECT_SECONDS):
+        pass
 
 
 def _needs(place: Placement) -> dict[str, Any]:
@@ -101,4 +118,10 @@ def _check(ray: Any, place: Placement, wanted: Expected) -> None:
         ray.remote(look).options(num_cpus=0, scheduling_strategy=Stay(node["NodeID"], soft=False)).remote(wanted)
         for node in able
     ]
-    check_workers(ray.get(asked), place.cluster)
+    seen = []
+    for one in asked:
+        try:
+            seen.append(ray.get(one))
+        except ray.exceptions.RayError:  # a machine that was lost meanwhile is no reason not to begin
+            continue
+    check_workers(seen, place.cluster)

@@ -1,0 +1,68 @@
+"""Jobs on a real Ray cluster on loopback: a worker killed, another stopped, a machine lost, wrong needs refused."""
+
+import os
+import signal
+import threading
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from memorisk.runs.errors import InputError, MemoriskError
+from memorisk.runs.executors import run_jobs
+from memorisk.runs.placement import Placement
+from tests.runs.clusters import ray_cluster, slow_square
+
+pytest.importorskip("ray")
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    """Three machines with a core each."""
+    with ray_cluster(3) as made:
+        yield made
+
+
+def place(cluster, folder: Path, **more) -> Placement:
+    """On that cluster."""
+    return Placement("ray", cluster.address, folders=(folder,), **more)
+
+
+def test_failures_and_needs_are_told_in_one_line(cluster, tmp_path: Path) -> None:
+    with pytest.raises(MemoriskError, match="1 of 2 jobs failed, the first with: ValueError: below 0"):
+        run_jobs(slow_square, [(2, str(tmp_path), 0.0), (-3, str(tmp_path), 0.0)], place=place(cluster, tmp_path))
+    assert (tmp_path / "done-2").read_text() == "4"
+    with pytest.raises(InputError, match=r"no machine of the Ray cluster at .* has CPU 1, GPU 1, which a job needs"):
+        run_jobs(slow_square, [(2, str(tmp_path), 0.0)], place=place(cluster, tmp_path, gpus=1))
+    with pytest.raises(InputError, match=r"no Ray cluster answers at 127.0.0.1:1"):
+        run_jobs(slow_square, [(2, str(tmp_path), 0.0)], place=Placement("ray", "127.0.0.1:1", folders=(tmp_path,)))
+
+
+def test_a_killed_worker_a_stopped_one_and_a_lost_machine_change_nothing(cluster, tmp_path: Path) -> None:
+    began, hurt_by = set(), []
+
+    def hurt() -> None:
+        """Kill one, stop another for a second, take a machine away."""
+        while len(began) < 2:
+            time.sleep(0.05)
+            began.update(int(file.name.split("-")[2]) for file in tmp_path.glob("began-*"))
+        killed, stopped = sorted(began)[:2]
+        os.kill(killed, signal.SIGKILL)
+        os.kill(stopped, signal.SIGSTOP)
+        time.sleep(1)
+        with suppress(ProcessLookupError):
+            os.kill(stopped, signal.SIGCONT)
+        cluster.remove_node(cluster.worker_nodes.pop() if isinstance(cluster.worker_nodes, list)
+                            else next(iter(cluster.worker_nodes)), allow_graceful=False)  # fmt: skip
+        hurt_by.append((killed, stopped))
+
+    thread = threading.Thread(target=hurt)
+    thread.start()
+    jobs = [(n, str(tmp_path), 1.0) for n in range(8)]
+    assert run_jobs(slow_square, jobs, place=place(cluster, tmp_path)) == [n**2 for n in range(8)]
+    thread.join()
+    assert hurt_by
+    again = [file.name.split("-")[1] for file in tmp_path.glob("began-*")]
+    assert len(again) > len(set(again)) == 8
+    assert not list(tmp_path.glob(".seen-*"))
