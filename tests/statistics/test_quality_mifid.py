@@ -41,6 +41,16 @@ def test_near_the_threshold_chance_decides_and_there_is_no_interval(sets):
     assert "too near to it" in found.method
 
 
+def test_the_distance_of_copies_is_too_near_to_zero_for_an_interval(sets):
+    real, _ = sets
+    copies = real[:30] * (1 + 1e-6 * np.random.default_rng(1).normal(size=(30, 6)))
+    found = mifid(real, copies)
+    assert found.penalised
+    assert found.figure.estimate > 1e6 * frechet_distance(real, copies).estimate
+    assert np.isnan([found.figure.low, found.figure.high]).all()
+    assert "limits reach 0" in found.figure.method
+
+
 def test_copies_and_mirrored_directions_are_at_distance_zero_exactly(sets):
     real, synthetic = sets
     found = nearest_cosines(check_samples(real, np.concatenate([synthetic[:3], 2.5 * real[5:6], -real[9:10]])))

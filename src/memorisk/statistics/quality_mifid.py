@@ -67,7 +67,8 @@ def mifid(
         level: Coverage.
 
     Returns:
-        The figure; no interval where s lies so near to the threshold that chance decides on the penalty.
+        The figure; no interval where s lies so near to the threshold that chance decides on the penalty, or so near to
+        0, as that of copies, that chance decides on its size.
 
     Raises:
         InputError: As `check_samples`; or rows of zeros, which have no cosine.
@@ -88,8 +89,13 @@ def mifid_figure(samples: Samples, found: Frechet, *, threshold: float = THRESHO
     estimate = found.estimate / (s + FLOOR) if penalised and found.estimate > 1e-8 else found.estimate
     real, synthetic = by_unit(found.real, samples.real_unit), by_unit(found.synthetic, samples.synthetic_unit)
     s_real, s_synthetic = _contributions(samples, near)
-    if _undecided(s, threshold, s_real, s_synthetic, samples.level):
+    half = _half_width(s_real, s_synthetic, samples.level)
+    why = ""
+    if abs(s - threshold) <= half:
         why = f"the penalty sets in at a distance of {threshold:g}, and that of {s:.3g} is too near to it"
+    elif s <= half:
+        why = f"it divides by a distance of {s:.3g}, whose own limits reach 0"
+    if why:
         return MemorizationInformed(samples.no_interval(estimate, why), s, penalised)
     if penalised and found.estimate > 0:
         real = estimate * (real / found.estimate - s_real / (s + FLOOR))
@@ -155,7 +161,7 @@ def _contributions(samples: Samples, near: NearestCosines) -> tuple[FloatArray, 
     return -deleted_contributions(lost), synthetic
 
 
-def _undecided(s: float, threshold: float, real: FloatArray, synthetic: FloatArray, level: float) -> bool:
-    """Whether chance may have decided on which side of the threshold s lies."""
+def _half_width(real: FloatArray, synthetic: FloatArray, level: float) -> float:
+    """Half the width of the interval of s."""
     error = math.sqrt(float(np.square(real).sum() + np.square(synthetic).sum()))
-    return abs(s - threshold) <= float(stats.norm.ppf((1 + level) / 2)) * error
+    return float(stats.norm.ppf((1 + level) / 2)) * error
