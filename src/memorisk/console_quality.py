@@ -10,6 +10,7 @@ import pandas as pd
 from rich.console import Console
 from rich.text import Text
 
+from memorisk.audits.quality.words import transfer_warnings
 from memorisk.report.formats import is_missing, power
 from memorisk.runs.files import plain
 
@@ -62,11 +63,12 @@ def _lines(frame: pd.DataFrame) -> Iterator[str]:
 
 
 def _compared(frame: pd.DataFrame) -> Iterator[str]:
-    """A measure of the classifiers a line."""
+    """A measure of the classifiers a line, and what must be known of them."""
     for row in frame.to_dict("records"):
         arms = [f"{name} {_limits(row, name, f'{name}_low', f'{name}_high')}" for name in ("synthetic", "real")]
         difference = _limits(row, "difference", "difference_low", "difference_high")
         yield f"{row['measure']} on held-out real patients, trained on {', on '.join(arms)}; difference {difference}"
+    yield from (f"Warning: {text}" for text in transfer_warnings(frame.to_dict("records")[0]))
 
 
 def _limits(row: dict[Any, Any], name: str, low: str, high: str) -> str:

@@ -1,6 +1,7 @@
 """``memorisk quality`` end to end on digits: report, resuming, refusals, train on synthetic and test on real."""
 
 import json
+import shutil
 
 import numpy as np
 import pandas as pd
@@ -79,6 +80,37 @@ def test_train_on_synthetic_goes_on_where_it_stopped(digits, tmp_path, monkeypat
     assert len(trained) == 1
     assert kept[1].read_bytes() == bytes_before
     pd.testing.assert_frame_equal(again.transfer, found.transfer)
+
+
+def test_a_class_that_is_missing_and_networks_of_one_answer_are_told(digits, tmp_path, capsys, monkeypatch):
+    real = pd.read_csv(digits / "real.csv", dtype=str)
+    third = (real["split"] == "train") & (np.arange(len(real)) % 5 == 0)
+    real.loc[third, "label"] = "5"
+    real.to_csv(digits / "three.csv", index=False)
+    always = np.tile(np.float32([3, 0, 0]), (60, 1))
+    monkeypatch.setattr(transfer, "fit", lambda *a, **k: None)
+    monkeypatch.setattr(transfer, "predict_logits", lambda *a, **k: always)
+    command = ["quality", digits / "three.csv", digits / "made", "--held-out-split", "test", "--figures", "FID"]
+    command += ["--classifier", "small_cnn", "--classifier-seeds", 1]
+    code, text, error = answer(capsys, *command, "--out", tmp_path / "run")
+    assert code == 0, error
+    page = (tmp_path / "run" / "report.html").read_text()
+    for said in (
+        "No synthetic image that was trained on has the label 5",
+        "Of the 1 network trained on real images 1 gave every held-out image the same class",
+    ):
+        assert f"Warning: {said}" in text
+        assert said in page
+    assert "1 training of each on 60 images" in page
+
+
+def test_a_synthetic_set_of_one_class_is_refused(digits, tmp_path, capsys):
+    (tmp_path / "made").mkdir()
+    shutil.copytree(digits / "made" / "3", tmp_path / "made" / "3")
+    command = ("quality", digits / "real.csv", tmp_path / "made", "--held-out-split", "test", "--figures", "FID")
+    said = refusal(capsys, *command, "--classifier", "small_cnn", "--out", tmp_path / "run")
+    assert "synthetic images to train on have the label 3: a classifier needs two" in said
+    assert not (tmp_path / "run").exists()
 
 
 def test_saved_features_and_the_plan(digits, tmp_path, capsys):

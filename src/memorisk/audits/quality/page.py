@@ -22,6 +22,7 @@ from memorisk.report.blocks import (
 )
 from memorisk.report.formats import count
 from memorisk.report.frames import rows, texts
+from memorisk.runs.errors import several
 
 if TYPE_CHECKING:  # it lays itself out by this module
     from memorisk.audits.quality.quality import Quality
@@ -112,10 +113,13 @@ def _transfer(found: "Quality") -> list[Block]:
         _with_limits("difference", "Difference"),
     ]
     said = (
-        f"{row['classifier']}, {count(row['n_trainings'])} trainings of each on {count(row['n_train'])} images; tested "
+        f"{row['classifier']}, {several(int(row['n_trainings']), 'training', 'trainings')} of each on "
+        f"{several(int(row['n_train']), 'image', 'images')}; tested "
         f"on {count(row['n_test'])} images of {count(row['n_patients'])} patients."
     )
+    warned = [Paragraph(text) for text in words.transfer_warnings(row)]
     blocks: list[Block] = [
+        *([Callout("warning", "This comparison says less than its numbers", warned)] if warned else []),
         Paragraph(words.TRANSFER),
         Table(frame=found.transfer, columns=columns, caption=said, elsewhere="tables/train_on_synthetic.parquet"),
     ]

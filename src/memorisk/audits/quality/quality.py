@@ -214,7 +214,6 @@ def _finish(
     notes = list(sets.notes)
     compared = None
     if transfer is not None:
-        notes += transfer.notes
         compared = run_transfer(transfer, options, run.subfolder(FOLDER), progress)
     if sets.shared_patients:
         notes.append(f"{sets.shared_patients:,} held-out patients have an image that is a training image: left out.")

@@ -48,7 +48,8 @@ class TransferData:
     held: ImageStore
     held_targets: np.ndarray
     classes: tuple[str, ...]
-    notes: tuple[str, ...]
+    missing: dict[str, tuple[str, ...]]
+    """By arm: classes of the real images that none of its training has."""
 
 
 def prepare_transfer(sets: Sets, seed: int) -> TransferData:
@@ -59,7 +60,8 @@ def prepare_transfer(sets: Sets, seed: int) -> TransferData:
         seed: Of the part of the larger set.
 
     Raises:
-        InputError: A set has no labels, several to an image, or held-out labels that training images do not have.
+        InputError: A set has no labels, several to an image, labels that training images do not have, or one label to
+            all images of a training.
     """
     assert sets.held is not None
     parts = {"synthetic": sets.synthetic, "real": sets.train, "held-out": sets.held}
@@ -77,16 +79,22 @@ def prepare_transfer(sets: Sets, seed: int) -> TransferData:
     for what in ("synthetic", "held-out"):
         if unknown := sorted(set(labels[what]) - set(classes)):
             raise InputError(f"{what} images have labels that no training image has: {listed(unknown)}")
-    missing = sorted(set(classes) - set(labels["synthetic"]))
-    notes = [f"No synthetic image has the label {listed(missing)}."] if missing else []
     number = {name: i for i, name in enumerate(classes)}
     targets = {what: np.array([number[v] for v in found], dtype=np.int64) for what, found in labels.items()}
     n = min(len(targets[arm]) for arm in ARMS)
     rng = np.random.default_rng(seed)
     rows = {arm: np.sort(rng.choice(len(targets[arm]), n, replace=False)) for arm in ARMS}
-    return TransferData(
-        {arm: parts[arm] for arm in ARMS}, rows, targets, sets.held, targets["held-out"], classes, tuple(notes)
-    )
+    missing = {}
+    for arm in ARMS:
+        there = set(labels[arm][rows[arm]])
+        if len(there) < 2:
+            raise InputError(
+                f"all {n:,} {arm} images to train on have the label {listed(sorted(there))}: a classifier needs two; "
+                "give images of more classes, or leave the classifier out"
+            )
+        missing[arm] = tuple(sorted(set(classes) - there))
+    stores = {arm: parts[arm] for arm in ARMS}
+    return TransferData(stores, rows, targets, sets.held, targets["held-out"], classes, missing)
 
 
 def run_transfer(data: TransferData, options: QualityOptions, folder: Path, progress: Progress) -> pd.DataFrame:
@@ -100,7 +108,9 @@ def run_transfer(data: TransferData, options: QualityOptions, folder: Path, prog
 
     Returns:
         A row a measure: ``measure``, and estimate, low and high of ``synthetic``, ``real`` and ``difference``,
-        ``n_train``, ``n_test``, ``n_patients``, ``n_trainings``, ``classifier``.
+        ``n_train``, ``n_test``, ``n_patients``, ``n_trainings``, ``classifier``; of each arm ``missing_ARM``, the
+        classes that it was not shown, in words, and ``one_answer_ARM``, how many of its trainings answer one class for
+        every image.
 
     Raises:
         MemoriskError: A training failed; those that are done are kept.
@@ -133,6 +143,8 @@ def run_transfer(data: TransferData, options: QualityOptions, folder: Path, prog
                 "n_patients": len(np.unique(patients)),
                 "n_trainings": len(seeds),
                 "classifier": name,
+                **{f"missing_{arm}": listed(data.missing[arm]) if data.missing[arm] else "" for arm in ARMS},
+                **{f"one_answer_{arm}": sum(_one_answer(found) for found in scores[arm]) for arm in ARMS},
             }
         )
     return pd.DataFrame(rows)
@@ -204,6 +216,11 @@ def _normalisation(data: TransferData, name: str) -> Normalisation | None:
     """One for both arms: the network's own, or that of the real training images."""
     spec = model_spec(name)
     return choose_normalisation(data.stores["real"].images, spec.normalise, spec)
+
+
+def _one_answer(scores: np.ndarray) -> bool:
+    """Whether scores [n, k] are largest for the same class in every image."""
+    return len(np.unique(scores.argmax(axis=1))) == 1
 
 
 def _told(arm: str, found: TransferFigure) -> dict[str, float]:

@@ -1,5 +1,10 @@
 """The fixed wording of the page of quality: what each figure is, what its interval is about, what it cannot say."""
 
+from collections.abc import Mapping
+from typing import Any
+
+from memorisk.runs.errors import several
+
 MEANING: dict[str, str] = {
     "FID": "Distance of the means and covariances of the features; 0 where they are equal. Lower is better. It falls "
     "with the number of images, so that figures at different numbers do not compare.",
@@ -56,3 +61,26 @@ CLUSTERED = (
     "Several images of one patient lie near each other, so that the neighbourhoods about them are small: precision, "
     "recall, density and coverage are lower than with one image a patient, for the reference as for the synthetic set."
 )
+
+
+def transfer_warnings(row: Mapping[str, Any]) -> list[str]:
+    """What must be known before classifiers trained on synthetic and on real images are compared.
+
+    Args:
+        row: Of the table of `memorisk.audits.quality.transfer.run_transfer`; all its rows say the same.
+    """
+    told = []
+    for arm in ("synthetic", "real"):
+        if missing := row[f"missing_{arm}"]:
+            told.append(
+                f"No {arm} image that was trained on has the label {missing}: these networks never learned it, and "
+                "their AUC of that label is none of what they learned."
+            )
+        if n := int(row[f"one_answer_{arm}"]):
+            networks = several(row["n_trainings"], "network", "networks")
+            told.append(
+                f"Of the {networks} trained on {arm} images {n:,} gave every held-out image the same class: a balanced "
+                "accuracy of guessing, whatever the images are worth, and without an interval where all networks do "
+                "so. Train longer (--classifier-epochs) or name another network."
+            )
+    return told
