@@ -238,9 +238,11 @@ def _run(run: RunFolder, ready: Prepared, progress: Progress) -> None:
         progress("measuring detectors", done, len(waiting))
 
     options, failed = ready.options, False
-    processes = options.processes or available_cores() if ready.jobs[0].device == "cpu" else 1
+    on_gpu = ready.jobs[0].device != "cpu"
+    processes = 1 if on_gpu else options.processes or available_cores()
+    place = options.placement(run.path, ready.store.folder, cores=options.threads, gpus=int(on_gpu))
     try:
-        run_jobs(run_cell, waiting, processes=processes, threads=options.threads, on_done=finished)
+        run_jobs(run_cell, waiting, processes=processes, threads=options.threads, on_done=finished, place=place)
     except MemoriskError as error:
         failed = True
         if not any(job.failure for job in waiting):

@@ -7,6 +7,7 @@ from cyclopts import Parameter
 
 from memorisk.images.options import ImageOptions
 from memorisk.runs.errors import InputError, one_line, unknown_name
+from memorisk.runs.placement import ClusterOptions
 from memorisk.runs.settings import setting_names, settings_of
 
 if TYPE_CHECKING:  # the losses come with PyTorch
@@ -23,7 +24,7 @@ _SEVERAL = ("backbones", "losses", "measures", "seeds", "strengths")
 
 
 @dataclass(frozen=True, kw_only=True)
-class BenchDetectorsOptions(ImageOptions):
+class BenchDetectorsOptions(ImageOptions, ClusterOptions):
     """Everything that `memorisk bench detectors` can be told."""
 
     backbones: Several = ("pixels", "pca:16")
@@ -86,6 +87,7 @@ class BenchDetectorsOptions(ImageOptions):
         from memorisk.scores.distances.registry import find_measure
 
         ImageOptions.validate(self)
+        self.check_cluster()
         for name in _SEVERAL:
             value = getattr(self, name)
             if not value or len(set(value)) < len(value):

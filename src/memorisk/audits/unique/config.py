@@ -14,6 +14,7 @@ from memorisk.models.specs import model_spec
 from memorisk.models.unique_features import LAYERS, NAMES
 from memorisk.runs.devices import check_device
 from memorisk.runs.errors import InputError, one_line, unknown_name
+from memorisk.runs.placement import ClusterOptions
 from memorisk.runs.settings import check_names, check_types, setting_names
 from memorisk.training.options import TrainOptions
 
@@ -40,7 +41,7 @@ TRAINING: dict[str, dict[str, Any]] = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class UniqueOptions(MarkOptions):
+class UniqueOptions(MarkOptions, ClusterOptions):
     """Settings of the whole study."""
 
     mark: str = "A"
@@ -95,6 +96,7 @@ class UniqueOptions(MarkOptions):
             InputError: A value is outside what its field allows.
         """
         check_types(self)
+        self.check_cluster()
         least = {
             "n_controls": 1, "random": 0, "runs": 1, "shown_runs": 1, "highest": 0, "lowest": 0, "references": 0,
             "latent": 0, "profiled": 0, "influenced": 0, "redraws": 1, "n_probes": 2, "epochs": 1, "patience": 1,

@@ -218,7 +218,11 @@ def _train(
             failed[f"{arm.dataset}, {arm.network}, {arm.regulariser}"] = one_line(error, 300)
             run.log("failed", part=arm.dataset, network=arm.network, why=str(error))
 
-    if planner.device != "cpu":
+    if not waiting:
+        return failed
+    folders = (run.path, *sorted({t.job.images.parent for t in waiting}))
+    place = planner.options.placement(*folders, gpus=int(planner.device != "cpu"))
+    if planner.device != "cpu" and not place.remote:
         run_on_gpu([t.job for t in waiting], lambda job, error: finished(named[job.key], error))
         return failed
 
@@ -228,7 +232,7 @@ def _train(
 
     processes = planner.options.processes or available_cores()
     try:
-        run_jobs(run_canary, [t.job for t in waiting], processes=processes, threads=1, on_done=outcome)
+        run_jobs(run_canary, [t.job for t in waiting], processes=processes, threads=1, on_done=outcome, place=place)
     except MemoriskError:
         if not failed:
             raise
