@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 from cyclopts import Parameter
 
@@ -12,6 +12,7 @@ from memorisk.runs.settings import setting_names
 
 AS_JSON = Annotated[bool, Parameter(name="--json", negative="")]
 SWITCH = Annotated[bool, Parameter(negative="")]
+EXECUTOR = Literal["local", "dask", "ray"] | None
 FLAT = Parameter(name="*")
 Found = TypeVar("Found")
 
@@ -27,6 +28,13 @@ def with_bar(run: Callable[..., Found], *given: Any, **settings: Any) -> Found:
 
     with progress_bar() as progress:
         return run(*given, progress=progress, **settings)
+
+
+def placed(config: dict[str, Any], executor: EXECUTOR, cluster: str | None) -> dict[str, Any]:
+    """A study's file with another place for its jobs than it names, where one is given."""
+    given = {name: value for name, value in (("executor", executor), ("cluster", cluster)) if value is not None}
+    settings = config.get("settings") or {}
+    return {**config, "settings": {**settings, **given}} if given and isinstance(settings, dict) else config
 
 
 def read_yaml(path: Path, *, flags: bool = True) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from cyclopts import App, Parameter
 
 from memorisk.audits.watch.options import WatchSettings
-from memorisk.cli_settings import AS_JSON, FLAT, SWITCH, by_name, print_settings, read_yaml, with_bar
+from memorisk.cli_settings import AS_JSON, EXECUTOR, FLAT, SWITCH, by_name, placed, print_settings, read_yaml, with_bar
 from memorisk.runs.errors import MemoriskError
 from memorisk.training.autoencoder_options import TrainAutoencoderOptions
 from memorisk.training.command_options import TrainClassifierOptions
@@ -230,6 +230,8 @@ def rare_distinctive(
     file: STUDY_FILE,
     dry_run: SWITCH = False,
     tables_only: SWITCH = False,
+    executor: EXECUTOR = None,
+    cluster: str | None = None,
 ) -> int:
     """Paper 000, "Rare, Distinctive, Memorized": tables 1 to 11, figures 1 to 8. The exit code is 3 if a cell failed.
 
@@ -243,11 +245,15 @@ def rare_distinctive(
         Check every cell, print what it would take, train nothing. The exit code is 3 if a cell would be refused.
     tables_only
         Lay out what is finished, run nothing.
+    executor
+        Where the trainings run, instead of the file's settings: local, dask or ray (docs/cluster.md).
+    cluster
+        Address of the cluster, as in tcp://HOST:8786.
     """
     from memorisk.audits.study import read_study, study_rare_distinctive
     from memorisk.console_training import show_study, show_study_plan
 
-    config = read_yaml(file, flags=False)
+    config = placed(read_yaml(file, flags=False), executor, cluster)
     if dry_run:
         from memorisk.audits.study_plan import plan_study
 
@@ -264,6 +270,8 @@ def unique_features(
     file: STUDY_FILE,
     dry_run: SWITCH = False,
     tables_only: SWITCH = False,
+    executor: EXECUTOR = None,
+    cluster: str | None = None,
 ) -> int:
     """Paper 002, "Unintended memorisation of unique features": tables 1 to 3, figures 3 to 6.
 
@@ -277,11 +285,15 @@ def unique_features(
         Check everything, print how many models would be trained, train nothing.
     tables_only
         Lay out what is finished, run nothing.
+    executor
+        Where the trainings run, instead of the file's settings: local, dask or ray (docs/cluster.md).
+    cluster
+        Address of the cluster, as in tcp://HOST:8786.
     """
     from memorisk.audits.unique.study import plan_unique, study_unique_features
     from memorisk.console_training import show_unique, show_unique_plan
 
-    config = read_yaml(file, flags=False)
+    config = placed(read_yaml(file, flags=False), executor, cluster)
     if dry_run:
         show_unique_plan(with_bar(plan_unique, config, out=out))
         return 0

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from memorisk.cli_settings import placed
 from memorisk.runs.errors import InputError, MemoriskError
 from memorisk.runs.executors import Outcome, run_jobs
 from memorisk.runs.placement import ClusterOptions, Placement, parse_bytes
@@ -124,3 +125,12 @@ def test_settings_of_a_cluster(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) 
     made = ClusterOptions(executor="dask", job_memory="1GB").placement(tmp_path / ".", cores=2)
     assert made == Placement("dask", "tcp://there:8786", 2, 10**9, 0, (tmp_path,))
     assert os.environ["DASK_SCHEDULER_ADDRESS"] == made.cluster
+
+
+def test_a_study_runs_where_the_command_says_whatever_its_file_says() -> None:
+    file = {"settings": {"epochs": 1, "executor": "ray"}, "datasets": {}}
+    assert placed(file, None, None) == file
+    there = placed(file, "dask", "tcp://x:1")["settings"]
+    assert there == {"epochs": 1, "executor": "dask", "cluster": "tcp://x:1"}
+    assert file["settings"] == {"epochs": 1, "executor": "ray"}
+    assert placed({"settings": None}, "local", None) == {"settings": {"executor": "local"}}
