@@ -5,15 +5,17 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from memorisk.audits.filter.exposing import exposed_numbers
 from memorisk.audits.filter.options import filter_options
 from memorisk.audits.filter.screening import Matches, Screened
 from memorisk.audits.filter.verdict import filter_verdict
 from memorisk.console_filter import show_filter
+from memorisk.images.orientations import ORIENTATIONS, SamePixels
 from memorisk.report.result import Result
 from tests.audits.filter_set.conftest import run
-from tests.audits.filter_set.making import OF
+from tests.audits.filter_set.making import OF, digit_sets
 
 NAMES = ("n_exposed", "n_identical", "n_by_score", "n_by_score_singled_out")
 
@@ -31,7 +33,7 @@ def screened() -> Screened:
         row=np.array([1, 1, 0, 2, 3]),
         second=np.array([-1.0, -9.0, -9.0, -1.5, np.nan]),
     )
-    return Screened((-2.0,), (matches,), (), np.array([1, 1, -1, -1, -1]))
+    return Screened((-2.0,), (matches,), (), SamePixels(np.array([1, 1, -1, -1, -1]), np.array([0, 4, -1, -1, -1])))
 
 
 def test_exposed_are_identical_pixels_and_whom_a_score_singles_out() -> None:
@@ -40,7 +42,7 @@ def test_exposed_are_identical_pixels_and_whom_a_score_singles_out() -> None:
     assert found.singled_out.tolist() == [True, True, True, False, False]
     same = np.array(["b", "b", "c", "d"])  # who is copied already is not counted again
     assert exposed_numbers(found, same) == dict(zip(NAMES, (1, 1, 1, 0), strict=True))
-    unlike = replace(found, identical=np.full(5, -1))
+    unlike = replace(found, same=SamePixels(np.full(5, -1), np.full(5, -1)))
     assert exposed_numbers(unlike, patients) == dict(zip(NAMES, (2, 0, 3, 2), strict=True))
     assert exposed_numbers(None, patients) == dict.fromkeys(NAMES, 0)
 
@@ -80,3 +82,19 @@ def test_nothing_kept_is_told_apart_from_no_guarantee(nothing: Result, place: Pa
     assert filter_verdict(promised, filter_options(settings | {"fail_on": "never"}))["gate"] == "never"
     unfiltered = numbers | {"filtered": False, "lacking": []}
     assert filter_verdict(unfiltered, filter_options(settings))["gate"] == "no-guarantee"
+
+
+def test_a_training_image_mirrored_or_turned_is_a_certain_copy(place: Path) -> None:
+    train = digit_sets()["train"][:8]
+    (place / "oriented").mkdir()
+    for row, image in enumerate(train):
+        side = image[:, ::-1, 0] if row >= 4 else image[..., 0]
+        Image.fromarray(np.ascontiguousarray(np.rot90(side, -row if row < 4 else row))).save(
+            place / "oriented" / f"s{row}.png"
+        )
+    found = run(place, "found", made="oriented", families=("noise:0.1",))
+    assert found.per_image["reason"].tolist() == ["same pixels"] * 8
+    assert found.per_image["nearest_image"].tolist() == [f"t{row:03d}_0.png" for row in range(8)]
+    assert found.per_image["orientation"].tolist() == list(ORIENTATIONS)
+    assert (found.per_image["score"] < found.per_image["threshold"]).sum() > 4  # the detector alone lets them pass
+    assert (found.verdict["n_identical"], found.verdict["n_by_score"]) == (8, 0)

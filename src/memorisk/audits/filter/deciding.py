@@ -11,7 +11,7 @@ from memorisk.audits.filter.sets import FilterSets
 UNREADABLE, OF_FILE, NOT_FILTERED = "unreadable", "file", "not filtered"
 REASONS: dict[str, str] = {
     SCORE: "A training image scores as high as the threshold or higher.",
-    PIXELS: "It has the very pixels of a training image.",
+    PIXELS: "It has the very pixels of a training image, as it is, mirrored or turned.",
     NO_SCORE: "Its features are not finite, or the measure is undefined for them.",
     UNREADABLE: "It could not be read, so that nothing is known of it.",
     OF_FILE: "Another image of the same file is rejected.",

@@ -14,6 +14,7 @@ import numpy as np
 from memorisk.audits.image_sets import is_blank, select_rows
 from memorisk.images.duplicates import NEAR, equal_sets, linked_groups, near_pairs
 from memorisk.images.near_copies import best_matches, thumbnails
+from memorisk.images.orientations import same_pixels
 from memorisk.images.splits import merge_linked
 from memorisk.images.store import ImageStore
 from memorisk.runs.progress import Progress
@@ -27,7 +28,7 @@ class LeftOut:
     in_training: int = 0
     """Named among the training patients."""
     same_pixels: int = 0
-    """An image of theirs is a training image, pixel by pixel."""
+    """An image of theirs is a training image, pixel by pixel, as it is, mirrored or turned."""
     nearly_same: int = 0
     """An image of theirs is nearly a training image, as it is or mirrored (`images.near_copies`)."""
     known: int = 0
@@ -72,7 +73,7 @@ def new_identities(
         named[:] = False
     small = thumbnails(calibration.images, progress=partial(progress, "looking at calibration images"))
     groups, first = _people(calibration, small)
-    shared = np.flatnonzero(np.isin(calibration.pixel_hashes.astype(str), train.pixel_hashes.astype(str)))
+    shared = np.flatnonzero(same_pixels(calibration, train).row >= 0)
     of_train = thumbnails(train.images, progress=partial(progress, "looking at training images"))
     near = best_matches(small, of_train, progress=partial(progress, "looking for near copies"))[0].similarity >= NEAR
     seen = np.zeros(len(theirs), dtype=bool)

@@ -13,6 +13,7 @@ import numpy as np
 from memorisk.audits.filter.measuring import Opened
 from memorisk.audits.filter.options import ScreeningOptions
 from memorisk.audits.filter.sets import FilterSets
+from memorisk.images.orientations import SamePixels, same_pixels
 from memorisk.images.store import ImageStore
 from memorisk.runs.devices import check_device
 from memorisk.runs.progress import Progress
@@ -43,8 +44,13 @@ class Screened:
     """[S] images each."""
     real: tuple[Matches, ...]
     """[M] calibration images each; none without them."""
-    identical: np.ndarray
-    """[S] row of the first training image with the same pixels; -1 for none."""
+    same: SamePixels
+    """[S] with training images: as they are, mirrored or turned."""
+
+    @property
+    def identical(self) -> np.ndarray:
+        """[S] row of the training image with the same pixels; -1 for none."""
+        return self.same.row
 
     def reaches(self, matches: Sequence[Matches]) -> np.ndarray:
         """[D, n] whether an image reaches the threshold, detector by detector."""
@@ -109,7 +115,7 @@ def screen(
         thresholds=tuple(thresholds),
         synthetic=tuple(ask(o, sets.synthetic, t) for o, t in pairs),
         real=real,
-        identical=_same_pixels(sets.synthetic, sets.train),
+        same=same_pixels(sets.synthetic, sets.train),  # images of one value only count, too
     )
 
 
@@ -139,9 +145,3 @@ def _matches(
             :, 0
         ]
     return Matches(score, row, second)
-
-
-def _same_pixels(synthetic: ImageStore, train: ImageStore) -> np.ndarray:
-    """[S] first training row with the same pixels; -1 for none. An image of one value only counts, too."""
-    first = {value: row for row, value in reversed(list(enumerate(train.pixel_hashes)))}
-    return np.array([first.get(value, -1) for value in synthetic.pixel_hashes], dtype=np.int64)

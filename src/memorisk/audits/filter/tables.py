@@ -9,9 +9,12 @@ from memorisk.audits.filter.deciding import UNREADABLE
 from memorisk.audits.filter.measuring import detector_names
 from memorisk.audits.filter.screening import PIXELS, SCORE, Matches
 from memorisk.audits.pseudonyms import Pseudonyms
+from memorisk.images.orientations import ORIENTATIONS
 
 if TYPE_CHECKING:
     from memorisk.audits.filter.analysis import FilterEvidence
+
+_ORIENTATION = np.array([*ORIENTATIONS, ""], dtype=object)  # -1, the last, is none
 
 
 class FilterTables:
@@ -51,7 +54,12 @@ class FilterTables:
         """The training image that is told beside each image, with its score."""
         text, number = np.full(n, "", dtype=object), np.full(n, np.nan)
         found = {"detector": text, "score": number, "threshold": number, "probability": number}
-        found |= {"nearest_image": text, "nearest_group": text, "singled_out": np.zeros(n, dtype=bool)}
+        found |= {
+            "nearest_image": text,
+            "nearest_group": text,
+            "orientation": text,
+            "singled_out": np.zeros(n, dtype=bool),
+        }
         screened = self.e.screened
         if screened is None:
             return found
@@ -69,6 +77,7 @@ class FilterTables:
             "probability": np.where(read, probability, np.nan),
             "nearest_image": np.where(known, self.train_image[nearest], ""),
             "nearest_group": np.where(known, self.patient[nearest], ""),
+            "orientation": np.where(read, _ORIENTATION[screened.same.orientation[rows]], ""),
             "singled_out": read & screened.singled_out[rows],
         }
 

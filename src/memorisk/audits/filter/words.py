@@ -53,8 +53,9 @@ DIVERSITY = (
 )
 EXPOSED = (
     "A rejected image points at the {unit} of its nearest training image. An image with the very pixels of a training "
-    "image exposes its {unit}, and counts as singling out. Of the others, singled out means that no image of another "
-    "{unit} reaches the threshold. Where others reach it as well, the image may be common rather than copied."
+    "image, as it is, mirrored or turned by quarters, exposes its {unit}, and counts as singling out. Of the others, "
+    "singled out means that no image of another {unit} reaches the threshold. Where others reach it as well, the image "
+    "may be common rather than copied."
 )
 EXPOSED_TABLE = "Training {units} at {whom} rejected images point, the closest pair first."
 EXPOSED_COUNTED = (

@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 
 from memorisk.audits.filter.screening import Matches, Screened
+from memorisk.images.orientations import SamePixels
 from memorisk.runs.files import read_array, read_table, write_array, write_table
 
 PLAN = ("image", "number", "attempt", "seed", "label", "class", "source", "condition")
@@ -27,8 +28,8 @@ class Block:
     """[n] of the pixels as they were compared."""
     matches: tuple[Matches, ...]
     """By every detector."""
-    identical: np.ndarray
-    """[n] training row with the same pixels; -1 for none."""
+    same: SamePixels
+    """[n] with training images: as they are, mirrored or turned."""
     of_source: np.ndarray
     """[D, n] score of the image and the training image that it was conditioned on; NaN where there is none."""
     reason: np.ndarray
@@ -47,7 +48,8 @@ class Block:
     def save(self, folder: Path, name: str) -> None:
         """Write it, the table last: a block without its table is drawn again."""
         columns = {name: self.plan[name].to_numpy() for name in PLAN if name != "source"}
-        columns |= {"pixel_hash": self.hashes, "identical": self.identical, "reason": self.reason}
+        columns |= {"pixel_hash": self.hashes, "identical": self.same.row, "reason": self.reason}
+        columns |= {"orientation": self.same.orientation}
         for place, found in enumerate(self.matches):
             columns |= {f"score_{place}": found.score, f"row_{place}": found.row, f"second_{place}": found.second}
             columns[f"of_source_{place}"] = self.of_source[place]
@@ -74,7 +76,7 @@ class Block:
                 plan=plan,
                 hashes=found["pixel_hash"].to_numpy(dtype=object),
                 matches=tuple(Matches(*three) for three in given),
-                identical=found["identical"].to_numpy(),
+                same=SamePixels(found["identical"].to_numpy(), found["orientation"].to_numpy()),
                 of_source=np.array([found[f"of_source_{i}"].to_numpy() for i in range(n)]),
                 reason=found["reason"].to_numpy(dtype=object),
                 quality=quality,
@@ -143,5 +145,5 @@ class Ledger:
             Matches(*(np.concatenate([getattr(m[place], what) for m in every]) for what in ("score", "row", "second")))
             for place in range(len(thresholds))
         ]
-        identical = np.concatenate([block.identical for block in self.blocks])
-        return Screened(tuple(thresholds), tuple(joined), real, identical)
+        same = [np.concatenate([getattr(b.same, what) for b in self.blocks]) for what in ("row", "orientation")]
+        return Screened(tuple(thresholds), tuple(joined), real, SamePixels(*same))

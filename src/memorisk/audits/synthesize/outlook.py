@@ -8,6 +8,7 @@ import numpy as np
 from memorisk.audits.filter.cost import real_share
 from memorisk.audits.filter.screening import Matches, Screened
 from memorisk.audits.filter.sets import FilterSets
+from memorisk.images.orientations import SamePixels
 from memorisk.statistics.proportions import Proportion
 
 NEARLY_ALL = 0.9
@@ -30,7 +31,7 @@ def new_people(
     """
     if not beside:
         return None
-    nothing = np.empty(0, dtype=np.int64)
+    nothing = SamePixels(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64))
     return real_share(Screened(tuple(thresholds), (), beside, nothing), sets, seed)[0]
 
 

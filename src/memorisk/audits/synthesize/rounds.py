@@ -24,6 +24,7 @@ from memorisk.audits.synthesize.ledger import Block, Ledger
 from memorisk.audits.synthesize.options import SynthesizeOptions
 from memorisk.audits.synthesize.outlook import is_hopeless, said_of
 from memorisk.images.decoding import hash_pixels
+from memorisk.images.orientations import SamePixels
 from memorisk.images.store import ImageStore
 from memorisk.models.generators import Generator
 from memorisk.runs.progress import Progress, quiet
@@ -80,7 +81,7 @@ class Screen:
             plan=plan,
             hashes=drawn.pixel_hashes,
             matches=tuple(Matches(m.score[:n], m.row[:n], m.second[:n]) for m in found.synthetic),
-            identical=found.identical[:n],
+            same=SamePixels(found.same.row[:n], found.same.orientation[:n]),
             of_source=of_source,
             reason=reason,
             quality=np.array(quality_features(self.quality, both, train, self.options).values[:n]),
