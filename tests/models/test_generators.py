@@ -12,9 +12,11 @@ from memorisk.models.generators import (
     read_description,
     save_description,
 )
-from memorisk.runs.errors import InputError
+from memorisk.runs.errors import InputError, MemoriskError
 
 MODULE = """
+from pathlib import Path
+
 import numpy as np
 
 def grey(seeds, labels):
@@ -27,6 +29,14 @@ coloured.classes = ["melanoma", "naevus"]
 
 def floats(seeds, labels):
     return np.zeros((len(seeds), 4, 4))
+
+def weak(seeds, labels):
+    if seeds.max() > 5:
+        np.zeros(3).reshape(2, 2)
+    return grey(seeds, labels)
+
+def broken(seeds, labels):
+    return 1 / 0
 
 def uneven(seeds, labels):
     return np.zeros((len(seeds), 4 + len(seeds), 4), dtype=np.uint8)
@@ -71,9 +81,35 @@ def test_what_draws_nothing_is_refused(named, said):
         load_generator(named)
 
 
+def test_only_functions_of_the_users_module_are_offered():
+    with pytest.raises(InputError, match=r"Known: grey, coloured, floats, weak, broken, uneven$"):
+        load_generator("drawn:nothing")
+
+
 def test_images_of_several_sizes_are_refused():
     with pytest.raises(InputError, match="several sizes"):
         load_generator("drawn:uneven").sample(Draw(np.arange(3)), SamplingOptions(batch=2))
+
+
+def test_a_failing_function_is_named_as_the_users_own():
+    generator = load_generator("drawn:weak")
+    line = 1 + MODULE.split("\n").index("        np.zeros(3).reshape(2, 2)")
+    wanted = f"your own function drawn:weak failed for 2 seeds from 5 at drawn.py:{line}: ValueError: cannot reshape"
+    with pytest.raises(MemoriskError, match=wanted) as failed:
+        generator.sample(Draw(np.array([1, 2, 5, 6])), SamplingOptions(batch=2))
+    assert failed.value.exit_code == 3
+    with pytest.raises(InputError, match=r"your own function drawn:broken failed .* ZeroDivisionError"):
+        load_generator("drawn:broken")
+
+
+def test_settings_of_diffusion_models_are_refused():
+    generator = load_generator("drawn:grey")
+    for setting in ({"sampler": "ddpm"}, {"sampling_steps": 20}, {"guidance": 2.0}):
+        with pytest.raises(InputError, match="drawn:grey is no diffusion model"):
+            generator.sample(Draw(np.array([1])), SamplingOptions(**setting))
+        how = SamplingOptions(**setting, batch=3)
+        assert how.of_kind("dit") == how
+        assert how.of_kind("function") == SamplingOptions(batch=3)
 
 
 def test_a_description_round_trips_and_damage_is_named(tmp_path):

@@ -71,6 +71,11 @@ def test_a_folder_gives_the_same_images(folder: Path) -> None:
     assert (folder.stat().st_mode & 0o777, (folder / "weights.safetensors").stat().st_mode & 0o777) == (0o700, 0o600)
 
 
+def test_settings_of_diffusion_models_are_refused() -> None:
+    with pytest.raises(InputError, match=r"guidance is 2.0, and .* is no diffusion model"):
+        generator().sample(Draw(np.arange(2)), SamplingOptions(guidance=2.0), device="cpu")
+
+
 def test_labels_are_refused() -> None:
     with pytest.raises(InputError, match="conditioned on nothing"):
         generator().sample(Draw(np.arange(2), labels=np.zeros(2, dtype=np.int64)), device="cpu")

@@ -9,6 +9,7 @@ import subprocess
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -172,7 +173,7 @@ def test_only_what_is_missing_or_damaged_is_drawn_again(tmp_path: Path) -> None:
     assert pictures(out) == bytes_before
 
 
-@pytest.mark.parametrize("setting", [{"seed": 4}, {"images": 11}, {"sampling_steps": 20}, {"threads": 2}])
+@pytest.mark.parametrize("setting", [{"seed": 4}, {"images": 11}, {"threads": 2}])
 def test_a_folder_of_another_set_is_refused_and_kept(whole: Path, setting: dict[str, int]) -> None:
     before = pictures(whole)
     with pytest.raises(InputError, match=rf"holds a run with {next(iter(setting))} = "):
@@ -204,7 +205,7 @@ def test_single_images_are_made_again_to_the_byte(whole: Path, tmp_path: Path) -
 
 def test_images_that_are_not_in_the_set_are_refused(tmp_path: Path) -> None:
     for message, only in (
-        ("the set has 10, from 0", ("synthetic-000010",)),
+        ("only names synthetic-000010, and the last of a set of 10 images is synthetic-000009", ("synthetic-000010",)),
         ("no id of a generated image", ("7",)),
         ("names an image twice", ("synthetic-000001", "synthetic-000001")),
         ("at two attempts", ("synthetic-000001", "synthetic-000001-again-1")),
@@ -263,6 +264,8 @@ def test_a_diffusion_model_of_conditions_makes_each_image_again(tmp_path: Path) 
         if file.stem not in ("synthetic-000001", "synthetic-000004"):
             file.unlink()
     assert generate(tmp_path / "dit", tmp_path / "set", **given).table.equals(whole.table)
+    with pytest.raises(InputError, match=r"holds a run with sampling_steps = 2, now asked: 3"):
+        generate(tmp_path / "dit", tmp_path / "set", **(given | {"sampling_steps": 3}))
     with pytest.raises(InputError, match="no condition to keep to"):
         generate(small_generator("none"), tmp_path / "no", images=2, guidance=1.5)
     assert not (tmp_path / "no").exists()
@@ -277,6 +280,28 @@ def test_more_steps_than_a_training_had_are_refused_before_a_folder_is_made(tmp_
         with pytest.raises(InputError, match=r"sampling_steps is 1001; .* 1000 times"):
             drawn(generator, tmp_path / "out", images=4, sampling_steps=1001, device="cpu")
     assert not (tmp_path / "out").exists()
+
+
+def test_settings_of_diffusion_models_are_refused_and_not_told_of_others(tmp_path: Path) -> None:
+    asked: list[dict[str, Any]] = [{"sampler": "ddpm"}, {"sampling_steps": 20}, {"guidance": 2.0}]
+    for setting in asked:
+        said = " ".join(f"{name} is {value}" for name, value in setting.items())
+        for drawn in (generate, plan_generate):
+            with pytest.raises(InputError, match=f"{said}, and .* is no diffusion model"):
+                drawn(OF_CLASSES, tmp_path / "out", images=4, **setting)
+    assert entries(tmp_path) == []
+    generate(OF_CLASSES, tmp_path / "out", images=2, sampler="ddim")
+    config = yaml.safe_load((tmp_path / "out" / "config.yaml").read_text())
+    for told in (config, config["run"], read_json(tmp_path / "out" / "generate.json")["run"]):
+        assert "seed" in told
+        assert not {"sampler", "sampling_steps", "guidance"} & told.keys()
+
+
+def test_an_out_that_cannot_be_used_is_refused_before_the_generator_is_opened(tmp_path: Path) -> None:
+    (tmp_path / "set").write_text("taken")
+    for drawn in (generate, plan_generate):
+        with pytest.raises(InputError, match="is a file"):
+            drawn(tmp_path / "no generator", tmp_path / "set", images=4)
 
 
 def test_blocks_are_those_of_the_whole_set(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ image has a seed of its own, and nothing else that is random: image by image or 
 same condition give the same image on the same machine.
 """
 
+import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -15,7 +16,7 @@ import numpy as np
 from memorisk.images.store import ImageStore
 from memorisk.models.detector_folder import Seen
 from memorisk.models.sampling_options import SamplingOptions
-from memorisk.runs.errors import InputError, one_line
+from memorisk.runs.errors import InputError, MemoriskError, one_line, several
 from memorisk.runs.files import read_json, write_json
 from memorisk.runs.functions import load_named
 
@@ -234,11 +235,18 @@ class FunctionGenerator:
         return None
 
     def sample(self, draw: Draw, how: SamplingOptions | None = None, *, device: str = "auto") -> np.ndarray:
-        """As `Generator.sample`, ``how.batch`` images a call; the function knows its device."""
-        given, batch = check_draw(self.config, draw), (how or SamplingOptions()).batch
+        """As `Generator.sample`, ``how.batch`` images a call; the function knows its device.
+
+        Raises:
+            InputError: Also settings that only a diffusion model has, or something that is no image.
+            MemoriskError: The function failed.
+        """
+        how = how or SamplingOptions()
+        how.refuse_diffusion(self.config.name)
+        given, batch = check_draw(self.config, draw), how.batch
         parts = [given.rows(slice(begin, begin + batch)) for begin in range(0, len(given), batch)]
         shape = (*self.config.size, self.config.channels)
-        found = [_checked(self.call(part.seeds, part.labels), len(part), self.config.name) for part in parts]
+        found = [_asked(self.call, part, self.config.name) for part in parts]
         if any(images.shape[1:] != shape for images in found):
             raise InputError(f"{one_line(self.config.name, 60)} gives images of several sizes or channels: give one")
         return np.concatenate(found) if found else np.zeros((0, *shape), dtype=np.uint8)
@@ -254,8 +262,11 @@ def _of_function(text: str) -> FunctionGenerator:
 
     call = load_named(text, "the generator")
     classes = tuple(str(name) for name in getattr(call, "classes", ()))
-    labels = np.zeros(1, dtype=np.int64) if classes else None
-    image = _checked(call(np.zeros(1, dtype=np.int64), labels), 1, text)
+    one = Draw(np.zeros(1, dtype=np.int64), np.zeros(1, dtype=np.int64) if classes else None)
+    try:
+        image = _asked(call, one, text)
+    except MemoriskError as error:  # before anything is written
+        raise InputError(str(error)) from None
     config = GeneratorConfig(
         kind="function",
         name=text,
@@ -265,6 +276,33 @@ def _of_function(text: str) -> FunctionGenerator:
         classes=classes,
     )
     return FunctionGenerator(config, f"{text} {source_fingerprint(call)}", call)
+
+
+def _asked(call: Callable[[np.ndarray, np.ndarray | None], Any], part: Draw, name: str) -> np.ndarray:
+    """[n, H, W, C] of what a user's function gives.
+
+    Raises:
+        InputError: It gives something else.
+        MemoriskError: It fails, named as the user's own.
+    """
+    try:
+        given = call(part.seeds, part.labels)
+    except (MemoriskError, MemoryError):
+        raise
+    except Exception as error:  # the function is the user's: anything may go wrong in it
+        raise MemoriskError(
+            f"your own function {one_line(name, 60)} failed for {several(len(part), 'seed', 'seeds')} from "
+            f"{part.seeds[0]}{_place(error)}: {type(error).__name__}: {one_line(error, 120)}; mend it and give the "
+            "same command again"
+        ) from error
+    return _checked(given, len(part), name)
+
+
+def _place(error: Exception) -> str:
+    """Where a call failed: in the file that was called, whatever library that file called; nothing without its file."""
+    inside = traceback.extract_tb(error.__traceback__)[1:]
+    own = [frame for frame in inside if frame.filename == inside[0].filename]
+    return f" at {Path(own[-1].filename).name}:{own[-1].lineno}" if own else ""
 
 
 def _checked(given: Any, n: int, name: str) -> np.ndarray:

@@ -69,9 +69,14 @@ class GanGenerator:
         """As `memorisk.models.generators.Generator.sample`.
 
         On a CPU an image at a time, so that its bytes do not depend on what is drawn beside it; on a GPU ``how.batch``.
+
+        Raises:
+            InputError: A draw that is not of this generator's conditions, or settings that only a diffusion model has.
         """
+        how = how or SamplingOptions()
+        how.refuse_diffusion(self.config.name)
         seeds, where = check_draw(self.config, draw).seeds, check_device(device)
-        network, batch = self._on(where), 1 if where.type == "cpu" else (how or SamplingOptions()).batch
+        network, batch = self._on(where), 1 if where.type == "cpu" else how.batch
         shape = (*self.config.size, self.config.channels)
         parts = [self._drawn(network, seeds[begin : begin + batch], where) for begin in range(0, len(seeds), batch)]
         return np.concatenate(parts) if parts else np.zeros((0, *shape), dtype=np.uint8)

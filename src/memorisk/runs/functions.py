@@ -38,10 +38,11 @@ def load_named(name: str, what: str, folder: str | None = None) -> Callable[...,
         ) from None
     function = getattr(module, function_name, None)
     if not callable(function):
-        # What the module defines itself comes first: unknown_name shows a dozen.
         public = [n for n, v in vars(module).items() if callable(v) and not n.startswith("_")]
-        public.sort(key=lambda n: getattr(getattr(module, n), "__module__", "") != module_name)
-        raise unknown_name(f"function in {module_name}", function_name, public)
+        own = [
+            n for n in public if getattr(getattr(module, n), "__module__", "") == module_name
+        ]  # not Path and the like
+        raise unknown_name(f"function in {module_name}", function_name, own)
     return function
 
 

@@ -25,7 +25,7 @@ from memorisk.runs.folder import check_out, open_run
 from memorisk.runs.progress import Progress, quiet
 from memorisk.runs.settings import settings_of
 from memorisk.training.devices import limited_threads
-from memorisk.training.drawing import at_attempt, conditions_of, draw, draw_of, parse_name, plan_draws
+from memorisk.training.drawing import at_attempt, conditions_of, draw, draw_of, image_name, parse_name, plan_draws
 from memorisk.training.generate_options import GenerateOptions
 from memorisk.training.generated_files import (
     DRAWN,
@@ -102,12 +102,13 @@ def generate(
         >>> made = memorisk.generate("generator", "synthetic", images=1000)  # doctest: +SKIP
     """
     options, folder = settings_of(GenerateOptions, settings), Path(out)
+    check_out(folder, {}, identity=[])
     device = str(check_device(options.device))
     source = _opened(generator)
     plan, wanted = _planned(source, options)
     identity = _identity(source, options, plan, device)
     named = str(generator) if isinstance(generator, str | Path) else source.config.name
-    config = {"generator": named, "out": str(folder), **asdict(options), "run": identity}
+    config = {"generator": named, "out": str(folder), **options.told(source.config.kind), "run": identity}
     check_out(folder, config, identity=["run"])
     rehearse(source, plan, options, device)
     with limited_threads(options.threads), open_run(folder, config, identity=["run"]) as run:
@@ -136,6 +137,7 @@ def generate(
 def plan_generate(generator: str | Path | Generator, out: str | Path, **settings: Any) -> GeneratePlan:
     """What drawing a set would take, by its first batch; nothing is written. Arguments and errors as for `generate`."""
     options, folder = settings_of(GenerateOptions, settings), Path(out)
+    check_out(folder, {}, identity=[])
     device = str(check_device(options.device))
     source = _opened(generator)
     plan, wanted = _planned(source, options)
@@ -183,7 +185,11 @@ def _planned(generator: Generator, options: GenerateOptions) -> tuple[pd.DataFra
     if not asked:
         return plan, np.ones(len(plan), dtype=bool)
     if max(asked) >= len(plan):
-        raise InputError(f"only names image {max(asked)}, and the set has {len(plan):,}, from 0: give images as it was")
+        size = several(len(plan), "image", "images")
+        raise InputError(
+            f"only names {image_name(max(asked))}, and the last of a set of {size} is {image_name(len(plan) - 1)}: "
+            "give images as for the set that it belongs to"
+        )
     attempt = plan["attempt"].to_numpy(dtype=np.int64, copy=True)
     attempt[list(asked)] = list(asked.values())
     return at_attempt(plan, attempt, options.seed), plan["number"].isin(asked).to_numpy()
@@ -209,7 +215,8 @@ def _number(generator: Generator, options: GenerateOptions, asked: dict[int, int
 
 def _identity(generator: Generator, options: GenerateOptions, plan: pd.DataFrame, device: str) -> dict[str, Any]:
     """What must be the same for a folder to be gone on with: whatever decides a pixel, and which images they are."""
-    kept = {key: value for key, value in asdict(options).items() if key not in ("images", "batch", "device", "threads")}
+    told = options.told(generator.config.kind)
+    kept = {key: value for key, value in told.items() if key not in ("images", "batch", "device", "threads")}
     where = {"threads": options.threads} if device == "cpu" else {"batch": options.batch}
     return {
         "command": "generate",

@@ -102,7 +102,7 @@ def draw_images(cell: Cell, generator: Generator) -> Drawn:
     paired = config.conditioned_on == "vector"
     balance = "training" if config.class_counts and not paired else "classes"
     plan = plan_draws(generator, cell.n_images, seed=cell.draw_seed, balance=balance, paired=paired)
-    images = draw(generator, plan, options.sampling(), options.device)
+    images = draw(generator, plan, options.of_kind(config.kind), options.device)
     place = {str(image): row for row, image in enumerate(cell.data.store.manifest.images)}
     source = np.array([place.get(str(image), -1) for image in plan["source"]], dtype=np.int64)
     return Drawn(images, source, plan["seed"].to_numpy(dtype=np.int64))
