@@ -8,7 +8,8 @@ the set. If they are a random split and the set knows neither, both are samples 
     D = max over d of  F_train(d) - F_held(d)
 
 is Kolmogorov and Smirnov's statistic of the alternative that training patients are nearer. Exact for continuous W; with
-ties the p-value is too large rather than too small.
+ties the p-value is too large rather than too small. A patient of many images has a smaller W without any memorization:
+where the numbers of images of both parts are not alike, every patient counts by one (`image_counts`).
 """
 
 import warnings
@@ -19,7 +20,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import stats
 
-from memorisk.statistics.calibration import group_values
+from memorisk.statistics.calibration import check_distances, group_values
+from memorisk.statistics.image_counts import counted_images
 
 
 @dataclass(frozen=True)
@@ -36,6 +38,8 @@ class NearerSet:
     """Training patients: the independent units."""
     n_held: int
     """Held-out patients: likewise."""
+    said: str = ""
+    """That every patient counted by one image, why, and the way out; empty where all images counted."""
 
 
 def nearer_set(
@@ -43,14 +47,18 @@ def nearer_set(
     held_distance: ArrayLike,
     train_group: ArrayLike | None = None,
     held_group: ArrayLike | None = None,
+    *,
+    seed: int = 0,
 ) -> NearerSet:
     """One-sided two-sample Kolmogorov-Smirnov test of the distances of training and held-out patients to a set.
 
     Args:
         train_distance: [N] of each training image to its nearest synthetic image.
         held_distance: [M] of each held-out image likewise.
-        train_group: [N] patients, who count by their smallest distance; None: each image its own.
+        train_group: [N] patients, who count by their smallest distance, where numbers of images are not alike by that
+            of one image; None: each image its own.
         held_group: [M] likewise.
+        seed: Of which image that is.
 
     Raises:
         InputError: A part is empty, distances are not finite, or lengths differ.
@@ -63,11 +71,18 @@ def nearer_set(
         >>> found.statistic, round(found.p_value, 3)
         (1.0, 0.05)
     """
-    train = np.asarray(group_values(train_distance, train_group))
-    held = np.asarray(group_values(held_distance, held_group))
+    ours, theirs = check_distances(train_distance), check_distances(held_distance)
+    units = np.arange(len(ours)) if train_group is None else np.asarray(train_group)
+    others = np.arange(len(theirs)) if held_group is None else np.asarray(held_group)
+    train, held = group_values(ours, units), group_values(theirs, others)
+    counted = counted_images(units, others, seed=seed)
+    if counted.one_each:
+        train = group_values(ours[counted.train], units[counted.train])
+        held = group_values(theirs[counted.held], others[counted.held])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # SciPy says when it goes over to the limit for large samples
         found: Any = stats.ks_2samp(train, held, alternative="greater", method="auto")
     return NearerSet(
-        float(found.statistic), float(found.statistic_location), float(found.pvalue), len(train), len(held)
-    )
+        float(found.statistic), float(found.statistic_location), float(found.pvalue), len(train), len(held),
+        counted.words,
+    )  # fmt: skip

@@ -17,7 +17,9 @@ finite sample; how much that is for a fitted mixture is in ``docs/results/synthe
 Two points on which METHODS is silent:
 
 * A patient of many images has a smaller W without any memorization. As in ``nulls`` a patient of k images is by default
-  compared with held-out patients at k images each (``sizes="matched"``); ``sizes="any"`` is METHODS' plain form.
+  compared with held-out patients at k images each (``sizes="matched"``); ``sizes="any"`` is METHODS' plain form. The
+  count ``ahead`` is of all patients by all images or, where numbers of images are not alike in both parts, by one image
+  each (`image_counts`).
 * With n held-out and m training patients no p is below 1 / (n + 1), so that Benjamini-Hochberg at level q lists no
   fewer than m / (q (n + 1)) patients: with a split of 70 to 15 and q = 0.1 about 47, however many there are. Fewer
   copied patients stay unlisted, however exact the copies. ``shortest_list`` says so, and ``ahead`` asks a question that
@@ -32,6 +34,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from memorisk.runs.errors import InputError, one_line, several
 from memorisk.statistics.calibration import check_distances, group_values
+from memorisk.statistics.image_counts import CountedImages, counted_images
 from memorisk.statistics.multiple import DEFAULT_Q, Rejections, benjamini_hochberg, smallest_list_of
 from memorisk.statistics.nulls import candidate_p_values, unit_p_values
 
@@ -62,11 +65,13 @@ class ReversedQueries:
     n_held: int
     """Held-out patients."""
     ahead: int
-    """Training patients nearer than every held-out patient."""
+    """Training patients nearer than every held-out patient, by the images that count."""
     p_ahead: float
     """Probability that at least so many are, of a random split: exact, of the set as a whole, not of a patient."""
     promise: str
     """In words."""
+    counted: CountedImages
+    """The images that count for ``ahead``."""
 
     @property
     def testable(self) -> bool:
@@ -121,6 +126,7 @@ def reversed_queries(
     *,
     q: float = DEFAULT_Q,
     sizes: str = "matched",
+    seed: int = 0,
 ) -> ReversedQueries:
     """Section 5's p-values and list.
 
@@ -132,6 +138,7 @@ def reversed_queries(
         held_group: [M] patients, none of them a training patient.
         q: Level of the list.
         sizes: ``"matched"`` or ``"any"``, see the head of this module; the same where all patients have as many images.
+        seed: Of which image of a patient counts for ``ahead``, where one does.
 
     Returns:
         Everything by sorted patient id.
@@ -150,8 +157,8 @@ def reversed_queries(
         who = several(len(both), "patient is", "patients are")
         raise InputError(f"{who} in training and held out, such as {one_line(both[0])}; split by patient")
     found = unit_p_values(-train, ours, -held, theirs, sizes=sizes)
-    nearest_held = group_values(held, theirs).min()
-    ahead = int(np.sum(-found.statistic < nearest_held))
+    counted = counted_images(ours, theirs, seed=seed)
+    ahead = int(units_ahead(train, held, ours, counted).sum())
     return ReversedQueries(
         unit=found.unit,
         distance=-found.statistic,
@@ -167,7 +174,24 @@ def reversed_queries(
         promise=f"of a list, at most {q:g} are expected to be patients no nearer to the synthetic set than "
         f"{found.n_test:,} held-out patients are; given a random split by patient, and a detector and a choice of "
         "checkpoint that knew neither part",
+        counted=counted,
     )
+
+
+def units_ahead(
+    train_distance: ArrayLike, held_distance: ArrayLike, train_group: ArrayLike, counted: CountedImages
+) -> NDArray[np.bool_]:
+    """[U] by sorted id, which training units are nearer than every held-out one, by the images that count.
+
+    Args:
+        train_distance: [N].
+        held_distance: [M].
+        train_group: [N] units.
+        counted: Which images do.
+    """
+    train, held = check_distances(train_distance), check_distances(held_distance)
+    rows, groups = counted.train, np.asarray(train_group)
+    return group_values(train[rows], groups[rows]) < held[counted.held].min()
 
 
 def ahead_p(ahead: int, n_train: int, n_held: int) -> float:

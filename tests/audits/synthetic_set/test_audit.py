@@ -140,6 +140,10 @@ def test_a_pass_needs_power_and_says_what_it_covers(place: Path) -> None:
     assert "2 synthetic images have the very pixels of a held-out image" in doubts({"n_held_copies": 2})[0]
     for reason in ({"n_listed": 1}, {"n_certain_copies": 1}, {"p_ahead": 0.05, "n_ahead": 5}, near | {"near_p": 0.01}):
         assert synthetic_verdict(numbers | reason, synthetic_options({}))["status"] == "fail"
+    assert numbers["one_image_each"] == ""
+    one_each = synthetic_verdict(numbers | {"one_image_each": "By one image each."}, synthetic_options({"recall": 0.2}))
+    assert one_each["status"] == "pass"
+    assert one_each["why"][-1].startswith("By one image each. The list of patients compares each")
     void = synthetic_verdict(numbers | apart | {"n_listed": 90}, synthetic_options({}))
     assert void["status"] == "undecided"
     assert "not alike" in void["why"][0]

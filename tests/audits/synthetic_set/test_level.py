@@ -27,17 +27,21 @@ N_TRAIN, N_HELD, N_SYNTHETIC = 60, 39, 40
 NO_THUMBNAILS = np.empty((0, 32, 32), np.uint8)
 
 
-def audited(tmp_path: Path, seed: int, measure: str) -> Findings:
+def audited(tmp_path: Path, seed: int, measure: str, each: int = 1, near_row: int | None = None) -> Findings:
     """The audit of blended digits on pixels as they are, without pictures and files."""
-    train, held, synthetic = images = parts(seed, N_TRAIN, N_HELD, N_SYNTHETIC)
+    train, held, synthetic = images = parts(seed, N_TRAIN * each, N_HELD, N_SYNTHETIC)
     stores = [store_of(i, tmp_path, n) for i, n in ((train, "train"), (synthetic, "set"), (held, "held"))]
+    if each > 1:
+        stores[0] = store_of(train, tmp_path, "train", groups=np.repeat(np.arange(N_TRAIN), each))
     sets, options = Sets(*stores, 0, 0, frozenset(), ()), synthetic_options({"plants": 0, "measure": measure})
     flat = [(part / 255).reshape(len(part), -1).astype(np.float32) for part in images]
     described = SimpleNamespace(encoder="pixels", state="no network")
     found = FeatureTables(flat[0], flat[1], flat[2], flat[0][:0], described, True, (), 0, 0)  # pyright: ignore
     fitted = fit_similarity(open_detectors(options, sets)[0], found, sets)
     plants = no_plants(sets.train)
-    copies = copies_of_nobody(N_TRAIN, N_HELD, N_SYNTHETIC)
+    copies = copies_of_nobody(len(train), N_HELD, N_SYNTHETIC)
+    if near_row is not None:
+        copies.of_train.similarity[near_row] = 1
     distances = compare(found, fitted, sets, plants, quiet)
     return find(sets, [distances], copies, plants, options)
 
@@ -63,6 +67,21 @@ def test_the_level_over_audits(tmp_path: Path, measure: str, audits: int) -> Non
     assert share.mean() == pytest.approx(c / (N_HELD + 1), abs=3 * sd)
     assert sum(a.p_ahead <= 0.05 for a in asked) <= binom.ppf(0.999, audits, 0.05)
     assert sum(a.listed.n_rejected > 0 for a in asked) <= binom.ppf(0.999, audits, 0.1)
+
+
+def test_five_images_a_training_patient_are_no_copy(tmp_path: Path) -> None:
+    """Held-out patients have one: compared by all images, honest sets would be called copies in most audits."""
+    found = [audited(tmp_path, seed, "euclidean", each=5) for seed in range(20)]
+    asked = [f.asked for f in found if f.asked is not None]
+    assert all(a.counted.one_each and (a.n_images == 5).all() for a in asked)
+    assert sum(a.p_ahead <= 0.05 for a in asked) <= binom.ppf(0.999, len(found), 0.05)
+    assert np.mean([(a.p_value <= 0.05).mean() for a in asked]) <= 0.05  # the list compares at as many images
+    counted = set(asked[0].counted.train.tolist())
+    other, one = next(row for row in range(300) if row not in counted), min(counted)
+    near = [audited(tmp_path, 0, "euclidean", 5, row).pixels for row in (other, one)]
+    assert [pixels.near_train for pixels in near] == [1, 1]
+    assert np.isnan(near[0].near_p)
+    assert near[1].near_p == pytest.approx(N_TRAIN / (N_TRAIN + N_HELD))
 
 
 def test_components_of_the_training_images_alone_would_not_keep_it() -> None:

@@ -155,6 +155,7 @@ def numbers_of(evidence: SyntheticEvidence, found: Findings, options: SyntheticO
         "n_ahead": None if asked is None else asked.ahead,
         "p_ahead": None if asked is None else found.p_ahead,
         "copied": found.copied,
+        "one_image_each": "" if asked is None else asked.counted.words,
         "held_out_needed": found.needed,
         "n_reachable": None if asked is None else int((asked.floor <= found.cut * (1 + 1e-12)).sum()),
         "plants_read_at": None if asked is None else found.read_at,

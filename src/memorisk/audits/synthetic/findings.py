@@ -25,6 +25,7 @@ from memorisk.statistics.copy_tests import (
     data_copying,
     wasserstein,
 )
+from memorisk.statistics.image_counts import CountedImages
 from memorisk.statistics.neighbour_test import NeighbourTest, neighbour_test
 from memorisk.statistics.planted_copies import (
     CopiesBound,
@@ -43,6 +44,7 @@ from memorisk.statistics.reversed_queries import (
     held_out_needed,
     nearness,
     reversed_queries,
+    units_ahead,
 )
 
 _ROUNDING = 1e-12
@@ -73,7 +75,8 @@ class PixelCounts:
     near_held: int
     """Held-out patients with one."""
     near_p: float
-    """Probability that at least so many of these patients are training ones, of a random split; NaN without any."""
+    """Probability that at least so many of these patients are training ones, of a random split; NaN without any. By the
+    images that count (`ReversedQueries.counted`)."""
 
 
 @dataclass(frozen=True)
@@ -184,7 +187,7 @@ def find(
     unit = np.unique(patients)
     copied = max(1, math.ceil(options.copied * len(unit) * (1 - 1e-12)))
     level, number = options.level / len(distances), len(distances)
-    lists = [_lists(d, patients, theirs, level) for d in distances] if len(held) else []
+    lists = [_lists(d, patients, theirs, level, options.seed) for d in distances] if len(held) else []
     shortest = lists[0][0].shortest_list if lists else 0
     read_at = max(copied, min(shortest, len(unit)))
     by = tuple(
@@ -217,17 +220,19 @@ def find(
         cut=cut,
         power=power,
         bound=bound,
-        pixels=_pixels(sets, copies, patients, held, review),
+        pixels=_pixels(sets, copies, patients, held, review, lists[0][0].counted if lists else None),
         unlike=_least_alike([one.unlike for one in by]),
     )
 
 
-def _lists(d: Distances, patients: np.ndarray, theirs: np.ndarray, level: float) -> tuple[ReversedQueries, ...]:
+def _lists(
+    d: Distances, patients: np.ndarray, theirs: np.ndarray, level: float, seed: int
+) -> tuple[ReversedQueries, ...]:
     """A detector's list as it stands, and as it was before pairs were dismissed.
 
     Whoever is near enough by another pair stays listed at the cut of the list as it was; nobody else leaves it.
     """
-    was = reversed_queries(d.train, d.held, patients, theirs, q=level)
+    was = reversed_queries(d.train, d.held, patients, theirs, q=level, seed=seed)
     distance = group_values(d.standing, patients)
     moved = np.flatnonzero(distance > was.distance)
     if not len(moved):
@@ -235,7 +240,7 @@ def _lists(d: Distances, patients: np.ndarray, theirs: np.ndarray, level: float)
     p = was.p_value.copy()
     p[moved] = copied_p(distance[moved], was.n_images[moved], d.held, theirs)
     listed = was.listed.rejected & (p <= was.listed.q * was.listed.n_rejected / was.listed.m * (1 + _ROUNDING))
-    ahead = int((distance < d.held.min()).sum())
+    ahead = int(units_ahead(d.standing, d.held, patients, was.counted).sum())
     stands = replace(
         was,
         distance=distance,
@@ -309,11 +314,15 @@ def _unlike(
     return neighbour_test(distances.among_real, np.concatenate([patients, theirs]), part, seed=seed)
 
 
-def _pixels(sets: Sets, copies: PixelCopies, patients: np.ndarray, held: np.ndarray, review: Review) -> PixelCounts:
+def _pixels(
+    sets: Sets, copies: PixelCopies, patients: np.ndarray, held: np.ndarray, review: Review,
+    counted: CountedImages | None,
+) -> PixelCounts:  # fmt: skip
+    """Counts of all images, and the p of those that count."""
     certain = (copies.identical >= 0) & ~copies.in_both
-    train_near = len(np.unique(patients[near(copies.of_train)]))
-    held_near = len(np.unique(held[near(copies.of_held)]))
+    ours, theirs = near(copies.of_train), near(copies.of_held)
     n, m = len(np.unique(patients)), len(np.unique(held))
+    some = [ours, theirs] if counted is None else [_only(ours, counted.train), _only(theirs, counted.held)]
     return PixelCounts(
         certain=int(certain.sum()),
         certain_patients=len(np.unique(patients[copies.identical[certain]])),
@@ -323,10 +332,17 @@ def _pixels(sets: Sets, copies: PixelCopies, patients: np.ndarray, held: np.ndar
         dismissed_near=len(copies.dismissed_near),
         in_both=int(copies.in_both.sum()),
         held=int((copies.identical_held >= 0).sum()),
-        near_train=train_near,
-        near_held=held_near,
-        near_p=near_p(train_near, held_near, n, m),
+        near_train=len(np.unique(patients[ours])),
+        near_held=len(np.unique(held[theirs])),
+        near_p=near_p(len(np.unique(patients[some[0]])), len(np.unique(held[some[1]])), n, m),
     )
+
+
+def _only(chosen: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """[n] what is chosen among these rows."""
+    kept = np.zeros(len(chosen), bool)
+    kept[rows] = chosen[rows]
+    return kept
 
 
 def near_p(train: int, held: int, n_train: int, n_held: int) -> float:

@@ -14,6 +14,7 @@ from memorisk.audits.synthetic.pairing import PairedFindings
 from memorisk.audits.synthetic.reviewing import ANSWERS, COLUMNS, DISMISS, pair_keys
 from memorisk.audits.synthetic.verdict import AHEAD_LEVEL
 from memorisk.statistics.calibration import group_values
+from memorisk.statistics.reversed_queries import units_ahead
 
 SAME, NEARLY, AHEAD = "same pixels", "nearly the same pixels", "nearer than every held-out one"
 
@@ -56,8 +57,11 @@ def _ahead(evidence: SyntheticEvidence, found: Findings) -> Iterator[Flag]:
     if not found.p_ahead <= AHEAD_LEVEL:
         return
     d = evidence.views[found.ahead_by].distances
-    least = group_values(d.standing, found.patients)[np.searchsorted(found.unit, found.patients)]
-    for row in np.flatnonzero((d.standing <= least) & (least < d.held.min())):
+    at = np.searchsorted(found.unit, found.patients)
+    least = group_values(d.standing, found.patients)[at]
+    assert found.asked is not None
+    ahead = units_ahead(d.standing, d.held, found.patients, found.asked.counted)[at]
+    for row in np.flatnonzero((d.standing <= least) & ahead):
         yield Flag(int(d.standing_nearest[row]), int(row), AHEAD, -float(d.standing[row]))
 
 

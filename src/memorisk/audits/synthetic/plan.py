@@ -9,6 +9,7 @@ from memorisk.audits.synthetic.hidden import draw_plants
 from memorisk.audits.synthetic.measuring import can_plant, open_detectors, shown_names
 from memorisk.audits.synthetic.options import SyntheticOptions
 from memorisk.audits.synthetic.sets import Sets
+from memorisk.statistics.image_counts import counted_images
 from memorisk.statistics.multiple import smallest_list_of
 from memorisk.statistics.nulls import unit_p_values
 from memorisk.statistics.reversed_queries import held_out_needed
@@ -81,7 +82,7 @@ def describe_sets(sets: Sets, options: SyntheticOptions) -> SyntheticPlan:
             ),
             "features_per_number": 4 * (n + s + m + plants.n),
         },
-        notes=sets.notes,
+        notes=(*sets.notes, *_counted(sets)),
     )
 
 
@@ -95,3 +96,11 @@ def possible_list(n_images: np.ndarray, held_images: np.ndarray, level: float) -
     """
     unit, other = np.repeat(np.arange(len(n_images)), n_images), np.repeat(np.arange(len(held_images)), held_images)
     return smallest_list_of(unit_p_values(np.zeros(len(unit)), unit, np.zeros(len(other)), other).floor, level)
+
+
+def _counted(sets: Sets) -> list[str]:
+    """That patients would count by one image each, where they would."""
+    if sets.held is None:
+        return []
+    said = counted_images(sets.train.manifest.groups.astype(str), sets.held.manifest.groups.astype(str)).words
+    return [said] if said else []

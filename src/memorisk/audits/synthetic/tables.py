@@ -14,6 +14,7 @@ from memorisk.audits.synthetic.hidden import Plants
 from memorisk.images.planting import KINDS
 from memorisk.statistics.calibration import group_values
 from memorisk.statistics.planted_copies import PlantPower
+from memorisk.statistics.reversed_queries import units_ahead
 
 
 class SyntheticTables:
@@ -116,7 +117,7 @@ class SyntheticTables:
         blank, nobody = np.full(len(distance), np.nan), np.zeros(len(distance), bool)
         return {
             "listed": nobody if asked is None else asked.listed.rejected,
-            "ahead": nobody if asked is None else distance < d.held.min(),
+            "ahead": nobody if asked is None else units_ahead(d.standing, d.held, patients, asked.counted),
             "distance": distance,
             "probability": probability(view, distance),
             "p_value": blank if asked is None else asked.p_value,

@@ -64,7 +64,7 @@ def synthetic_verdict(numbers: dict[str, Any], options: SyntheticOptions) -> dic
         "audit": "synthetic",
         "status": status,
         "gate": "never" if options.fail_on == "never" else "copied",
-        "why": [*_judged(numbers), *why],
+        "why": [*_judged(numbers), *why, *_one_image_each(numbers)],
         "what_would_decide": deciding,
         **{name: value for name, value in numbers.items() if name not in _OF_THE_PAGE},
     }
@@ -112,6 +112,14 @@ def _judged(numbers: dict[str, Any]) -> list[str]:
             "what was said of them does not count, and they are asked about again"
         )
     return said
+
+
+def _one_image_each(numbers: dict[str, Any]) -> list[str]:
+    """That patients counted by one image each, after the reasons; it is none itself."""
+    said = numbers["one_image_each"]
+    return (
+        [f"{said} The list of patients compares each with held-out ones at as many images as they have"] if said else []
+    )
 
 
 def _near_words(numbers: dict[str, Any], terms: Terms) -> str:
