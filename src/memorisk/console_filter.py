@@ -24,7 +24,7 @@ def show_filter(result: Result, out: Path, *, as_json: bool) -> None:
     if as_json:
         _json(v)
         return
-    from memorisk.audits.filter.words import unpromised  # here, since it loads images
+    from memorisk.audits.filter.words import WEAK, unpromised  # here, since it loads images
 
     console = Console()
     for name, value in _lines(v):
@@ -38,6 +38,8 @@ def show_filter(result: Result, out: Path, *, as_json: bool) -> None:
         console.print(Text("What would decide it"))
         for way in v["what_would_decide"]:
             console.print(Text(f"  {way}"), soft_wrap=True)
+    if v["filtered"] and v["weak_features"]:
+        console.print(Text(WEAK), soft_wrap=True)
     if v["n_kept"]:
         console.print(Text(unpromised(v)), soft_wrap=True)
         console.print(Text(f"Kept set: {out / 'kept'}"), soft_wrap=True)

@@ -30,6 +30,8 @@ def show_loop(result: Result, out: Path, *, as_json: bool) -> None:
     if as_json:
         _json(v)
         return
+    from memorisk.audits.filter.words import WEAK, unpromised  # here, since it loads images
+
     console = Console()
     for name, value in _lines(v):
         console.print(Text(f"{name}: {value}"), soft_wrap=True)
@@ -41,7 +43,10 @@ def show_loop(result: Result, out: Path, *, as_json: bool) -> None:
         console.print(Text("What would decide it"))
         for way in v["what_would_decide"]:
             console.print(Text(f"  {way}"), soft_wrap=True)
+    if v["filtered"] and v["weak_features"]:
+        console.print(Text(WEAK), soft_wrap=True)
     if v["n_kept"]:
+        console.print(Text(unpromised(v)), soft_wrap=True)
         console.print(Text(f"Kept set: {out / 'kept'}"), soft_wrap=True)
     if v["filtered"]:
         console.print(Text(f"Ledger: {out / 'ledger.csv'}"), soft_wrap=True)
@@ -115,7 +120,8 @@ def _share(value: float) -> str:
 
 
 def _lines(v: dict[str, Any]) -> list[tuple[str, str]]:
-    from memorisk.audits.filter.words import exposed_lines  # here, since it loads images
+    from memorisk.audits.filter.words import exposed_lines, promised_kinds  # here, since it loads images
+    from memorisk.audits.synthesize.words import is_bounded
 
     rejected = ", ".join(f"{n:,} {reason}" for reason, n in v["rejected"].items() if n)
     told = f" ({rejected})" if rejected else ""
@@ -129,9 +135,11 @@ def _lines(v: dict[str, Any]) -> list[tuple[str, str]]:
         lines += exposed_lines(v)
     if v["n_empty"]:
         lines.append(("places that stayed empty", f"{v['n_empty']:,} of {v['n_asked']:,}"))
-    if v["guarantee"] and v["n_kept"]:
-        share, high = (100 * v["copies"][name] for name in ("share", "high"))
-        lines.append(("copies among the kept images", f"at most {share:.2g} % on average ({high:.2g} %, 95 % limit)"))
+    if is_bounded(v):
+        made = f"copies made by {promised_kinds(v)} among the kept images"
+        lines.append(
+            (made, f"at most {100 * v['copies']['high']:.2g} % (95 % limit); of other copies nothing is promised")
+        )
     if (audit := v["audited"]) is not None:
         found = (
             f"{audit['n_listed']:,} training {v['units']} listed; nearer as a whole: p {audit['nearer']['p_value']:.2g}"

@@ -111,6 +111,9 @@ def test_what_is_not_promised_is_named(place: Path, filtered: Result, capsys) ->
     show_filter(filtered, place / "out", as_json=False)
     said = capsys.readouterr().out
     assert "noise stronger than 0.1, flipped, cropped, pasted): run memorisk audit synthetic on the kept set" in said
+    assert "A weak detector" in said
+    assert "A weak detector" in page[: page.index("The promise")]
+    assert "Of many copies made by noise, some are kept" in page
 
 
 def test_calibration_people_who_are_mostly_found_in_train_are_doubted(filtered: Result) -> None:

@@ -253,7 +253,7 @@ def test_a_paired_generator_is_held_to_its_own_source_too(place: Path) -> None:
     assert row["figures"]["MemRate"]["kept"]["estimate"] == 0
     assert 0 <= row["figures"]["MemRate"]["reference"]["estimate"] < 0.1
     assert (row["conditioning"], row["paired"], row["features"]) == ("ensemble", True, "pixels:4")
-    assert found.status == "pass"
+    assert (found.status, found.verdict["weak_features"]) == ("undecided", True)
     page = (place / "paired" / "report.html").read_text()
     assert "reached the threshold with the very image" in page
     assert page.count("data:image/png") == min(10, len(found.per_group))
@@ -320,8 +320,9 @@ def test_verdict_by_what_the_auditor_says(made: Result) -> None:
     assert undecided["status"] == "undecided"
     assert "flags nobody, but cannot clear" in undecided["why"][0]
     assert loop_verdict(numbers | {"audited": audit | {"status": "pass"}}, options)["status"] == "pass"
-    assert loop_verdict(numbers | {"audited": None}, options)["why"] == [numbers["guarantee"]]
+    alone = numbers | {"audited": None, "weak_features": False}
+    assert loop_verdict(alone, options)["why"] == [numbers["guarantee"]]
     listed = audit | {"status": "fail", "n_listed": 2, "clean": False}
     assert "lists 2 training patients" in loop_verdict(numbers | {"audited": listed}, options)["why"][0]
-    doubted = loop_verdict(numbers | {"audited": None, "doubts": ["copies of others"]}, options)
+    doubted = loop_verdict(alone | {"doubts": ["copies of others"]}, options)
     assert (doubted["status"], doubted["why"]) == ("undecided", ["copies of others"])

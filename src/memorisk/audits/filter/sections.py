@@ -30,8 +30,6 @@ def guarantee_section(result: Result, terms: Terms) -> list[Block]:
     if n["filtered"]:
         if n["n_kept"]:
             blocks.append(Paragraph(words.unpromised(n)))
-        if n["weak_features"]:
-            blocks.append(Callout("warning", "A weak detector", [Paragraph(words.WEAK)]))
         told = words.USER if n["threshold_by"] == "user" else words.GUARANTEE
         blocks.append(Paragraph(terms.fill(told)))
     if n["guarantee"] and n["shared_by"] > 1:

@@ -83,8 +83,9 @@ LEFT_OUT = {
 
 
 WEAK = (
-    "Pixels, principal components and untrained networks compare images point by point: a copy that is mirrored, "
-    "turned or cropped lies far from its source, and is kept. Name a detector trained to find copies, or an encoder."
+    "A weak detector: pixels, principal components and untrained networks compare images point by point. A copy that "
+    "is cropped, turned, or mirrored and changed ever so little, lies far from its source, and is kept. Name a "
+    "detector trained to find copies, or an encoder."
 )
 AUDIT = "run memorisk audit synthetic on the kept set"
 
@@ -168,8 +169,8 @@ def not_said(terms: Terms, numbers: dict[str, Any]) -> list[Text]:
     said: list[Text] = [
         "A generator's own copies are another distribution than those of the families: of copies that are stronger, "
         "changed in other ways, or put together from several patients, nothing is promised.",
-        "The guarantee is of one copy of a new person. Of many copies, some are kept: with a miss rate of "
-        f"{100 * numbers['miss_rate']:.4g} % up to that share of them.",
+        f"The guarantee is of one copy of a new person. Of many copies made by {promised_kinds(numbers)}, some are "
+        f"kept: with a miss rate of {100 * numbers['miss_rate']:.4g} % up to that share of them.",
         "That an image was rejected does not show that it is a copy; that it was kept does not show that it is none.",
         "Metadata in the files, their names and text burnt into the pixels were not looked at, and go along as they "
         "are.",

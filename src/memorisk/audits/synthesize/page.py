@@ -15,6 +15,7 @@ from memorisk.audits.filter.sections import (
     score_section,
 )
 from memorisk.audits.filter.verdict import is_nothing_kept
+from memorisk.audits.filter.words import WEAK, promised_kinds
 from memorisk.audits.synthesize import words
 from memorisk.audits.synthesize.outlook import said_of
 from memorisk.audits.synthesize.table_three import table_three_block
@@ -90,23 +91,27 @@ def _lead(result: Result, terms: Terms) -> list[Block]:
     facts = [
         Fact("Kept", count(n["n_kept"]), f"of {count(n['n_asked'])}"),
         Fact("Drawn", count(n["n_drawn"]), f"{count(n['n_rejected'])} rejected"),
-        Fact("Copies among the kept", *_copies(n)),
+        Fact(*_copies(n)),
         *exposed_facts(n, terms),
         Fact("Listed by the auditor", *_listed(n)),
     ]  # fmt: skip
+    if n["filtered"] and n["weak_features"]:
+        blocks.append(Paragraph(WEAK))
     if v["exposed"]:
         blocks.append(Paragraph(str(v["exposed"])))
     return [Callout(kind, headline, blocks), Facts(facts)]
 
 
-def _copies(n: dict[str, Any]) -> tuple[str, str]:
-    """The bound on copies among the kept images, and its upper limit."""
+def _copies(n: dict[str, Any]) -> tuple[str, str, str]:
+    """Which copies among the kept images are bounded, the upper limit, and what is not promised."""
     if not n["n_kept"]:
-        return "-", "nothing kept"
-    if not n["guarantee"]:
-        return "no promise", ""
-    share, high = (percent(n["copies"][name]) for name in ("share", "high"))
-    return f"at most {share}", f"on average; up to {high}"
+        return "Copies among the kept", "-", "nothing kept"
+    if not words.is_bounded(n):
+        return "Copies among the kept", "no promise", "training images are not all known" if n["guarantee"] else ""
+    kinds, most = promised_kinds(n), f"at most {percent(n['copies']['high'])}"
+    if len(n["kinds"]) > 3:
+        return f"Copies of {len(n['kinds'])} kinds among the kept", most, f"95 % limit; {kinds}; no others promised"
+    return f"Copies made by {kinds} among the kept", most, "95 % limit; no others promised"
 
 
 def _listed(n: dict[str, Any]) -> tuple[str, str]:
@@ -123,13 +128,15 @@ def _selected(n: dict[str, Any]) -> list[Block]:
         return []
     if not n["guarantee"]:
         return [Paragraph(words.UNBOUNDED)]
+    if not words.is_bounded(n):
+        return [Paragraph(words.UNKNOWN)]
     miss = copies["miss_rate"]
     told = words.SELECTED.format(
+        kinds=promised_kinds(n),
         miss=percent(miss),
         odds=f"{miss / (1 - miss):.3g}",
         rejected=count(copies["n_rejected"]),
         kept=count(copies["n_kept"]),
-        share=percent(copies["share"]),
         high=percent(copies["high"]),
         places=count(n["n_asked"]),
         tries=f"{n['most_tries']:,} tries" if n["most_tries"] > 1 else "one try",

@@ -2,7 +2,8 @@
 
 * ``pass``: every place is filled, a guarantee stands behind the threshold, and the auditor, if there is one, found
   nothing.
-* ``undecided``: the filter cannot say (`audits.filter.verdict`), places stayed empty, or the auditor cannot say.
+* ``undecided``: the filter cannot say (`audits.filter.verdict`), places stayed empty, the auditor cannot say, or
+  detectors that compare point by point chose alone.
 * ``fail``: nothing was kept, or the auditor found training patients in what was.
 
 The gate that stops a pipeline is the filter's, ``no-guarantee`` or, where nothing was kept, ``nothing-kept``.
@@ -87,6 +88,14 @@ def _doubts(numbers: dict[str, Any]) -> list[tuple[str, str]]:
         found.append((f"{told} after {tries}{_hopeless(numbers)}", _way(numbers)))
     found += [(doubt, "TRAIN as the generator had it") for doubt in numbers["doubts"]]
     audit = numbers["audited"]
+    if audit is None and numbers["weak_features"] and numbers["n_kept"]:
+        found.append(
+            (
+                f"images were compared point by point alone ({'; '.join(numbers['detectors'])}), which finds no copies "
+                "that are cropped, turned, or mirrored and changed, and no auditor has passed the set",
+                "an --auditor with --held-out images, or a detector that was trained to find copies",
+            )
+        )
     if audit is not None and audit["clean"] and audit["status"] == "undecided":
         found.append(
             (

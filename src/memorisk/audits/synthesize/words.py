@@ -29,16 +29,21 @@ LOOP_WITH_GAPS = (
 GAVE_UP = "Not one of the first draws passed, and {why}: no place was tried again."
 SELECTED = (
     "Each kept image was screened once, at a threshold that was fixed before the first was drawn, so that the promise "
-    "above holds for each drawing: a copy as the calibration's passes with a probability of at most {miss}. Drawing "
-    "again gives a place further chances to be filled by a copy that passes. Over all places, kept copies are at most "
-    "{odds} times the rejected images, on average over runs; with {rejected} rejected and {kept} kept that is at most "
-    "{share} of the kept images, and no more than {high} when the chance in the number of rejections is counted in "
-    "(95 %, by {places} places). A place that only ever gives copies is worse off: in {tries} it is filled by one with "
-    "a probability of up to {place}. Places that took many tries are listed in the ledger; look at them."
+    "above holds for each drawing: a copy made by {kinds}, as the calibration's, passes with a probability of at most "
+    "{miss}. Drawing again gives a place further chances to be filled by a copy that passes. Over all places, kept "
+    "copies that are made so are at most {odds} times the rejected images, on average over runs; with {rejected} "
+    "rejected and {kept} kept, and the chance in the number of rejections counted in, that is at most {high} of the "
+    "kept images (95 %, by {places} places). A place that only ever gives such copies is worse off: in {tries} it is "
+    "filled by one with a probability of up to {place}. Places that took many tries are listed in the ledger; look at "
+    "them. Of copies that are made in other ways nothing is promised, however many images were rejected."
 )
 UNBOUNDED = (
     "No guarantee stands behind the threshold, so that nothing bounds how many copies passed, and every further try "
     "of a place is another chance for one."
+)
+UNKNOWN = (
+    "Images that the generator was trained on are missing from TRAIN, or could not be read: copies of these pass, "
+    "whatever the threshold, so that nothing bounds how many copies are kept."
 )
 PAIR = (
     "The generator drew each image from the condition of one training image. That pair is among those compared, and "
@@ -59,6 +64,16 @@ TABLE_THREE = (
     "Before: the first draw of every place, which is the generator without the loop. Kept: after the loop. Reference: "
     "real images of new people. A rate of memorization is to be read beside what the detector says of new people."
 )
+
+
+def is_bounded(numbers: dict[str, Any]) -> bool:
+    """Whether something bounds the copies among the kept images: a guarantee, and all training images are known.
+
+    Args:
+        numbers: Of the verdict.
+    """
+    known = not numbers["doubts"] and not numbers["n_train_unread"]
+    return bool(numbers["guarantee"] and numbers["n_kept"] and known)
 
 
 def times(n: int) -> str:
