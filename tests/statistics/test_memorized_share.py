@@ -5,7 +5,7 @@ import pytest
 from scipy import stats
 
 from memorisk.runs.errors import InputError
-from memorisk.statistics.memorized_share import memorized_share
+from memorisk.statistics.memorized_share import can_be_shown, memorized_share
 from memorisk.statistics.reversed_queries import reversed_queries
 
 
@@ -17,6 +17,12 @@ def test_it_is_what_uncorrected_p_values_flag():
         p = reversed_queries(train, held, sizes="any").p_value
         assert found.estimate == pytest.approx((p <= 0.1).mean())
         np.testing.assert_array_equal(found.flagged, np.flatnonzero(p <= 0.1))
+
+
+@pytest.mark.parametrize(("m", "n"), [(1, 200), (2, 200), (60, 19), (60, 85), (60, 86), (400, 90)])
+def test_what_can_be_shown_is_what_a_set_of_copies_shows(m, n):
+    everyone = memorized_share(np.zeros(m), np.ones(n))
+    assert can_be_shown(m, n) == (everyone.low > everyone.attained)
 
 
 def test_a_patient_counts_once_by_the_nearest_image():

@@ -38,6 +38,12 @@ def short(value: Any) -> str:
     return _signed(f"{float(value):.2f}")
 
 
+def mean_count(value: Any) -> str:
+    """A mean of numbers of things: whole as a count, else two decimals."""
+    number = float(value)
+    return count(number) if number.is_integer() else short(number)
+
+
 def percent(value: Any) -> str:
     """A share as a percentage: one decimal, more only where the share is below 0.1 %."""
     share = 100 * float(value)
@@ -73,6 +79,7 @@ FORMATS: Mapping[str, Callable[[Any], str]] = MappingProxyType(
         "count": count,
         "decimal": decimal,
         "short": short,
+        "mean_count": mean_count,
         "percent": percent,
         "probability": probability,
         "power": power,

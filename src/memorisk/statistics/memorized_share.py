@@ -128,6 +128,25 @@ def memorized_share(
     return MemorizedShare(share, *limits, nominal, k / (n + 1), min(p, 1.0), m, n, level, units[near])
 
 
+def can_be_shown(n_train: int, n_held: int, *, nominal: float = 0.05, level: float = 0.95) -> bool:
+    """Whether the share's interval lies above the average without memory where every training patient is memorized.
+
+    Args:
+        n_train: Training patients.
+        n_held: Held-out patients.
+        nominal: As in `memorized_share`.
+        level: As there.
+
+    Example:
+        >>> can_be_shown(100, 85), can_be_shown(100, 86)
+        (False, True)
+    """
+    if n_train < 1 or n_held < 1:
+        return False
+    low, _ = _limits(np.zeros(n_train), np.ones(n_held), nominal, (1 - level) / 4)
+    return low > math.floor(nominal * (n_held + 1) + _ROUNDING) / (n_held + 1)
+
+
 def _limits(train: FloatArray, bars: FloatArray, nominal: float, error: float) -> tuple[float, float]:
     """Limits of ``P(W_train < q)``, q the nominal quantile of held-out distances; each fails in at most 2 ``error``.
 

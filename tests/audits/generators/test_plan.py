@@ -63,9 +63,10 @@ def test_too_few_are_refused(digits: SetData, size: int, copies: Duplicates | No
 
 def test_a_generator_asked_for_twice_by_an_arm_is_trained_once(digits: SetData, tmp_path) -> None:
     config = {**CONFIG, "arms": {"copier": {"training_images": [210, ALL], "seeds": [0, 1]}}}
-    cells = plan_cells(read_generators(config), {"Digits": digits}, tmp_path)
+    cells, refused = plan_cells(read_generators(config), {"Digits": digits}, tmp_path)
+    assert not refused
     assert [(cell.size, cell.seed) for cell in cells] == [(210, 0), (210, 1)]
     other = read_generators({**config, "generator": {"steps": 41, "network": "tiny/4", "batch_size": 4}})
-    assert {cell.key for cell in plan_cells(other, {"Digits": digits}, tmp_path)}.isdisjoint(c.key for c in cells)
+    assert {cell.key for cell in plan_cells(other, {"Digits": digits}, tmp_path)[0]}.isdisjoint(c.key for c in cells)
     assert cells[0].draw_seed != cells[1].draw_seed
     assert cells[0].epochs(40) == pytest.approx(40 * 4 / 210)

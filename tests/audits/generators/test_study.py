@@ -180,6 +180,54 @@ def test_a_generator_that_fails_is_told_while_others_finish(tmp_path: Path, monk
     assert study_generators(config, out=tmp_path / "s").complete
 
 
+def test_an_arm_that_is_too_large_is_told_while_others_finish(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(cells_module, "fit", copying(memory))
+    monkeypatch.setattr(study_module, "seconds_a_step", lambda cell: 0.5)
+    config = one_arm()
+    large = {"training_images": 5000}
+    config["arms"] |= {"large": large}
+    Path("study.yaml").write_text(yaml.safe_dump(config))
+    command = ("study", "generators", "--config", "study.yaml", "--out", "s")
+    why = "Digits, large, 5000 images, seed 0: Digits, large: 5,000 training images are asked for, of 270 that are not"
+    code, out, _ = answer(capsys, *command, "--dry-run")
+    assert (code, f"would fail: {why}" in out) == (3, True)
+    code, out, _ = answer(capsys, *command)
+    assert (code, f"failed: {why}" in out) == (3, True)
+    page = Path("s/report.html").read_text()
+    assert "5,000 training images are asked for" in page
+    assert "Digits, copier" in page
+    config["arms"] = {"large": large}
+    Path("study.yaml").write_text(yaml.safe_dump(config))
+    assert "5,000 training images are asked for" in refusal(capsys, *command[:-1], "other")
+    assert not Path("other").exists()
+
+
+def test_what_could_not_have_been_shown_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cells_module, "fit", copying(lambda cell, step: 1.0))
+    config = one_arm()
+    config["datasets"]["Digits"]["held_out"] = 0.15
+    result = study_generators(config, out=tmp_path)
+    row = table((tmp_path, result), "memorized").to_dict("records")[0]
+    assert (row["share"] > 0.6, row["share_low"], row["listed"] > 30) == (
+        True,
+        0,
+        True,
+    )  # copies, and no share shows it
+    assert 19 <= row["n_held"] < 86
+    page = (tmp_path / "report.html").read_text()
+    held = f"{row['n_held']:.0f} held-out patients"
+    assert f"by the share not shown to have memorized, and could not have been, with {held}: hold more out; but" in page
+    assert f"but {row['listed']:.0f} of the patients are on the list" in page
+    assert "nearer to the generated images than all but 5.0\N{NO-BREAK SPACE}% of new patients are" in page
+    text = (tmp_path / "tables" / "tables.md").read_text()
+    assert "cannot be shown to be one of memory" in text
+    assert f" {row['listed']:.0f} " in text
+    assert f"{row['listed']:.2f}" not in text
+
+
 def test_ids_are_hidden_where_that_is_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cells_module, "fit", copying(memory))
     key = tmp_path / "key"

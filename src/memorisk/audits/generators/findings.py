@@ -1,12 +1,15 @@
 """What the study found, in a sentence a generator."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import pandas as pd
 
 from memorisk.report.blocks import Inline, Name, Strong
-from memorisk.report.formats import count, decimal, percent
+from memorisk.report.formats import count, decimal, mean_count, percent
 from memorisk.report.frames import texts
+from memorisk.runs.errors import several
+from memorisk.statistics.memorized_share import can_be_shown
 
 Line = Sequence[Inline]
 
@@ -47,12 +50,34 @@ def learned_nothing(reading: pd.DataFrame) -> list[Line]:
     ]
 
 
+def never_shown(row: Mapping[Any, Any]) -> bool:
+    """Whether patients are too few to show memory, however much there is.
+
+    Args:
+        row: Of the table of who is memorized.
+    """
+    share = row["share"]
+    few = (round(row["n_patients"]), round(row["n_held"]))
+    return share == share and not can_be_shown(*few, nominal=row["nominal"])
+
+
 def _answer(row: dict) -> str:
     if row["share"] != row["share"]:
         return "cannot be said."
     if row["share_low"] > row["attained"]:
         return "memorized."
-    return "not shown to have memorized." if row["share_high"] >= row["attained"] else "farther than chance."
+    if row["share_high"] < row["attained"]:
+        return "farther than chance."
+    few = ""
+    if never_shown(row):
+        held = several(round(row["n_held"]), "held-out patient", "held-out patients")
+        few = f", and could not have been, with {held}: hold more out"
+    if row["listed"]:
+        return (
+            f"by the share not shown to have memorized{few}; but {mean_count(row['listed'])} of the patients are on "
+            "the list of those who are nearer than chance explains."
+        )
+    return f"not shown to have memorized{few}."
 
 
 def _share(row: dict) -> str:
@@ -61,7 +86,8 @@ def _share(row: dict) -> str:
         return "Too few held-out patients."
     return (
         f"{percent(row['share'])} ({_ends(row, 'share', percent)}) of {count(row['n_patients'])} training patients are "
-        f"nearer to the generated images than new ones are; without memory {percent(row['attained'])}."
+        f"nearer to the generated images than all but {percent(row['nominal'])} of new patients are, judged by "
+        f"{count(row['n_held'])} held-out ones; without memory {percent(row['attained'])}."
     )
 
 

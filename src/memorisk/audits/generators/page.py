@@ -84,7 +84,7 @@ def _lead(reading: Reading, named: Mapping[str, StudyTable], failed: Mapping[str
     lines = findings(named["memorized"].ours, named["copies"].ours)
     blocks: list[Block] = [Steps(lines)] if lines else [Paragraph("No generator is finished yet.")]
     facts = [
-        Fact("Generators", count(len(reading.cells))),
+        Fact("Generators", count(len({cell.name for cell in reading.cells} | failed.keys()))),
         Fact("Finished", count(len(reading.cells) - len(reading.unfinished))),
         Fact("Data sets", count(len({cell.data.name for cell in reading.cells}))),
         Fact("Failed", count(len(failed))),

@@ -70,7 +70,7 @@ class Cell(CellFolder):
     @property
     def name(self) -> str:
         """In words, on one line."""
-        return f"{self.data.name}, {self.arm.name}, {self.size} images, seed {self.seed}"
+        return cell_name(self.data.name, self.arm.name, self.size, self.seed)
 
     @property
     def key(self) -> str:
@@ -129,8 +129,8 @@ READING = (
 """Settings that decide what is measured of a generator."""
 
 
-def plan_cells(study: GeneratorsStudy, sets: Mapping[str, SetData], out: Path) -> list[Cell]:
-    """Every generator of the study, in the file's order.
+def plan_cells(study: GeneratorsStudy, sets: Mapping[str, SetData], out: Path) -> tuple[list[Cell], dict[str, str]]:
+    """Every generator of the study, in the file's order, and why others cannot be, by their name.
 
     Args:
         study: As its file asks for it.
@@ -138,18 +138,37 @@ def plan_cells(study: GeneratorsStudy, sets: Mapping[str, SetData], out: Path) -
         out: Its folder.
 
     Raises:
-        InputError: A data set has too few images or patients for what an arm asks for.
+        InputError: No generator can be trained: data sets have too few images or patients for what every arm asks for.
     """
     found: dict[str, Cell] = {}
+    refused: dict[str, str] = {}
     for arm in study.arms:
         for dataset in arm.datasets:
             data = sets[dataset]
             for size in arm.sizes:
                 for seed in arm.seeds:
-                    training = draw_training(data, size, seed, arm.duplicates, arm.name)
+                    try:
+                        training = draw_training(data, size, seed, arm.duplicates, arm.name)
+                    except InputError as error:
+                        refused[cell_name(data.name, arm.name, size, seed)] = one_line(error, 300)
+                        continue
                     cell = Cell(out, arm, data, size, seed, training, study.options, study.classifiers)
                     found.setdefault(f"{arm.name}/{cell.key}", cell)
-    return list(found.values())
+    if not found:
+        raise InputError(next(iter(refused.values())))
+    return list(found.values()), refused
+
+
+def cell_name(dataset: str, arm: str, size: int | str, seed: int) -> str:
+    """A generator in words, on one line.
+
+    Args:
+        dataset: Name of its data set.
+        arm: Of its arm.
+        size: Training images that were asked for.
+        seed: Of its training.
+    """
+    return f"{dataset}, {arm}, {size} images, seed {seed}"
 
 
 def draw_training(

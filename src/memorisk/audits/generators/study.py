@@ -95,13 +95,13 @@ def study_generators(
     identity = {"run": _identity(study)}
     check_out(folder, identity, identity=["run"])
     names = Pseudonyms.from_options(study.options)
-    cells, detectors = _prepared(study, folder, progress)
+    cells, refused, detectors = _prepared(study, folder, progress)
     with open_run(folder, {**config, **identity}, identity=["run"]) as run:
         run.log("started", versions=versions(), machine=machine())
         run.subfolder(CELLS)
         if not tables_only:
             _run(run, cells, detectors, progress)
-        failed = {cell.name: cell.failure for cell in cells if cell.failure}
+        failed = refused | {cell.name: cell.failure for cell in cells if cell.failure}
         progress("laying out the tables", 0, 0)
         reading = read_cells(cells)
         tables = generator_tables(reading, names)
@@ -118,11 +118,11 @@ def plan_generators(config: Mapping[str, Any], *, out: str | Path, progress: Pro
     """
     study, folder = read_generators(config), Path(out)
     check_out(folder, {"run": _identity(study)}, identity=["run"])
-    cells, _ = _prepared(study, folder, progress)
+    cells, refused, _ = _prepared(study, folder, progress)
     by: dict[tuple[str, str, int | str], list[Cell]] = {}
     for cell in cells:
         by.setdefault((cell.data.name, cell.arm.name, cell.size), []).append(cell)
-    rows, problems, timed = [], {}, {}
+    rows, problems, timed = [], dict(refused), {}
     for own in by.values():
         first, waiting = own[0], [cell for cell in own if not cell.done]
         seconds, end = float("nan"), first.arm.snapshots[-1]
@@ -151,18 +151,19 @@ def _drawing_seconds(cell: Cell, each: float) -> float:
     return len(cell.arm.snapshots) * cell.n_images * passes * each / settings.images_a_step / 3
 
 
-def _prepared(study: GeneratorsStudy, folder: Path, progress: Progress) -> tuple[list[Cell], Detectors]:
-    """Data sets, generators and detectors, checked; nothing is written but the store of decoded images.
+def _prepared(study: GeneratorsStudy, folder: Path, progress: Progress) -> tuple[list[Cell], dict[str, str], Detectors]:
+    """Generators, why others cannot be, and detectors, checked; nothing is written but the store of decoded images.
 
     Raises:
-        InputError: A data set cannot be read or is too small, or a detector knows some of its patients.
+        InputError: A data set cannot be read or is too small for every arm, or a detector knows some of its patients.
     """
     sets = {name: prepare_set(name, asked, progress) for name, asked in study.datasets.items()}
-    cells, detectors = plan_cells(study, sets, folder), Detectors(study.options.device)
+    cells, refused = plan_cells(study, sets, folder)
+    detectors = Detectors(study.options.device)
     for source in study.options.detectors:
         for data in sets.values():
             _check_knowledge(detectors, source, data)
-    return cells, detectors
+    return cells, refused, detectors
 
 
 def _check_knowledge(detectors: Detectors, source: str, data: SetData) -> None:

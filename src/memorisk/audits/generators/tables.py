@@ -8,6 +8,7 @@ import pandas as pd
 from memorisk.audits.generators.columns import COLUMNS
 from memorisk.audits.generators.distances import closest_rows, distance_rows, source_rows
 from memorisk.audits.generators.duplicates import OUTCOMES, level_rows, trend_rows
+from memorisk.audits.generators.findings import never_shown
 from memorisk.audits.generators.over_seeds import mean_over_seeds
 from memorisk.audits.generators.paired import NO_THRESHOLD, paired_rows
 from memorisk.audits.generators.quality import ENDS, quality_rows
@@ -45,7 +46,8 @@ def generator_tables(reading: Reading, names: Pseudonyms) -> list[StudyTable]:
 def memorized(reading: Reading) -> StudyTable:
     """How many training patients the finished generators' images are nearer to than to new ones."""
     table = _finished(reading)
-    kept = ("n_patients", "n_held", "attained", "listed", "flagged", "ahead", "shortest_list", "n_synthetic")
+    counts = ("listed", "flagged", "ahead", "shortest_list", "n_synthetic")
+    kept = ("n_patients", "n_held", "nominal", "attained", *counts)
     ours = mean_over_seeds(table, (*_WHO, "repeated", "detector"), _SHARE, kept)
     note = (
         "Share: of training patients nearer to the generated images than all but the nominal rate of held-out patients "
@@ -54,6 +56,11 @@ def memorized(reading: Reading) -> StudyTable:
         "many a list needs at least. Ahead: training patients nearer than every held-out one. Numbers of patients are "
         "means over seeds."
     )
+    if any(never_shown(row) for row in ours.to_dict("records")):
+        note += (
+            " Where held-out patients are so few that the lower limit is not above the rate without memory even if "
+            "every training patient is memorized, a share cannot be shown to be one of memory: hold more out."
+        )
     why = "" if len(ours) else "no generator is finished"
     return StudyTable("memorized", "Who is memorized", _NONE, ours, note, why)
 
