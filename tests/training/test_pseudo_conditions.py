@@ -194,9 +194,23 @@ def test_quality_is_counted_on_those_a_classifier_did_not_see(store: ImageStore)
     assert found.accuracy.unseen.low < found.accuracy.unseen.estimate < found.accuracy.unseen.high
     scores = np.array([outputs[data.fold[i], i, 1] for i in range(N)])
     assert found.auc["5"].estimate == pytest.approx(auc(scores[truth == 1], scores[truth != 1]))
-    assert "not surely better" not in " ".join(found.sentences)
+    assert "not surely right" not in " ".join(found.sentences)
     guessed = fold_quality(data, rng.random((5, N, 3)).astype(np.float32))
-    assert "not surely better" in " ".join(guessed.sentences)
+    assert "not surely right more often than the commonest class" in " ".join(guessed.sentences)
+
+
+def test_a_high_auc_beside_a_useless_likeliest_class_is_explained(store: ImageStore) -> None:
+    data = fold_data(store, np.arange(N), 0)
+    ordered = np.tile(0.1 * data.onehot, (5, 1, 1)).astype(np.float32)
+    ordered[:, :, 0] += 0.5  # always the likeliest, and more so where it is true
+    found = fold_quality(data, ordered)
+    assert found.accuracy is not None
+    assert found.accuracy.gain.low <= 0
+    assert all(one.estimate == 1 for one in found.auc.values())
+    told = found.sentences
+    place = next(i for i, text in enumerate(told) if "not surely right" in text)
+    assert told[place + 1].startswith("AUC asks something else: whether images of a class get a higher probability")
+    assert told[place + 2].startswith("AUC on patients they did not see")
 
 
 def test_figures_are_in_the_notes(store: ImageStore, trained: tuple[FoldData, np.ndarray, Path]) -> None:

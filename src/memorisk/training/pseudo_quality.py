@@ -50,7 +50,16 @@ class FoldQuality:
                 f"{_percent(found.seen)}."
             )
             if found.gain.low <= 0:
-                told.append("They are not surely better than always answering the commonest class.")
+                told.append(
+                    "Answering each image with its likeliest class, they are not surely right more often than the "
+                    "commonest class alone would be."
+                )
+                if self.auc:
+                    told.append(
+                        "AUC asks something else: whether images of a class get a higher probability of it than "
+                        "others do. That can be so where the likeliest class hardly ever changes, and is what "
+                        "conditions carry."
+                    )
         shown = sorted(self.auc.items(), key=lambda item: item[1].estimate)
         listed = ", ".join(f"{name} {_auc(found)}" for name, found in shown[:_LISTED])
         more = f", the lowest {_LISTED} of {len(shown)} classes" if len(shown) > _LISTED else ""
