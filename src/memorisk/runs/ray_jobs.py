@@ -66,6 +66,7 @@ def _open(address: str) -> Iterator[Any]:
         if mine:
             _knock(address)
             ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR, include_dashboard=False)
+            _keep_quiet()
     except (ConnectionError, RuntimeError, ValueError, OSError) as error:
         raise InputError(
             f"no Ray cluster answers at {one_line(address, 80)}: {one_line(error, 160)}; `ray status` tells of one"
@@ -75,6 +76,14 @@ def _open(address: str) -> Iterator[Any]:
     finally:
         if mine:
             ray.shutdown()
+
+
+def _keep_quiet() -> None:
+    """Keep what Ray tells of its machines out of our output, which may be JSON; Ray has no setting for it."""
+    from ray._private import worker
+
+    if hasattr(worker, "_worker_logs_enabled"):
+        worker._worker_logs_enabled = False
 
 
 def _knock(address: str) -> None:
