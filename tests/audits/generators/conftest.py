@@ -16,7 +16,14 @@ from memorisk.models.generators import Draw, GeneratorConfig, SamplingOptions, c
 from memorisk.training.generator_snapshots import Snapshot
 
 CONFIG: dict[str, Any] = {
-    "settings": {"detectors": ["pixels:8"], "quality": "none", "images": 300, "closest": 3, "strengths": ["weak"]},
+    "settings": {
+        "detectors": ["pixels:8"],
+        "quality": "none",
+        "images": 300,
+        "closest": 3,
+        "strengths": ["weak"],
+        "sampler": "ddpm",
+    },
     "generator": {"network": "tiny/4", "steps": 40, "batch_size": 4},
     "datasets": {"Digits": {"images": "digits", "sample": 450, "held_out": 0.4}},
     "arms": {
@@ -46,7 +53,8 @@ class Copier:
         return GeneratorConfig(kind="function", name="copier", size=(height, width), channels=channels)
 
     def sample(self, draw: Draw, how: SamplingOptions | None = None, *, device: str = "auto") -> np.ndarray:
-        """Copies with a little noise."""
+        """Copies with a little noise; refuses what is for diffusion models, as generators of its kind do."""
+        (how or SamplingOptions()).refuse_diffusion("copier")
         found = []
         for seed in check_draw(self.config, draw).seeds:
             rng = np.random.default_rng(int(seed))
