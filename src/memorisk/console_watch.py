@@ -26,7 +26,8 @@ def show_watched(found: "Watched", *, as_json: bool) -> None:
     """A row a look, what the rule says, and where the report lies."""
     if as_json:
         stop = None if found.stop is None else found.stop.step
-        _json({"looks": [asdict(look) for look in found.looks], "stop": stop, "headline": found.headline})
+        told = {"looks": [asdict(look) for look in found.looks], "stop": stop}
+        _json(told | {"headline": found.headline, "rule": found.rule, "notes": found.notes})
         return
     console = Console()
     table = Table(box=None, header_style="bold", pad_edge=False)
@@ -41,6 +42,8 @@ def show_watched(found: "Watched", *, as_json: bool) -> None:
     console.print(table)
     console.print()
     console.print(Text((found.headline or "Nothing was looked at").upper(), style="bold"), soft_wrap=True)
+    if found.rule:
+        console.print(Text(found.rule), soft_wrap=True)
     if found.looks and found.looks[-1].fid_name:
         told = "as many: of no more drawn images than are held out; held-out: of real images in the place of these"
         console.print(Text(f"{found.looks[-1].fid_name}; {told}"), soft_wrap=True)

@@ -29,6 +29,24 @@ def refuse_known(generator: Generator, store: ImageStore, what: str) -> str:
     return ""
 
 
+def trained_on_more(generator: Generator, train: ImageStore, what: str = "TRAIN") -> str:
+    """What must be said of a generator that was trained on more than these images, now or before; "" where it was not.
+
+    Args:
+        generator: Which draws.
+        train: The training images that are compared.
+        what: They are called.
+    """
+    seen = generator.seen_parts(train)
+    if seen is None or (seen.missing is not None and not seen.missing):
+        return ""
+    name = one_line(generator.config.name, 60)
+    if seen.missing is None:
+        return f"Whether {name} was trained on more than {what} cannot be seen: images were stored at another size"
+    said = several(len(seen.missing), "image", "images")
+    return f"{name} was trained on {said} that {what} does not hold: copies of those are not found"
+
+
 def unknown_weights(generator: Generator, store: ImageStore) -> str:
     """What must be said of a generator that began with weights of unknown origin; "" where it did not.
 

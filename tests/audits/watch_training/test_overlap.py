@@ -50,6 +50,28 @@ def test_of_folders_of_images(place, capsys, out, said):
     assert files(place) == before
 
 
+@pytest.mark.parametrize(
+    ("out", "said"),
+    [
+        ("real/steps/step-1", "lies inside the images of step 1"),
+        ("real/steps/step-1/watch", "lies inside the images of step 1"),
+        ("real/steps/watch-2", "takes for the images of step 2"),
+        ("real/steps/step-9/deep", "takes for the images of step 9"),
+    ],
+)
+def test_of_folders_of_drawn_images(place, capsys, out, said):
+    before = files(place)
+    given = {"train": "real/train", "held_out": "real/held", "out": out, "quality": "none", "stop_on": "never"}
+    for watch in (watch_training, plan_watch):
+        with pytest.raises(InputError, match=said):
+            watch("real/steps", **given)
+    command = ("watch", "real/steps", "--train", "real/train", "--held-out", "real/held", "--out", out)
+    assert said in refusal(capsys, *command)
+    assert files(place) == before
+    given |= {"out": "real/steps/watch", "images": 4}
+    assert [len(watch_training("real/steps", **given).looks) for _ in range(2)] == [1, 1]
+
+
 def test_of_a_run_the_images_it_was_trained_on(place, monkeypatch):
     monkeypatch.setattr(left_behind, "is_training", lambda folder: True)
     monkeypatch.setattr(left_behind, "read_config", lambda folder: {"images": "real/train"})

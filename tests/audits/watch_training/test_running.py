@@ -13,6 +13,7 @@ from memorisk.audits.watch.image_folders import image_folders
 from memorisk.audits.watch.looks import LOOKS
 from memorisk.audits.watch.running import plan_watch, watch_training
 from memorisk.cli import main
+from memorisk.console_watch import show_watched
 from memorisk.images.options import ImageOptions
 from memorisk.images.sources import load_manifest
 from memorisk.images.store import build_store
@@ -64,7 +65,8 @@ class TestImageFolders:
         assert found.stop.step == 200
         assert not (out / "stop.json").exists()  # nobody asked for one
         page = (out / "report.html").read_text()
-        assert "Memorization from step 200 on" in page
+        assert "any of them draws needs an audit of its own" in page
+        assert "Memorization was shown at step 200; earlier steps are not cleared" in page
         assert "no held-out images any more" in page
         assert page.count("<svg") == 1  # no FID, no loss
         assert "0000.png" in page
@@ -109,6 +111,19 @@ class TestImageFolders:
         second = watch_training(run, out=out, **real, **SETTINGS).looks
         assert [look.number for look in second] == [2]
         assert second[0].share > first.share
+
+    def test_fewer_images_than_asked_for_are_told(self, digits, real, tmp_path, capsys):
+        for step, n in ((1, 60), (2, 50)):
+            put(tmp_path / "run" / f"{step}", drawn(digits, 0.0)[:n])
+        found = watch_training(tmp_path / "run", out=tmp_path / "out", **real, **SETTINGS)
+        said = "1 look (the first at step 2) had fewer images than the 60 asked for (images): 50 at least."
+        assert said in found.notes
+        show_watched(found, as_json=False)
+        told = capsys.readouterr().out.replace("\n", " ")
+        assert said in told
+        assert said in (tmp_path / "out" / "report.html").read_text()
+        assert found.rule in told
+        assert found.rule.startswith("The rule is share, which auto took: ")
 
     def test_what_cannot_be_watched_is_refused_before_anything_is_written(self, digits, real, tmp_path):
         run, out = tmp_path / "run", tmp_path / "out"
@@ -208,7 +223,7 @@ class TestCommand:
         assert told["stop"] == 2
         assert [look["step"] for look in told["looks"]] == [1, 2]
         assert main(asked) == 1
-        assert "MEMORIZATION FROM STEP 2 ON" in capsys.readouterr().out
+        assert "MEMORIZATION WAS SHOWN AT STEP 2; EARLIER STEPS ARE NOT CLEARED" in capsys.readouterr().out
 
     def test_settings_go_round_by_a_file_and_wrong_ones_are_usage(self, digits, real, tmp_path, capsys):
         run = tmp_path / "run"

@@ -35,7 +35,7 @@ def copies(digits, share):
         (40, {"stop_on": "share", "stop": False}, 0.0, "note", "No rule could stop it: looks were only noted"),
         (HELD, {"patience": 2}, 0.9, "warning", "The rule did not say stop, but step 1 speaks for memorization"),
         (HELD, {}, 0.0, "note", "No memorization was shown"),
-        (HELD, {}, 0.9, "fail", "Memorization from step 1 on"),
+        (HELD, {}, 0.9, "fail", "Memorization was shown at step 1; earlier steps are not cleared"),
     ],
 )
 def test_the_headline_says_whether_a_rule_could_speak(digits, tmp_path, capsys, held, settings, share, kind, title):
@@ -46,11 +46,15 @@ def test_the_headline_says_whether_a_rule_could_speak(digits, tmp_path, capsys, 
     assert can_stop(watch) is ("No rule" not in title)
     assert ("could have stopped the training: that it went on says nothing" in found[2]) is ("No rule" in title)
     assert found[1] in report_of(watch)
+    assert ("any of them draws needs an audit of its own" in found[2]) is (kind == "fail")
     assert "No memorization was shown" not in report_of(watch) or title.startswith("No memorization")
-    show_watched(Watched(tmp_path / "w", watch.looks, watch.stopped_at, watch.notes, found[1]), as_json=False)
+    show_watched(
+        Watched(tmp_path / "w", watch.looks, watch.stopped_at, watch.notes, found[1], watch.rule), as_json=False
+    )
     show_watch_within(watch)
     told = capsys.readouterr().out.replace("\n", " ")
-    assert title.upper() in told
+    assert found[1].upper() in told
+    assert told.count(watch.rule) == 2
     assert f"watch: {found[1]}" in told
     assert ("it did not stop the training" in told) is (kind != "fail" and can_stop(watch))
     assert ("it could not have stopped the training" in told) is (not can_stop(watch))

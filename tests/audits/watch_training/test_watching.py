@@ -1,6 +1,7 @@
 """Looks at a training: what they measure, when they stop it, what is kept and found again."""
 
 import json
+import warnings
 from dataclasses import replace
 
 import numpy as np
@@ -69,6 +70,30 @@ def test_a_rule_that_can_stop_nothing_is_refused_before_anything_is_written(digi
     assert not (tmp_path / "w").exists()
     assert MemorizationWatch(*few, looks=5, stop=False, quality="none").real.n_held == 40
     assert MemorizationWatch(*few, looks=5, stop_on="test", quality="none").stop
+
+
+def test_a_watch_that_can_never_stop_warns_and_its_looks_say_why(digits):
+    with pytest.warns(UserWarning, match="can stop nothing. The rule is never, which auto took: 5 held-out patients"):
+        watch = MemorizationWatch(digits[:50], digits[200:205], looks=5, quality="none")
+    look = watch.look(1, copier(digits, 1.0))
+    assert "nan" not in look.words
+    assert "no memorized share is known, 0 of 50 patients listed" in look.words
+    assert "5 held-out patients are too few to say; at least 19 are needed" in look.words
+    assert look.note in look.words + "."
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for stop, rule in ((True, "never"), (False, "auto")):  # as it was asked for
+            MemorizationWatch(digits[:50], digits[200:205], looks=5, quality="none", stop=stop, stop_on=rule)
+        watch_of(digits)
+
+
+def test_a_list_longer_than_all_patients_is_not_promised(digits):
+    few = digits[:140], digits[200:240]
+    watch = MemorizationWatch(*few, stop=False, stop_on="listed", looks=5, quality="none")
+    assert not any("holds at least" in note for note in watch.notes)
+    assert any("can stop nothing: it needs 99 held-out patients" in note for note in watch.notes)
+    watch = MemorizationWatch(digits[:140], digits[200:320], stop_on="listed", looks=5, quality="none")
+    assert any("holds at least 116 of 140 training patients" in note for note in watch.notes)
 
 
 @pytest.mark.parametrize(("held", "rule"), [(104, "share"), (103, "test"), (19, "test"), (18, "never")])

@@ -139,9 +139,17 @@ def as_fields(seen: Nearness | None) -> dict[str, Any]:
     }
 
 
-def note_of(nothing: bool, error: float, drawn: int, compared: int) -> str:
-    """What must be said of a look, empty for nothing."""
-    said = []
+def note_of(nothing: bool, error: float, drawn: int, compared: int, few: str = "") -> str:
+    """What must be said of a look, empty for nothing.
+
+    Args:
+        nothing: Whether no drawn image could be compared.
+        error: Of the look.
+        drawn: Images.
+        compared: Of these.
+        few: That held-out patients are too few for a share; empty where they are not.
+    """
+    said = [few] if few else []
     if nothing:
         said.append("Nothing was compared: the detector's measure knows no distance of the drawn images.")
     elif compared < drawn:

@@ -35,9 +35,9 @@ def image_folders(folder: Path) -> list[ImageFolder]:
         InputError: Two have one number.
     """
     found = [
-        ImageFolder(place, int(match[1]))
+        ImageFolder(place, step)
         for place in sorted(folder.iterdir())
-        if place.is_dir() and not place.name.startswith(".") and (match := _STEP.fullmatch(place.name))
+        if place.is_dir() and (step := step_of(place.name)) is not None
     ]
     found.sort(key=lambda one: one.step)
     for one, other in pairwise(found):
@@ -45,6 +45,12 @@ def image_folders(folder: Path) -> list[ImageFolder]:
             names = f"{one_line(one.folder.name, 60)} and {one_line(other.folder.name, 60)}"
             raise InputError(f"{names} are both of step {one.step}: rename or move one of them")
     return found
+
+
+def step_of(name: str) -> int | None:
+    """The step of a folder of this name, or None where it is none."""
+    match = None if name.startswith(".") else _STEP.fullmatch(name)
+    return None if match is None else int(match[1])
 
 
 def read_folder(

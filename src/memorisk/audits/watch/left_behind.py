@@ -6,7 +6,7 @@ from pathlib import Path
 
 from memorisk.audits.generator_knowledge import refuse_known
 from memorisk.audits.watch.drawing import of_generator
-from memorisk.audits.watch.image_folders import image_folders, read_folder
+from memorisk.audits.watch.image_folders import image_folders, read_folder, step_of
 from memorisk.audits.watch.looks import Look
 from memorisk.audits.watch.options import WatchOptions
 from memorisk.audits.watch.real import Images, RealImages
@@ -73,6 +73,7 @@ def open_left(
             f"{one_line(place)} is no run of train generator. For a folder with a folder of images for each step name "
             "the training images with train, held-out ones with held_out, and out"
         )
+    _refuse_among_steps(place, out)
     return LeftBehind(train, held_out, Path(out), Path(out), options, *_folders(place, options, progress))
 
 
@@ -101,6 +102,7 @@ def _run(
         for kept in kept_generators(place):
             if kept.folder not in seen:
                 generator = load_generator(kept.folder)
+                watch.know(generator)
                 sample = of_generator(generator, options.sampling(), options.device)
                 loss = losses_of(place).get(kept.step)
                 seen.add(kept.folder)
@@ -150,6 +152,27 @@ def planned(options: WatchOptions, looks: int, every: int) -> WatchOptions:
         every: Steps between two.
     """
     return replace(options, every=every, looks=options.looks or looks)
+
+
+def _refuse_among_steps(place: Path, out: str | Path) -> None:
+    """Refuse a folder for looks inside the drawn images of a step, around them, or where a step's would lie.
+
+    Args:
+        place: With a folder for each step.
+        out: For the looks.
+
+    Raises:
+        InputError: It is one.
+    """
+    steps = {f"the images of step {one.step}": one.folder for one in image_folders(place)}
+    refuse_overlap(out, named_sources(steps))
+    target, root = Path(out).resolve(), place.resolve()
+    within = target.relative_to(root).parts if target.is_relative_to(root) else ()
+    if within and step_of(within[0]) is not None:
+        raise InputError(
+            f"OUT {one_line(str(out))} lies in a folder whose name ends in a number, which a watch takes for the "
+            f"images of step {step_of(within[0])}: name another"
+        )
 
 
 def _refuse_image_settings(options: WatchOptions) -> None:

@@ -86,18 +86,23 @@ def distances(real: RealImages, drawn: np.ndarray) -> Distances | None:
 def nearness(found: Distances, real: RealImages, options: WatchOptions, error: float) -> Nearness:
     """Share, list and summaries.
 
+    Share, summaries and the count nearer than every held-out patient are of the images that count
+    (`RealImages.counted`); the list compares each patient with held-out ones at as many images, and looks at all.
+
     Args:
         found: Of `distances`.
-        real: For the names of images.
+        real: For the names of images, and which count.
         options: Rates and levels.
         error: Of this look; 0 where it can stop nothing.
     """
     four = (found.train, found.held, found.train_group, found.held_group)
-    share = memorized_share(*four, nominal=options.nominal)
-    floor = memorized_share(*four, nominal=options.nominal, level=1 - 2 * error).low if error else 0.0
-    queries = reversed_queries(*four, q=options.level)
+    train, held = real.counted.train, real.counted.held
+    counted = (found.train[train], found.held[held], found.train_group[train], found.held_group[held])
+    share = memorized_share(*counted, nominal=options.nominal)
+    floor = memorized_share(*counted, nominal=options.nominal, level=1 - 2 * error).low if error else 0.0
+    queries = reversed_queries(*four, q=options.level, seed=options.seed)
     at_error = bool(error) and bool(reversed_queries(*four, q=error).listed.n_rejected)
-    ours, theirs = group_values(found.train, found.train_group), group_values(found.held, found.held_group)
+    ours, theirs = group_values(counted[0], counted[2]), group_values(counted[1], counted[3])
     return Nearness(
         share=share,
         floor=floor,

@@ -79,7 +79,8 @@ def _lead(watch: "MemorizationWatch") -> list[Block]:
         n = _compared(last, watch)
         beside = f"{last.fid_held_out:.4g} of {count(n)} held-out real images"
         facts.append(Fact(f"FID of {count(n)} images", f"{last.fid_same_number:.4g}", beside))
-    return [Callout(kind, title, [Paragraph(said)]), Facts(facts)]
+    told = [Callout("warning", heading, [Paragraph(Name(text))]) for heading, text in watch.warnings]
+    return [Callout(kind, title, [Paragraph(said)]), *told, Facts(facts)]
 
 
 def _compared(look: Look, watch: "MemorizationWatch") -> int:
@@ -256,7 +257,8 @@ def _not_said(watch: "MemorizationWatch") -> list[Text]:
     ]
     if weak:
         said.insert(0, "Copies that were turned, cropped or recoloured: pixels are compared, a weak detector.")
-    return [*said, *(Name(note) for note in watch.notes)]
+    boxed = {text for _, text in watch.warnings}
+    return [*said, *(Name(note) for note in watch.notes if note not in boxed)]
 
 
 def _setup(watch: "MemorizationWatch", redact: bool) -> list[Block]:

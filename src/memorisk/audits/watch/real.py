@@ -21,6 +21,7 @@ from memorisk.images.store import ImageStore
 from memorisk.runs.errors import InputError, one_line, several
 from memorisk.runs.progress import Progress
 from memorisk.scores.similarity import Similarity
+from memorisk.statistics.image_counts import CountedImages, counted_images
 from memorisk.training.feature_matrix import Features, load_features
 from memorisk.training.pair_detectors import PairDetector, open_pair_detector
 
@@ -40,6 +41,8 @@ class RealImages:
     similarity: Similarity
     notes: tuple[str, ...]
     """What was assumed or left out, a sentence each."""
+    counted: CountedImages
+    """By which images patients are compared: all, or one each where their numbers are not alike."""
 
     @property
     def n_train(self) -> int:
@@ -167,7 +170,9 @@ def _with_features(
             raise InputError(f"{what} images have features that are not finite; leave them out")
     similarity = detector.similarity(np.concatenate([ours.values, theirs.values]))
     told = [*notes, *(n for s in (train, held) for n in s.manifest.notes), *detector_notes(detector, sets)]
-    return RealImages(train, held, detector, ours, theirs, similarity, tuple(dict.fromkeys(told)))
+    groups = (store.manifest.groups.astype(str) for store in (train, held))
+    counted = counted_images(*groups, seed=options.seed)
+    return RealImages(train, held, detector, ours, theirs, similarity, tuple(dict.fromkeys(told)), counted)
 
 
 def _detector(train: ImageStore, options: WatchOptions) -> PairDetector:

@@ -39,6 +39,8 @@ class Watched:
     """What must be said, a sentence each."""
     headline: str = ""
     """What may be said after these looks; empty without a look."""
+    rule: str = ""
+    """The rule and, of ``auto``, why it took that one, in a sentence."""
 
 
 @dataclass(frozen=True)
@@ -121,7 +123,7 @@ def watch_training(
         watch.book.note_losses(losses_of(place))
         watch.report()
         headline = verdict_of(watch)[1] if watch.looks else ""
-        return Watched(kind.out, watch.looks, watch.stopped_at, watch.notes, headline)
+        return Watched(kind.out, watch.looks, watch.stopped_at, watch.notes, headline, watch.rule)
 
 
 def plan_watch(

@@ -23,6 +23,10 @@ RULES = {
     "never": "nothing: looks are noted only",
 }
 _NO_PROOF = "That is no proof that nothing is memorized: a look is an audit of few images."
+_EARLIER = (
+    "Earlier steps may have memorized as well: memorization grows and is shown late. What any of them draws needs an "
+    "audit of its own before it is released."
+)
 _UNTESTED = "Nothing was tested, and nothing could have stopped the training: that it went on says nothing."
 _BY_ITSELF = "By itself, and without regard to other looks, that speaks for memorization."
 
@@ -42,24 +46,25 @@ def verdict_of(watch: "MemorizationWatch") -> tuple[Kind, str, str]:
     if stop is not None:
         return (
             "fail",
-            f"Memorization from step {stop.step:,} on",
+            f"Memorization was shown at step {stop.step:,}; earlier steps are not cleared",
             f"At step {stop.step:,} {RULES[watch.options.stop_on]}. A generator that memorizes nothing comes to this "
-            f"at any look of its training with a probability of at most {watch.options.error:.0%}. {watch.rule}",
+            f"at any look of its training with a probability of at most {watch.options.error:.0%}. {watch.rule} "
+            f"{_EARLIER}",
         )
     told = next((look for look in looks if look.exceeded), looks[-1])
     if not can_stop(watch):
         title = "No rule could stop it: looks were only noted"
         if _speaks(told):
             return ("warning", f"{title}, and step {told.step:,} speaks for memorization",
-                    f"{_seen(told)}. {_BY_ITSELF} {watch.rule} {_UNTESTED}")  # fmt: skip
-        return "note", title, f"{_seen(told)}. {watch.rule} {_UNTESTED}"
+                    f"{_seen(told, watch)}. {_BY_ITSELF} {watch.rule} {_UNTESTED}")  # fmt: skip
+        return "note", title, f"{_seen(told, watch)}. {watch.rule} {_UNTESTED}"
     if _speaks(told):
         return ("warning", f"The rule did not say stop, but step {told.step:,} speaks for memorization",
-                f"{_seen(told)}. {_BY_ITSELF} {watch.rule}")  # fmt: skip
+                f"{_seen(told, watch)}. {_BY_ITSELF} {watch.rule}")  # fmt: skip
     title = "No memorization was shown"
     if hardly_possible(watch.options, watch.shared, n_held):
         title += f", and could hardly have been, with {several(n_held, 'held-out patient', 'held-out patients')}"
-    return "note", title, f"{_seen(told)}. {watch.rule} {_NO_PROOF}"
+    return "note", title, f"{_seen(told, watch)}. {watch.rule} {_NO_PROOF}"
 
 
 def _speaks(look: Look) -> bool:
@@ -67,13 +72,14 @@ def _speaks(look: Look) -> bool:
     return look.exceeded or look.share_low > look.nominal or look.listed > 0
 
 
-def _seen(look: Look) -> str:
+def _seen(look: Look, watch: "MemorizationWatch") -> str:
     """The share in words, as `memorisk.statistics.memorized_share.MemorizedShare.words` has it, and the list."""
     listed = f"; {several(look.listed, 'patient is', 'patients are')} listed" if look.listed else ""
+    each = ", every patient by one image" if watch.real.counted.one_each else ""
     if look.share != look.share:
         return f"{several(look.n_held, 'held-out patient is', 'held-out patients are')} too few to say a share{listed}"
     return (
         f"At step {look.step:,}, {percent(look.share)} ({percent(look.share_low)} to {percent(look.share_high)}) of "
         f"{count(look.n_train)} training patients are nearer to the drawn images than all but {percent(look.nominal)} "
-        f"of held-out patients are, judged by {count(look.n_held)} of them{listed}"
+        f"of held-out patients are, judged by {count(look.n_held)} of them{each}{listed}"
     )

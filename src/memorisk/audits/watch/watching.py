@@ -10,6 +10,7 @@ METHODS section 5 asked of a generator in the middle of its training. In any loo
 """
 
 import math
+import warnings
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
@@ -21,6 +22,7 @@ import pandas as pd
 import yaml
 from torch import nn
 
+from memorisk.audits.generator_knowledge import trained_on_more, unknown_weights
 from memorisk.audits.watch.arrays import as_stored, checked_images, store_of
 from memorisk.audits.watch.deciding import (
     as_fields,
@@ -42,8 +44,9 @@ from memorisk.audits.watch.trackers import Tracker, open_trackers
 from memorisk.images.overlap import named_sources, refuse_overlap
 from memorisk.images.store import ImageStore
 from memorisk.models.features_encoders import state_fingerprint
+from memorisk.models.generators import Generator
 from memorisk.report.page import render_page
-from memorisk.runs.errors import InputError
+from memorisk.runs.errors import InputError, several
 from memorisk.runs.files import plain, write_text
 from memorisk.runs.folder import CONFIG, check_out
 from memorisk.runs.lock import folder_lock
@@ -70,7 +73,8 @@ class MemorizationWatch:
         train_groups: [N] patients of an array.
         held_out_groups: [M] patients of an array.
         progress: Called with (stage, done, total).
-        **settings: Any field of `WatchOptions`, as ``detector``, ``images``, ``every``, ``looks``, ``stop_on``.
+        **settings: Any field of `WatchOptions`, as ``detector``, ``images``, ``every``, ``looks``, ``stop_on``. Where
+            ``stop_on`` is left to it and held-out patients are too few for any rule, a warning says so.
 
     Raises:
         InputError: Bad input or settings, too few held-out patients for the rule that is to stop, or ``out`` holds
@@ -109,6 +113,9 @@ class MemorizationWatch:
         self.options = choose_rule(self.options, self.shared, self.real.n_held)
         if stop:
             check_stop(self.options, self.shared, self.real.n_held)
+            if self.chosen and self.options.stop_on == "never":
+                warnings.warn(f"This watch can stop nothing. {self.rule}", stacklevel=2)
+        self._doubts: list[str] = []
         self.quality = LookQuality(self.real, self.options, progress)
         if self.folder is not None:
             check_out(self.folder, self._config(), identity=["run"])
@@ -134,9 +141,29 @@ class MemorizationWatch:
         return rule_words(self.options, self.shared, self.real.n_held, chosen=self.chosen)
 
     @property
+    def warnings(self) -> tuple[tuple[str, str], ...]:
+        """What limits every share and must not be missed: a title and a sentence or two each."""
+        found = [("Every patient counts by one image", self.real.counted.words)]
+        found += [("Other people than these are not looked at", doubt) for doubt in self._doubts]
+        return tuple((title, text) for title, text in found if text)
+
+    def know(self, generator: Generator) -> None:
+        """Note whom a generator was trained on besides, of whom no look says anything.
+
+        Args:
+            generator: Which draws, or draws later.
+        """
+        more = trained_on_more(generator, self.real.train, "this watch")
+        for doubt in (more and f"{more}.", unknown_weights(generator, self.real.train)):
+            if doubt and doubt not in self._doubts:
+                self._doubts.append(doubt)
+
+    @property
     def notes(self) -> tuple[str, ...]:
         """What must be said of it, a sentence each."""
-        said, needed = list(self.real.notes), held_out_needed(self.options, self.shared)
+        said = [text for _, text in self.warnings]
+        said += self.real.notes
+        needed = held_out_needed(self.options, self.shared)
         if self.real.n_held < needed:
             said.append(
                 f"The rule ({self.options.stop_on}) can stop nothing: it needs {needed:,} held-out patients, and there "
@@ -144,12 +171,18 @@ class MemorizationWatch:
             )
         if self.chosen and self.options.stop_on == "never":
             said.append(f"{self.real.n_held:,} held-out patients are too few for any rule: nothing stops the training.")
-        drawn, n_train = self.options.images, self.real.n_train
-        if self.options.stop_on == "listed":
+        asked, n_train = self.options.images, self.real.n_train
+        drawn = min([asked, *(look.n_images for look in self.looks)])
+        if self.options.stop_on == "listed" and self.real.n_held >= needed:
             fewest = math.ceil(n_train / (self.shared.of_look(1) * (self.real.n_held + 1)))
             said.append(
                 f"A list that stops the training holds at least {fewest:,} of {n_train:,} training patients, for want "
                 "of more held-out ones."
+            )
+        if few := [look.step for look in self.looks if look.n_images < asked]:
+            said.append(
+                f"{several(len(few), 'look', 'looks')} (the first at step {few[0]:,}) had fewer images than the "
+                f"{asked:,} asked for (images): {drawn:,} at least."
             )
         if drawn < self.options.nominal * n_train:
             said.append(
@@ -208,6 +241,7 @@ class MemorizationWatch:
     def __call__(self, snapshot: "Snapshot") -> bool:
         """For ``on_snapshot`` of `memorisk.train_generator`: look at the generator, say whether to go on."""
         generator = snapshot.generator
+        self.know(generator)
         sample = of_generator(generator, self.options.sampling(), self.options.device)
         return self.look(
             snapshot.step, sample, held_out_loss=snapshot.held_out_loss, weights=generator.source
@@ -291,6 +325,7 @@ class MemorizationWatch:
         exceeded = seen is not None and exceeds(seen, self.options, error)
         before = [look.exceeded for look in self.book.before(step)]
         go_on = not (self.stop and stops([*before, exceeded], self.options.patience))
+        few = "" if seen is None or seen.share.attained else f"{seen.share.words}."
         loss = math.nan if held_out_loss is None else float(held_out_loss)
         numbers = {
             "step": int(step),
@@ -304,7 +339,7 @@ class MemorizationWatch:
             "held_out_loss": loss,
             "exceeded": exceeded,
             "go_on": go_on,
-            "note": note_of(found is None, error, len(drawn.images), 0 if found is None else found.compared),
+            "note": note_of(found is None, error, len(drawn.images), 0 if found is None else found.compared, few),
         }
         listed = pd.DataFrame({name: [] for name in LISTED_COLUMNS}, dtype=object) if seen is None else seen.listed
         listed = listed.assign(step=int(step)).reindex(columns=list(LISTED_COLUMNS))
