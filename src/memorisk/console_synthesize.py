@@ -58,6 +58,9 @@ def show_loop_plan(plan: "SynthesizePlan", *, as_json: bool) -> None:
     if as_json:
         _json(asdict(plan))
         return
+    from memorisk.audits.filter.words import not_counted  # here, since it loads images
+    from memorisk.audits.synthetic.words import Terms
+
     console = Console()
     lines = [
         ("generator", plan.generator),
@@ -69,6 +72,7 @@ def show_loop_plan(plan: "SynthesizePlan", *, as_json: bool) -> None:
             for what, n in (("training", plan.training), ("calibration", plan.calibration), ("held out", plan.held_out))
         ),
         ("calibration patients left out", f"{sum(plan.left_out.values()):,}"),
+        *(("calibration", told) for told in not_counted(vars(plan), Terms("patients"))),
         *(("detector", name) for name in plan.detectors),
         *(
             ("copies", f"{f['family']}: {f['identities']:,} identities of {f['needed']:,} needed")
@@ -120,8 +124,9 @@ def _share(value: float) -> str:
 
 
 def _lines(v: dict[str, Any]) -> list[tuple[str, str]]:
-    from memorisk.audits.filter.words import exposed_lines, promised_kinds  # here, since it loads images
+    from memorisk.audits.filter.words import exposed_lines, not_counted, promised_kinds  # here, since it loads images
     from memorisk.audits.synthesize.words import is_bounded
+    from memorisk.audits.synthetic.words import Terms
 
     rejected = ", ".join(f"{n:,} {reason}" for reason, n in v["rejected"].items() if n)
     told = f" ({rejected})" if rejected else ""
@@ -129,6 +134,7 @@ def _lines(v: dict[str, Any]) -> list[tuple[str, str]]:
         ("images", f"{v['n_kept']:,} kept of {v['n_asked']:,} asked for, {v['n_drawn']:,} drawn"),
         ("rejected", f"{v['n_rejected']:,}{told}"),
         (f"calibration {v['units']}", f"{v['n_calibration']:,}; missing for the guarantee {v['missing']:,}"),
+        *(("calibration", told) for told in not_counted(v, Terms(v["units"]))),
         ("compared by", "; ".join(v["detectors"])),
     ]
     if v["filtered"]:

@@ -4,7 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from memorisk.audits.filter.words import exposed
+from memorisk.audits.filter.sections import exposed_facts
+from memorisk.audits.filter.verdict import FEWER
+from memorisk.audits.filter.words import exposed, exposed_lines
 from memorisk.audits.synthesize import rounds
 from memorisk.audits.synthesize.options import synthesize_options
 from memorisk.audits.synthesize.outlook import NEARLY_ALL
@@ -84,7 +86,8 @@ def test_identical_images_and_scores_are_counted_apart(nothing: Result, hopeless
     assert v["n_exposed"] == len(same) + len(singled) < len(hopeless.per_group)
     page = page_of(place, "hopeless")
     assert v["exposed"] in page
-    assert f"Only a score points at {len(by_score)} more" in v["exposed"]
+    assert f"At {len(by_score - singled)} more a score points that images of other patients reach" in v["exposed"]
+    assert f"Exposed: {v['n_exposed']} patients, {len(same)} by an image" in v["exposed"]
     assert "who are copied nowhere, the same threshold rejects 100" in v["exposed"]
     assert f"{len(same)} by identical pixels" in page
     unknown = exposed(Terms("patients"), v | {"real_rejected": None})
@@ -92,11 +95,24 @@ def test_identical_images_and_scores_are_counted_apart(nothing: Result, hopeless
     assert exposed(Terms("patients"), v | {"n_identical": 0, "n_by_score": 0}) == ""
 
 
+def test_nobody_is_counted_twice(hopeless: Result) -> None:
+    numbers = hopeless.verdict | {"n_exposed": 5, "n_identical": 2, "n_by_score": 4, "n_by_score_singled_out": 3}
+    tiles = exposed_facts(numbers, Terms("patients"))
+    assert (tiles[0].value, tiles[0].note) == ("5", "2 by identical pixels, 3 by a score")
+    assert tiles[1].value == "1 patient"
+    lines = exposed_lines(numbers)
+    assert lines[0][1].startswith("5: 2 by identical pixels, 3 singled out")
+    assert lines[1][1].startswith("1; ")
+    assert "5 patients, 2 by an image" in exposed(Terms("patients"), numbers)
+    assert "At 1 more a score points" in exposed(Terms("patients"), numbers)
+
+
 def test_the_terminal_counts_them_apart(hopeless: Result, place: Path, capsys) -> None:
     show_loop(hopeless, place / "hopeless", as_json=False)
     out, v = capsys.readouterr().out, hopeless.verdict
+    others = v["n_by_score"] - v["n_by_score_singled_out"]
     assert f"exposed training patients: {v['n_exposed']}: {v['n_identical']} by identical pixels" in out
-    assert f"only a score points: {v['n_by_score']}; the threshold rejects of new patients 100 % (95 to 100 %)" in out
+    assert f"a score points, not exposed: {others}; the threshold rejects of new patients 100 % (95 to 100 %)" in out
     assert "NOTHING WAS KEPT" in out
 
 
@@ -105,7 +121,7 @@ def test_a_hopeless_threshold_is_told_and_tried_once(hopeless: Result, place: Pa
     assert v["real_rejected"]["low"] >= NEARLY_ALL
     assert (v["gave_up"], v["n_drawn"], v["n_attempts"], v["status"]) == (True, 20, 1, "fail")
     assert "20 places stayed empty after 1 try: the threshold rejects 95 to 100 % of new patients" in v["why"][1]
-    assert not any("--most-tries" in way for way in v["what_would_decide"])
+    assert not any("--most-tries" in way or FEWER in way for way in v["what_would_decide"])
     assert len(v["what_would_decide"]) == len(set(v["what_would_decide"]))
     assert "no place was tried again" in page_of(place, "hopeless")
     monkeypatch.setattr(rounds, "BLOCK", 8)
@@ -147,6 +163,7 @@ def test_a_dry_run_says_that_little_will_pass(place: Path, capsys) -> None:
 
 def test_where_some_pass_every_place_keeps_its_tries(nothing: Result, place: Path) -> None:
     assert (nothing.verdict["gave_up"], nothing.verdict["n_drawn"]) == (False, 10)  # nothing passed, new people would
+    assert nothing.verdict["what_would_decide"][0] == FEWER  # new people would pass: the generator copies
     assert any("--most-tries" in way for way in nothing.verdict["what_would_decide"])
     some = run(place, "some", f"{HERE}:some_far", **HOPELESS).verdict
     assert 0 < some["n_kept"] < 20

@@ -1,5 +1,6 @@
 """What the loop promises, and what it does not: certain copies, families, weak detectors, bounds."""
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -85,3 +86,17 @@ def test_a_weak_detector_alone_does_not_pass(made: Result, place: Path, capsys) 
     assert (verdict["status"], WEAK in out, WEAK in page) == ("pass", True, True)
     verdict, out, page = told(made, place, capsys, audited=None, weak_features=False)
     assert (verdict["status"], WEAK in out, WEAK in page) == ("pass", False, False)
+
+
+def test_who_does_not_calibrate_is_told_in_the_terminal(place: Path, capsys) -> None:
+    found = run(place, "own", new="train", images=4)
+    assert (found.verdict["n_drawn"], found.verdict["n_calibration"]) == (0, 0)
+    assert "80 patients left out, named among the training patients" in found.verdict["why"]
+    show_loop(found, place / "own", as_json=False)
+    assert "80 patients left out, named among the training patients." in capsys.readouterr().out
+    shutil.copytree(place / "new", place / "one")
+    shutil.copy(place / "train" / "train005_0.png", place / "one")
+    one = run(place, "one-out", new="one", images=4)
+    assert one.verdict["filtered"]
+    show_loop(one, place / "one-out", as_json=False)
+    assert "calibration: 1 patient left out, named among the training patients." in capsys.readouterr().out

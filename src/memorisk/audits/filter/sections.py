@@ -109,7 +109,7 @@ def exposed_section(
 
 
 def exposed_facts(n: dict[str, Any], terms: Terms) -> list[Fact]:
-    """How many are exposed, and at how many only a score points, beside what the threshold says of new people.
+    """How many are exposed, and at how many others a score points, beside what the threshold says of new people.
 
     Args:
         n: Numbers of the verdict.
@@ -121,7 +121,7 @@ def exposed_facts(n: dict[str, Any], terms: Terms) -> list[Fact]:
         new = f"rejects {percent(real['low'])} to {percent(real['high'])} of new {terms.units}"
     return [
         Fact(f"Exposed {terms.units}", count(n["n_exposed"]), f"{identical} by identical pixels, {singled} by a score"),
-        Fact("Only a score points at", terms.counted(n["n_by_score"]), new),
+        Fact("Pointed at, not exposed", terms.counted(words.pointed_at(n)), new),
     ]
 
 

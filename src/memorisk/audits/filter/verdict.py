@@ -12,15 +12,17 @@ The gate that stops a pipeline is ``no-guarantee``; where there is a threshold a
 from typing import Any
 
 from memorisk.audits.filter.options import ScreeningOptions
-from memorisk.audits.filter.words import exposed
+from memorisk.audits.filter.words import exposed, not_counted
 from memorisk.audits.synthetic.words import Terms
 from memorisk.runs.errors import several
 
 NO_GUARANTEE, NOTHING_KEPT = "no-guarantee", "nothing-kept"
 HIGHER = "a higher --threshold, or one with a guarantee"
+FEWER = "a generator that gives fewer copies"
 BETTER = "a detector that tells copies from other images better, or fewer and weaker families"
 _OF_THE_PAGE = ("notes",)
 _HALF = 0.5  # real images found in TRAIN more often than this, and than synthetic ones, are hardly of new people
+_SPARES = 0.5  # a threshold that surely rejects fewer new people than this does not take everybody for a copy
 
 
 def filter_verdict(numbers: dict[str, Any], options: ScreeningOptions) -> dict[str, Any]:
@@ -36,7 +38,7 @@ def filter_verdict(numbers: dict[str, Any], options: ScreeningOptions) -> dict[s
     gate = NO_GUARANTEE
     if is_nothing_kept(numbers):
         status, why = "fail", [f"every one of the {numbers['n_synthetic']:,} synthetic images is rejected", *why]
-        deciding, gate = [HIGHER if numbers["threshold_by"] == "user" else BETTER, *deciding], NOTHING_KEPT
+        deciding, gate = [*_of_nothing(numbers), *deciding], NOTHING_KEPT
     return {
         "schema": 1,
         "audit": "filter",
@@ -52,6 +54,15 @@ def filter_verdict(numbers: dict[str, Any], options: ScreeningOptions) -> dict[s
 def is_nothing_kept(numbers: dict[str, Any]) -> bool:
     """Whether images were screened, and all of them rejected."""
     return bool(numbers["filtered"]) and not numbers["n_kept"]
+
+
+def _of_nothing(numbers: dict[str, Any]) -> list[str]:
+    """What would let images pass where none did: of a threshold that spares new people, first another generator."""
+    real = numbers["real_rejected"]
+    other = HIGHER if numbers["threshold_by"] == "user" else BETTER
+    if real is None:
+        return [other, FEWER]
+    return [FEWER, other] if real["high"] < _SPARES else [other]
 
 
 def _doubts(numbers: dict[str, Any], terms: Terms) -> tuple[list[str], list[str]]:
@@ -113,6 +124,7 @@ def _missing(numbers: dict[str, Any], terms: Terms) -> tuple[list[str], list[str
                 f"{target}{shared} needs {lack['needed']:,} new identities with a pair of {lack['family']}; {have} "
                 f"there, so {lack['missing']:,} are missing: no threshold is given, and nothing is kept"
             )
+    why += [told.removesuffix(".") for told in not_counted(numbers, terms)]
     n = numbers["missing"]
     ways = [f"{n:,} more calibration {terms.units} {terms.whom} neither the generator nor a detector has seen"]
     if not numbers["calibration_given"]:

@@ -59,8 +59,9 @@ EXPOSED = (
 )
 EXPOSED_TABLE = "Training {units} at {whom} rejected images point, the closest pair first."
 EXPOSED_COUNTED = (
-    "Exposed by an image with the very pixels of a training image: {identical}. Only a score points at {by_score} "
-    "more, and singles {singled} of these out; {beside}."
+    "Exposed: {exposed}, {identical} by an image with the very pixels of a training image and {singled} singled out by "
+    "a score. At {others} more a score points that images of other {units} reach as well, which exposes nobody: "
+    "{beside}."
 )
 BESIDE = "of new {units}, who are copied nowhere, the same threshold rejects {share} [{low}, {high}]"
 BESIDE_UNKNOWN = "which share of new {units} the same threshold rejects is not known"
@@ -116,12 +117,23 @@ def exposed(terms: Terms, numbers: dict[str, Any]) -> str:
     if real is not None:
         share, low, high = (percent(real[name]) for name in ("estimate", "low", "high"))
         beside = terms.fill(BESIDE, share=share, low=low, high=high)
-    return EXPOSED_COUNTED.format(
-        identical=f"{terms.counted(numbers['n_identical'])}",
-        by_score=count(numbers["n_by_score"]),
+    return terms.fill(
+        EXPOSED_COUNTED,
+        exposed=terms.counted(numbers["n_exposed"]),
+        identical=count(numbers["n_identical"]),
         singled=count(numbers["n_by_score_singled_out"]),
+        others=count(pointed_at(numbers)),
         beside=beside,
     )
+
+
+def pointed_at(numbers: dict[str, Any]) -> int:
+    """At how many only scores point that others reach as well: those who are neither copied nor singled out.
+
+    Args:
+        numbers: Of the verdict.
+    """
+    return numbers["n_by_score"] - numbers["n_by_score_singled_out"]
 
 
 def exposed_lines(numbers: dict[str, Any]) -> list[tuple[str, str]]:
@@ -139,7 +151,7 @@ def exposed_lines(numbers: dict[str, Any]) -> list[tuple[str, str]]:
     told = f"{identical:,} by identical pixels, {singled:,} singled out by a score"
     return [
         (f"exposed training {units}", f"{numbers['n_exposed']:,}: {told}"),
-        (f"training {units} at {Terms(units).whom} only a score points", f"{numbers['n_by_score']:,}; {beside}"),
+        (f"training {units} at {Terms(units).whom} a score points, not exposed", f"{pointed_at(numbers):,}; {beside}"),
     ]
 
 

@@ -42,6 +42,8 @@ class SynthesizePlan:
     """Likewise."""
     left_out: dict[str, int]
     """Calibration identities that are not new, by reason."""
+    n_merged: int
+    """Names of calibration identities that were taken for another one's."""
     detectors: tuple[str, ...]
     """What compares images."""
     families: tuple[dict[str, Any], ...]
@@ -107,6 +109,7 @@ def describe_loop(
             "patients": 0 if held is None else len(set(held.manifest.groups)),
         },
         left_out=of_filter.left_out,
+        n_merged=of_filter.n_merged,
         detectors=of_filter.detectors,
         families=of_filter.families,
         missing=of_filter.missing,

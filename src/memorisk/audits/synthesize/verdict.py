@@ -11,7 +11,7 @@ The gate that stops a pipeline is the filter's, ``no-guarantee`` or, where nothi
 
 from typing import Any
 
-from memorisk.audits.filter.verdict import BETTER, HIGHER, filter_verdict
+from memorisk.audits.filter.verdict import BETTER, FEWER, HIGHER, filter_verdict
 from memorisk.audits.synthesize.final_audit import NEARER_LEVEL
 from memorisk.audits.synthesize.options import SynthesizeOptions
 from memorisk.audits.synthesize.outlook import said_of
@@ -75,7 +75,7 @@ def _hopeless(numbers: dict[str, Any]) -> str:
 def _way(numbers: dict[str, Any]) -> str:
     """What would fill places."""
     if not numbers["hopeless"]:
-        return "a larger --most-tries, or a generator that gives fewer copies"
+        return f"{FEWER}, or a larger --most-tries" if numbers["n_kept"] else "a larger --most-tries"
     return HIGHER if numbers["threshold_by"] == "user" else BETTER
 
 
