@@ -1,0 +1,130 @@
+"""The documentation site: every page is found, every link leads somewhere, and nothing is fetched from elsewhere."""
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from cyclopts import App
+
+from memorisk import _PUBLIC, cli
+
+ROOT = Path(__file__).resolve().parents[1]
+DOCS = ROOT / "docs"
+PAGES = sorted(DOCS.rglob("*.md"))
+_LINK = re.compile(r"\]\(([^)\s]+)\)")
+_CODE = re.compile(r"```.*?```|`[^`\n]*`", re.DOTALL)
+_FETCHING = {"script": "src", "link": "href", "img": "src", "iframe": "src", "source": "src", "object": "data"}
+_NOT_FETCHED = {"canonical", "prev", "next"}
+
+
+def pages_of(nav: Any) -> Iterator[str]:
+    """The pages of a navigation, in their order."""
+    if isinstance(nav, str):
+        yield nav
+    else:
+        for entry in nav.values() if isinstance(nav, dict) else nav:
+            yield from pages_of(entry)
+
+
+def commands_of(app: App, before: str = "memorisk") -> Iterator[str]:
+    """Every command as it is typed."""
+    for name in app:
+        if not name.startswith("-"):
+            inner = [*commands_of(app[name], f"{before} {name}")]
+            yield from inner or [f"{before} {name}"]
+
+
+class Fetched(HTMLParser):
+    """Addresses that a browser asks for by itself when it opens a page."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        given = dict(attrs)
+        if tag in _FETCHING and given.get("rel") not in _NOT_FETCHED:
+            self.found.append(given.get(_FETCHING[tag]) or "")
+
+
+def is_elsewhere(address: str) -> bool:
+    return bool(re.match(r"\s*(?:[a-z][a-z0-9+.-]*:)?//", address, re.IGNORECASE))
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The site, built strictly."""
+    for library in ("mkdocs", "material", "mkdocstrings"):
+        pytest.importorskip(library)
+    folder = tmp_path_factory.mktemp("site")
+    asked = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(folder)]
+    done = subprocess.run(
+        asked, cwd=ROOT, env=os.environ | {"NO_MKDOCS_2_WARNING": "1"}, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+def test_every_page_stands_in_the_navigation_once() -> None:
+    nav = yaml.safe_load((ROOT / "mkdocs.yml").read_text("utf-8"))["nav"]
+    assert sorted(pages_of(nav)) == sorted(page.relative_to(DOCS).as_posix() for page in PAGES)
+
+
+@pytest.mark.parametrize("page", [ROOT / "README.md", *PAGES], ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_relative_links_lead_to_files(page: Path) -> None:
+    text = _CODE.sub("", page.read_text("utf-8"))
+    targets = [link.partition("#")[0] for link in _LINK.findall(text) if not is_elsewhere(link)]
+    assert [target for target in targets if target and not (page.parent / target).exists()] == []
+
+
+def test_the_start_page_names_every_command() -> None:
+    said = (DOCS / "index.md").read_text("utf-8")
+    commands = [*commands_of(cli.app)]
+    assert "memorisk audit classifier" in commands
+    assert [command for command in commands if not re.search(rf"`{command}[ `]", said)] == []
+
+
+def test_the_reference_shows_every_public_name() -> None:
+    shown = re.findall(r"^::: (\S+)$", (DOCS / "reference.md").read_text("utf-8"), re.MULTILINE)
+    assert {f"{module}.{name}" for name, module in _PUBLIC.items()} <= set(shown)
+    assert len(shown) == len(set(shown))
+
+
+def test_what_the_page_on_extending_names_is_there() -> None:
+    text = (DOCS / "extending.md").read_text("utf-8")
+    files = [name for name in re.findall(r"`([\w/]+\.(?:py|html))`", text) if "/" in name and "NAME" not in name]
+    places = {name: ROOT / name if name.startswith("tests/") else ROOT / "src" / "memorisk" / name for name in files}
+    assert [name for name, place in places.items() if not place.is_file()] == []
+    sources = "\n".join(place.read_text("utf-8") for place in places.values())
+    names = set(re.findall(r"`([A-Za-z_]\w{3,})`", text)) - set(cli.app)
+    defined = {name for name in names if re.search(rf"\b{name}\b", sources)}
+    assert len(names) > 60
+    assert names - defined == set()
+
+
+def test_the_site_fetches_nothing_from_elsewhere(site: Path) -> None:
+    pages = sorted(site.rglob("*.html"))
+    assert len(pages) > len(PAGES)  # and the page of what is not found
+    for page in pages:
+        asked = Fetched()
+        asked.feed(page.read_text("utf-8"))
+        assert asked.found, page
+        assert [address for address in asked.found if is_elsewhere(address)] == [], page
+    for style in site.rglob("*.css"):
+        addresses = re.findall(r"(?:url\(|@import)\s*['\"]?([^'\")]+)", style.read_text("utf-8"))
+        assert [address for address in addresses if is_elsewhere(address)] == [], style
+
+
+def test_the_reference_has_signatures_and_examples(site: Path) -> None:
+    page = (site / "reference.html").read_text("utf-8")
+    for name, module in _PUBLIC.items():
+        assert f'id="{module}.{name}"' in page
+    assert ":::" not in page
+    assert "doctest:" not in page
