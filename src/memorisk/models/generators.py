@@ -290,10 +290,11 @@ def _asked(call: Callable[[np.ndarray, np.ndarray | None], Any], part: Draw, nam
     except (MemoriskError, MemoryError):
         raise
     except Exception as error:  # the function is the user's: anything may go wrong in it
+        shown = ", ".join(map(str, part.seeds[:2].tolist())) + (", ..." if len(part) > 2 else "")
+        asked = f"{several(len(part), 'seed', 'seeds')} ({shown})"
         raise MemoriskError(
-            f"your own function {one_line(name, 60)} failed for {several(len(part), 'seed', 'seeds')} from "
-            f"{part.seeds[0]}{_place(error)}: {type(error).__name__}: {one_line(error, 120)}; mend it and give the "
-            "same command again"
+            f"your own function {one_line(name, 60)} failed for {asked}{_place(error)}: {type(error).__name__}: "
+            f"{one_line(error, 120)}; mend it and give the same command again"
         ) from error
     return _checked(given, len(part), name)
 
