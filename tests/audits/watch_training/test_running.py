@@ -13,7 +13,7 @@ from memorisk.audits.watch.image_folders import image_folders
 from memorisk.audits.watch.looks import LOOKS
 from memorisk.audits.watch.running import plan_watch, watch_training
 from memorisk.cli import main
-from memorisk.console_watch import show_watched
+from memorisk.console_watch import show_watch_within, show_watched
 from memorisk.images.options import ImageOptions
 from memorisk.images.sources import load_manifest
 from memorisk.images.store import build_store
@@ -169,6 +169,29 @@ class TestRuns:
         no_fid = dict.fromkeys(("fid", "fid_low", "fid_high", "fid_same_number", "fid_held_out"), 0.0)
         shown = [[replace(look, **no_fid) for look in looks] for looks in (watch.looks, later.looks)]
         assert shown[0] == shown[1]
+
+    def test_people_of_an_earlier_training_are_told_to_be_not_looked_at(self, watched_run, tmp_path, capsys):
+        """The second run knows none of the digits that its weights were trained on but by their hashes."""
+        from memorisk.audits.watch.options import WatchSettings
+        from memorisk.audits.watch.within import watch_within
+        from memorisk.training.generator import train_generator
+
+        put(tmp_path / "new", np.random.default_rng(0).integers(0, 256, (40, 8, 8), np.uint8))
+        run, looked = tmp_path / "g", WatchSettings(images=8, sampling_steps=2, quality="none", stop_on="never")
+        how = {"steps": 2, "snapshot_every": 2, "batch_size": 8, "conditioned_on": "none", "network": "tiny/4"}
+        how |= {"weights": str(watched_run[0])}
+        with watch_within(tmp_path / "new", out=run, watching=looked, **how) as watch:
+            train_generator(tmp_path / "new", out=run, on_snapshot=watch, keep_snapshots=True, **how)
+        n = len(set(watched_run[1].real.train.pixel_hashes))
+        said = f"was trained on {n:,} images that this watch does not hold: copies of those are not found."
+        show_watch_within(watch)
+        assert said in capsys.readouterr().out.replace("\n", " ")
+        later = watch_training(run, images=8, sampling_steps=2, quality="none", stop_on="never", out=tmp_path / "later")
+        assert sum(said in note for note in later.notes) == 1
+        for page in (run / "watch" / "report.html", tmp_path / "later" / "report.html"):
+            assert page.read_text().count(said) == 1
+            assert "Other people than these are not looked at" in page.read_text()
+        assert watched_run[1].warnings == ()
 
     def test_the_watch_never_sees_the_test_part(self, watched_run):
         run, watch = watched_run
