@@ -1,6 +1,7 @@
 """The loop from folders to the kept set: copies are rejected, told and drawn again, and what is kept is clean."""
 
 import json
+import resource
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -10,7 +11,7 @@ import pandas as pd
 import pytest
 from PIL import Image
 
-from memorisk.audits.synthesize import rounds, synthesizing
+from memorisk.audits.synthesize import ledger, rounds, synthesizing
 from memorisk.audits.synthesize.final_audit import NEARER_LEVEL
 from memorisk.audits.synthesize.options import synthesize_options
 from memorisk.audits.synthesize.plan import SynthesizePlan
@@ -165,6 +166,29 @@ def test_a_killed_loop_goes_on_to_the_same_bytes(place: Path, whole: Result, mon
     assert len(contents(out / "kept")) + len(contents(out / "rejected")) == whole.verdict["n_drawn"]
     with pytest.raises(InputError, match="images"):
         run(place, out.name, **HOW | {"images": 41})
+
+
+@pytest.mark.parametrize("what", ["write_array", "write_table"])
+def test_a_full_disk_is_called_one(place: Path, whole: Result, monkeypatch, what: str) -> None:
+    monkeypatch.setattr(rounds, "BLOCK", 16)
+    honest = getattr(ledger, what)
+
+    def full(*arguments) -> None:
+        """Write with room for 500 bytes."""
+        soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (500, hard))
+        try:
+            honest(*arguments)
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+    out = place / f"full-{what}"
+    with monkeypatch.context() as patch:
+        patch.setattr(ledger, what, full)
+        with pytest.raises(MemoriskError, match=f"no space left on the disk for .*{out.name}: free some; what is done"):
+            run(place, out.name, **HOW)
+    run(place, out.name, **HOW)
+    assert contents(out, VOLATILE) == contents(place / "whole", VOLATILE)
 
 
 def test_a_torn_image_is_drawn_again(place: Path, whole: Result, monkeypatch) -> None:

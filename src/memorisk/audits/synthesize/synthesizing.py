@@ -8,7 +8,8 @@ Every block of images is written when it is screened, the kept set has its name 
 """
 
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -46,7 +47,7 @@ from memorisk.report.page import render_page
 from memorisk.report.result import Result
 from memorisk.runs.devices import check_device
 from memorisk.runs.environment import machine, versions
-from memorisk.runs.errors import GOES_ON, InputError, MemoriskError, one_line
+from memorisk.runs.errors import GOES_ON, NO_SPACE, InputError, MemoriskError, one_line
 from memorisk.runs.files import fsync_folder, write_json, write_table, write_text
 from memorisk.runs.folder import RunFolder, check_out, open_run
 from memorisk.runs.progress import Progress, quiet
@@ -142,7 +143,7 @@ def synthesize(
             asked.device,
         )  # fmt: skip
     config = {"train": source_name(train), "out": str(folder), **asdict(options), "run": _identity(asked, found)}
-    with open_run(folder, config, identity=["run"]) as run:
+    with _disk(folder), open_run(folder, config, identity=["run"]) as run:
         if (run / FINISHED).is_file():
             _clear(run)
             return Result.load(run.path)
@@ -150,6 +151,22 @@ def synthesize(
         result = _loop(run, asked, found, names, progress)
         run.log("finished", status=result.status)
     return result
+
+
+@contextmanager
+def _disk(out: Path) -> Iterator[None]:
+    """Say of a full disk that it is full, and where; of a torn array NumPy counts numbers, and gives no errno.
+
+    Raises:
+        MemoriskError: No space is left.
+    """
+    try:
+        yield
+    except OSError as error:
+        if error.errno in NO_SPACE or (error.errno is None and " requested and " in str(error)):
+            what = f"images and tables in {one_line(out)}"
+            raise MemoriskError(f"no space left on the disk for {what}: free some; {GOES_ON}") from None
+        raise
 
 
 def _read(
