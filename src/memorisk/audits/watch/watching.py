@@ -83,7 +83,7 @@ class MemorizationWatch:
     Example:
         >>> rng = np.random.default_rng(0)
         >>> real = rng.integers(0, 256, (300, 8, 8, 1), dtype=np.uint8)
-        >>> watch = MemorizationWatch(real[:150], real[150:], quality="none", looks=2)
+        >>> watch = MemorizationWatch(real[:150], real[150:], images=150, quality="none", looks=2)
         >>> watch.look(1, sample=lambda n, seed: real[:n]).share > 0.9  # a generator that gives its training images
         True
     """
