@@ -307,6 +307,8 @@ def generators(
     file: STUDY_FILE,
     dry_run: SWITCH = False,
     tables_only: SWITCH = False,
+    executor: EXECUTOR = None,
+    cluster: str | None = None,
 ) -> int:
     """What generators memorize, by kind, training-set size, copies and epochs (paper 003; table 3 of paper 004).
 
@@ -320,11 +322,15 @@ def generators(
         Check everything, print which generators would be trained and how long, train nothing.
     tables_only
         Lay out what is finished, run nothing.
+    executor
+        Where the trainings run, instead of the file's settings: local, dask or ray (docs/cluster.md).
+    cluster
+        Address of the cluster, as in tcp://HOST:8786.
     """
     from memorisk.audits.generators.study import plan_generators, study_generators
     from memorisk.console_generator_study import show_generators_plan, show_generators_study
 
-    config = read_yaml(file, flags=False)
+    config = placed(read_yaml(file, flags=False), executor, cluster)
     if dry_run:
         plan = with_bar(plan_generators, config, out=out)
         show_generators_plan(plan)

@@ -6,6 +6,7 @@ import pytest
 
 import memorisk
 from memorisk.audits.detectors.benchmark import benchmark_detectors
+from memorisk.audits.generators.study import study_generators
 from memorisk.runs.errors import InputError
 from tests.runs.clusters import DaskCluster, dask_cluster
 
@@ -58,4 +59,19 @@ def test_a_benchmark_of_detectors(cluster: DaskCluster, tmp_path: Path) -> None:
     there = {"executor": "dask", "cluster": cluster.address}
     benchmark_detectors("digits", out=tmp_path / "there", **there, **GRID)
     benchmark_detectors("digits", out=tmp_path / "here", **GRID)
+    assert results(tmp_path / "there") == results(tmp_path / "here")
+
+
+def test_a_study_of_generators(cluster: DaskCluster, tmp_path: Path) -> None:
+    pytest.importorskip("diffusers")
+    config = {
+        "settings": {"images": 20, "sampling_steps": 2, "strengths": []},
+        "generator": {"network": "tiny/4", "batch_size": 8, "conditioned_on": "none", "steps": 2},
+        "datasets": {"digits": {"images": "digits"}},
+        "arms": {"few": {"training_images": 20}, "more": {"training_images": 40}, "all": {"training_images": 10**6}},
+    }
+    there = config | {"settings": {**config["settings"], "executor": "dask", "cluster": cluster.address}}
+    found = study_generators(there, out=tmp_path / "there")
+    assert len(found.failed) == 1  # the one that asks for more images than there are; the others run
+    study_generators(config, out=tmp_path / "here")
     assert results(tmp_path / "there") == results(tmp_path / "here")

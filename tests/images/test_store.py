@@ -1,6 +1,7 @@
 """The image store: right pixels, decoded once, known by their content (faults: `test_store_faults.py`)."""
 
 import os
+import pickle
 import stat
 import subprocess
 import sys
@@ -76,6 +77,18 @@ def test_later_runs_decode_nothing(tmp_path, options, decoded, monkeypatch):
     assert not decoded
     assert first.folder == again.folder == relabelled.folder
     assert relabelled.manifest.labels.tolist() == ["one"] * 30
+
+
+def test_a_store_goes_to_another_process_without_its_pixels(tmp_path, options):
+    store = build_store(write_images(tmp_path / "in", 30), options, processes=1)
+    sent, whole = pickle.dumps(store), pickle.dumps(replace(store, images=np.array(store.images)))
+    assert len(whole) - len(sent) >= store.images.nbytes
+    there = pickle.loads(sent)
+    assert isinstance(there.images, np.memmap)
+    np.testing.assert_array_equal(there.images, store.images)
+    assert there.data_hash == store.data_hash
+    part = replace(store, images=store.images[:3])  # what is no longer the whole file travels as it is
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(part)).images, store.images[:3])
 
 
 def test_content_makes_the_key(tmp_path, options, decoded, monkeypatch):

@@ -12,20 +12,22 @@ done are kept and, on the next try, checked against their hashes); and it is ato
 all is written. One process builds, others wait for it.
 """
 
+import mmap
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from memorisk.images.building import DECODED, ROWS, StorePlan, build, is_complete
+from memorisk.images.building import DECODED, IMAGES, ROWS, StorePlan, build, is_complete
 from memorisk.images.cache import cache_folder, content_fingerprints
 from memorisk.images.decoding import PixelRule
 from memorisk.images.manifest import Manifest
 from memorisk.images.options import ImageOptions
 from memorisk.images.rows import manifest_sources, unreadable_error, usable_processes
-from memorisk.runs.files import read_table
+from memorisk.runs.files import read_array, read_table
 from memorisk.runs.fingerprint import fingerprint
 from memorisk.runs.lock import folder_lock
 from memorisk.runs.progress import Counted
@@ -62,6 +64,20 @@ class ImageStore:
         columns += [] if splits is None else [splits]
         layout = {"shape": self.images.shape, "dtype": self.images.dtype.str}
         return fingerprint(layout, *(column.tolist() for column in columns), length=32)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pixels that lie in the store's folder stay there when it goes to another process or machine."""
+        pixels = self.images
+        whole = isinstance(pixels, np.memmap) and isinstance(pixels.base, mmap.mmap)
+        there = whole and Path(str(getattr(pixels, "filename", ""))) == (self.folder / IMAGES).absolute()
+        parts = (self.manifest, self.key, self.folder, self.skipped, self.pixel_hashes)
+        return _reopened, (None if there else pixels, *parts)
+
+
+def _reopened(images: np.ndarray | None, manifest: Manifest, key: str, folder: Path, *rest: Any) -> "ImageStore":
+    """A store that came from another process; its pixels are read from its folder where they lie there."""
+    pixels = read_array(folder / IMAGES, mmap=True) if images is None else images
+    return ImageStore(pixels, manifest, key, folder, *rest)
 
 
 def build_store(
@@ -125,6 +141,6 @@ def _opened(folder: Path, manifest: Manifest, options: ImageOptions) -> ImageSto
             "reason": reasons[bad],
         }
     )
-    images = np.load(folder / "images.npy", mmap_mode="r", allow_pickle=False)
+    images = read_array(folder / IMAGES, mmap=True)
     hashes = rows["pixel_hash"].to_numpy(dtype=object)[good]
     return ImageStore(images, manifest.subset(good), folder.name, folder, skipped, hashes)

@@ -13,7 +13,7 @@ from memorisk.audits.generators.plan import Cell
 from memorisk.audits.unique.results import write_result
 from memorisk.runs.errors import MemoriskError
 from memorisk.runs.files import write_table
-from memorisk.runs.progress import Progress
+from memorisk.runs.progress import Progress, quiet
 from memorisk.training.generator_snapshots import Snapshot
 
 TRAINING = "training"
@@ -48,6 +48,15 @@ def run_cell(cell: Cell, detectors: Detectors, progress: Progress) -> None:
     cell.forget_failure()
     if not cell.options.keep_generators:
         shutil.rmtree(cell.folder / TRAINING, ignore_errors=True)
+
+
+def run_alone(cell: Cell) -> None:
+    """`run_cell` as a job: with detectors of its own, silent.
+
+    Args:
+        cell: Of the study.
+    """
+    run_cell(cell, Detectors(cell.options.device), quiet)
 
 
 def read_generator(cell: Cell, snapshot: Snapshot, detectors: Detectors, progress: Progress) -> None:

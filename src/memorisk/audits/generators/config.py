@@ -12,6 +12,7 @@ from memorisk.images.options import ImageOptions
 from memorisk.models.generators import SamplingOptions
 from memorisk.runs.devices import check_device
 from memorisk.runs.errors import InputError, one_line, unknown_name
+from memorisk.runs.placement import ClusterOptions
 from memorisk.runs.settings import check_types, setting_names
 from memorisk.training.generator_options import GeneratorOptions
 from memorisk.training.pair_detectors import open_pair_detector
@@ -27,7 +28,7 @@ OURS = ("seed", "snapshot_every", "device", "threads", "checkpoint_seconds", "ke
 
 
 @dataclass(frozen=True, kw_only=True)
-class GeneratorsOptions(SamplingOptions, ReportOptions):
+class GeneratorsOptions(SamplingOptions, ReportOptions, ClusterOptions):
     """Settings of the whole study."""
 
     detectors: tuple[str, ...] = ("pixels:32",)
@@ -61,6 +62,7 @@ class GeneratorsOptions(SamplingOptions, ReportOptions):
             InputError: A value is outside what its field allows.
         """
         check_types(self)
+        self.check_cluster()
         self.sampling().validate()
         least = {"images": 0, "closest": 0, "seed": 0, "threads": 1}
         for name, smallest in least.items():

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from memorisk.audits.generators.cells import run_cell
+from memorisk.audits.generators.cells import run_alone, run_cell
 from memorisk.audits.generators.config import GeneratorsStudy, read_generators
 from memorisk.audits.generators.data import SetData, prepare_set
 from memorisk.audits.generators.fitting import seconds_a_step
@@ -29,8 +29,10 @@ from memorisk.audits.study_text import markdown
 from memorisk.audits.synthetic.knowledge import alike, known_patients
 from memorisk.report.frames import numbers
 from memorisk.report.page import render_page
+from memorisk.runs.devices import check_device
 from memorisk.runs.environment import machine, versions
 from memorisk.runs.errors import InputError, MemoriskError, one_line
+from memorisk.runs.executors import Outcome, run_jobs
 from memorisk.runs.files import write_table, write_text
 from memorisk.runs.folder import RunFolder, check_out, open_run
 from memorisk.runs.progress import Progress, quiet
@@ -194,6 +196,9 @@ def _run(run: RunFolder, cells: list[Cell], detectors: Detectors, progress: Prog
     """Train and read what is not done; what fails is noted in its folder."""
     waiting = {cell.key: cell for cell in cells if not cell.done}
     done = len({cell.key for cell in cells}) - len(waiting)
+    if waiting and next(iter(waiting.values())).options.executor != "local":
+        _run_elsewhere(run, list(waiting.values()), done, progress)
+        return
     for number, cell in enumerate(waiting.values(), start=done + 1):
         said = f"{cell.name} ({number} of {done + len(waiting)})"
 
@@ -207,6 +212,37 @@ def _run(run: RunFolder, cells: list[Cell], detectors: Detectors, progress: Prog
         except (MemoriskError, ArithmeticError, OSError, ValueError) as error:
             cell.fail(cell.name, one_line(error, 300))
             run.log("failed", name=cell.name, why=str(error))
+
+
+def _run_elsewhere(run: RunFolder, waiting: list[Cell], done: int, progress: Progress) -> None:
+    """The same on a cluster: a job a generator.
+
+    Raises:
+        InputError: The cluster cannot take them.
+    """
+    options, total = waiting[0].options, done + len(waiting)
+    stores = sorted({cell.data.store.folder for cell in waiting})
+    gpus = int(check_device(options.device).type == "cuda")
+    progress("training and reading generators", done, total)
+
+    def finished(of: Outcome) -> None:
+        """Note what became of one."""
+        nonlocal done
+        done += 1
+        cell = waiting[of.index]
+        if of.error is None:
+            run.log("generator", name=cell.name, key=cell.key)
+        else:
+            cell.fail(cell.name, one_line(of.error, 300))
+            run.log("failed", name=cell.name, why=of.error)
+        progress("training and reading generators", done, total)
+
+    place = options.placement(run.path, *stores, cores=options.threads, gpus=gpus)
+    try:
+        run_jobs(run_alone, waiting, threads=options.threads, on_done=finished, place=place)
+    except MemoriskError:
+        if not any(cell.failure for cell in waiting):
+            raise
 
 
 def _write(
