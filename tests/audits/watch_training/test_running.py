@@ -276,6 +276,23 @@ class TestCommand:
         assert "stop_on listed needs 799 held-out patients" in capsys.readouterr().err.replace("--stop-on", "stop_on")
         assert not (tmp_path / "g").exists()
 
+    def test_a_gan_takes_no_setting_of_diffusion_models(self, tmp_path, capsys):
+        asked = [
+            "train",
+            "generator",
+            "digits",
+            "--out",
+            str(tmp_path / "g"),
+            "--kind",
+            "gan",
+            "--steps",
+            "2",
+            "--watch",
+        ]
+        assert main([*asked, "--watching.guidance", "2"]) == 2
+        assert "is 2.0, and a GAN is no diffusion model" in capsys.readouterr().err
+        assert not (tmp_path / "g").exists()
+
     def test_a_training_says_what_its_watch_saw_and_would_see(self, tmp_path, capsys):
         pytest.importorskip("diffusers")
         how = ["--steps", "2", "--snapshot-every", "1", "--batch-size", "8", "--network", "tiny/4"]

@@ -76,6 +76,8 @@ def _opened(
     """The watch, without a folder where it is but planned."""
     options = settings_of(TrainGeneratorOptions, settings)
     refuse_overlap(out, {"IMAGES": images})
+    if watching is not None and options.kind == "gan":
+        watching.refuse_diffusion("a GAN")  # not at its first look, in the middle of the training
     parts, _ = training_images(str(images), options, progress)
     given = watching or WatchSettings()
     of_watch = WatchOptions(**{field.name: getattr(given, field.name) for field in fields(WatchSettings)})
