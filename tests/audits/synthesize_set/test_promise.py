@@ -28,8 +28,8 @@ def test_a_training_image_mirrored_or_turned_is_not_kept(place: Path) -> None:
     assert set(copies["reason"]) == {"same pixels"}
     assert copies["nearest_group"].tolist() == [f"train{row:03d}" for row in source[source >= 0]]
     assert len(set(copies["orientation"]) & set(ORIENTATIONS)) > 4
-    assert (copies["score"] < copies["threshold"]).any()  # the detector alone lets them pass
-    assert (ledger["orientation"][source < 0] == "").all()
+    assert (copies["score"] < copies["threshold"]).to_numpy().any()  # the detector alone lets them pass
+    assert set(ledger["orientation"][source < 0]) == {""}
     assert found.verdict["n_identical"] == len(set(source[source >= 0]))
 
 
