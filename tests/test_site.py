@@ -2,6 +2,7 @@
 
 import os
 import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ import yaml
 from cyclopts import App
 
 from memorisk import _PUBLIC, cli
+from tests.commands import refusal
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
@@ -89,6 +91,19 @@ def test_the_start_page_names_every_command() -> None:
     commands = [*commands_of(cli.app)]
     assert "memorisk audit classifier" in commands
     assert [command for command in commands if not re.search(rf"`{command}[ `]", said)] == []
+
+
+def test_commands_of_the_start_page_lack_only_what_they_name(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each is refused for a file or folder in capitals, and for nothing else: its flags are right and enough."""
+    monkeypatch.chdir(tmp_path)
+    commands = re.findall(r"`(memorisk [^`]+)`", (DOCS / "index.md").read_text("utf-8"))
+    assert len(commands) > 20
+    for command in commands:
+        line = refusal(capsys, *shlex.split(command)[1:])
+        assert set(re.findall(r"\b[A-Z]{3,}\b", command)) & set(re.findall(r"\b[A-Z]{3,}\b", line)), (command, line)
+    assert [*tmp_path.iterdir()] == []
 
 
 def test_the_reference_shows_every_public_name() -> None:
