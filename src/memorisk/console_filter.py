@@ -38,7 +38,7 @@ def show_filter(result: Result, out: Path, *, as_json: bool) -> None:
         console.print(Text("What would decide it"))
         for way in v["what_would_decide"]:
             console.print(Text(f"  {way}"), soft_wrap=True)
-    if v["filtered"] and v["weak_features"]:
+    if v["n_kept"] and v["weak_features"]:
         console.print(Text(WEAK), soft_wrap=True)
     if v["n_kept"]:
         console.print(Text(unpromised(v)), soft_wrap=True)

@@ -114,6 +114,7 @@ def test_the_terminal_counts_them_apart(hopeless: Result, place: Path, capsys) -
     assert f"exposed training patients: {v['n_exposed']}: {v['n_identical']} by identical pixels" in out
     assert f"a score points, not exposed: {others}; the threshold rejects of new patients 100 % (95 to 100 %)" in out
     assert "NOTHING WAS KEPT" in out
+    assert "A weak detector" not in out + page_of(place, "hopeless")  # it kept nothing that it should not have
 
 
 def test_a_hopeless_threshold_is_told_and_tried_once(hopeless: Result, place: Path, monkeypatch) -> None:

@@ -86,7 +86,7 @@ def _lead(result: Result, terms: Terms) -> list[Block]:
         blocks += [Heading("What would decide it"), Steps([_sentence(way) for way in v["what_would_decide"]])]
     if n["n_kept"]:
         blocks.append(Paragraph(words.unpromised(n)))
-    if n["filtered"] and n["weak_features"]:
+    if n["n_kept"] and n["weak_features"]:
         blocks.append(Paragraph(words.WEAK))
     if v["exposed"]:
         blocks.append(Paragraph(str(v["exposed"])))

@@ -95,7 +95,7 @@ def _lead(result: Result, terms: Terms) -> list[Block]:
         *exposed_facts(n, terms),
         Fact("Listed by the auditor", *_listed(n)),
     ]  # fmt: skip
-    if n["filtered"] and n["weak_features"]:
+    if n["n_kept"] and n["weak_features"]:
         blocks.append(Paragraph(WEAK))
     if v["exposed"]:
         blocks.append(Paragraph(str(v["exposed"])))
