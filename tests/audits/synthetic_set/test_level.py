@@ -15,15 +15,17 @@ from memorisk.audits.synthetic.comparing import PixelCopies, compare
 from memorisk.audits.synthetic.findings import Findings, find, near_p
 from memorisk.audits.synthetic.hidden import no_plants
 from memorisk.audits.synthetic.measuring import FeatureTables, fit_similarity, open_detectors
-from memorisk.audits.synthetic.options import synthetic_options
+from memorisk.audits.synthetic.options import SyntheticOptions, synthetic_options
 from memorisk.audits.synthetic.sets import Sets
 from memorisk.images.near_copies import BestMatches
 from memorisk.runs.progress import quiet
 from memorisk.scores.distances import fit_measure, nearest
+from memorisk.statistics.neighbour_test import neighbour_test
 from memorisk.statistics.reversed_queries import reversed_queries
 from tests.audits.synthetic_set.making import parts, store_of
 
 N_TRAIN, N_HELD, N_SYNTHETIC = 60, 39, 40
+NONE = frozenset[str]()
 NO_THUMBNAILS = np.empty((0, 32, 32), np.uint8)
 
 
@@ -35,13 +37,18 @@ def audited(tmp_path: Path, seed: int, measure: str, each: int = 1, near_row: in
         stores[0] = store_of(train, tmp_path, "train", groups=np.repeat(np.arange(N_TRAIN), each))
     sets, options = Sets(*stores, 0, 0, frozenset(), ()), synthetic_options({"plants": 0, "measure": measure})
     flat = [(part / 255).reshape(len(part), -1).astype(np.float32) for part in images]
+    copies = copies_of_nobody(len(train), N_HELD, N_SYNTHETIC)
+    if near_row is not None:
+        copies.of_train.similarity[near_row] = 1
+    return found_of(sets, flat, copies, options)
+
+
+def found_of(sets: Sets, flat: list[np.ndarray], copies: PixelCopies, options: SyntheticOptions) -> Findings:
+    """The audit of training, held-out and synthetic features."""
     described = SimpleNamespace(encoder="pixels", state="no network")
     found = FeatureTables(flat[0], flat[1], flat[2], flat[0][:0], described, True, (), 0, 0)  # pyright: ignore
     fitted = fit_similarity(open_detectors(options, sets)[0], found, sets)
     plants = no_plants(sets.train)
-    copies = copies_of_nobody(len(train), N_HELD, N_SYNTHETIC)
-    if near_row is not None:
-        copies.of_train.similarity[near_row] = 1
     distances = compare(found, fitted, sets, plants, quiet)
     return find(sets, [distances], copies, plants, options)
 
@@ -82,6 +89,28 @@ def test_five_images_a_training_patient_are_no_copy(tmp_path: Path) -> None:
     assert [pixels.near_train for pixels in near] == [1, 1]
     assert np.isnan(near[0].near_p)
     assert near[1].near_p == pytest.approx(N_TRAIN / (N_TRAIN + N_HELD))
+
+
+def test_many_images_a_held_out_patient_make_no_other_hospital(tmp_path: Path) -> None:
+    """More images are more often the nearest: by all of them a random split is taken for two data sets."""
+    found, by_all, m, n_held, each = [], [], 40, 60, 15
+    groups = np.r_[np.arange(m), np.repeat(np.arange(n_held), each) + m]
+    n, options = len(groups), synthetic_options({"plants": 0, "measure": "euclidean"})
+    pixels = np.zeros((n, 8, 8, 1), np.uint8)
+    for seed in range(20):
+        rng = np.random.default_rng([3, seed])
+        points = rng.normal(size=(m + n_held, 2))[groups] + 0.7 * rng.normal(size=(n, 2))
+        real = [points[:m], points[m:]]
+        held = store_of(pixels[m:], tmp_path, "held", groups=groups[m:])
+        sets = Sets(store_of(pixels[:m], tmp_path, "train"), store_of(pixels[:9], tmp_path), held, 0, 0, NONE, ())
+        flat = [part.astype(np.float32) for part in (real[0], rng.normal(size=(9, 2)), real[1])]
+        unlike = found_of(sets, [flat[0], flat[2], flat[1]], copies_of_nobody(m, len(real[1]), 9), options).unlike
+        assert unlike is not None
+        found.append(unlike.p_value <= 0.01)
+        apart = ((points[:, None] - points) ** 2).sum(-1)
+        apart[groups[:, None] == groups] = np.inf
+        by_all.append(neighbour_test(apart.argmin(1), groups, groups >= m, seed=seed).p_value <= 0.01)
+    assert sum(found) <= binom.ppf(0.999, len(found), 0.01) < sum(by_all)
 
 
 def test_components_of_the_training_images_alone_would_not_keep_it() -> None:

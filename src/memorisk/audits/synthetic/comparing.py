@@ -18,6 +18,7 @@ from memorisk.images.duplicates import NEAR
 from memorisk.images.near_copies import BestMatches, best_matches, thumbnails
 from memorisk.runs.progress import Progress
 from memorisk.scores.similarity import Similarity
+from memorisk.statistics.image_counts import counted_images
 
 FloatArray = np.ndarray
 
@@ -55,7 +56,10 @@ class Distances:
     among_train: FloatArray
     """[N] of each training image to those of other patients."""
     among_real: np.ndarray
-    """[N + M] row of the nearest image of another patient, training or held out; empty without held-out images."""
+    """[R] place among ``among_rows`` of the nearest image of another patient; empty without held-out images."""
+    among_rows: np.ndarray
+    """[R] of training images, then held-out ones, those that count: all, or one a patient where their numbers are not
+    alike (`memorisk.statistics.image_counts`), since whoever has more images is more often the nearest."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,10 +123,13 @@ def compare(
     ours = others_nearest[m : m + len(found.synthetic)]
     second, _ = ask(found.synthetic, found.train, 2, exclude=(patients[ours], patients))
     among, _ = ask(found.train, found.train, 3, exclude=(patients, patients))
-    among_real = np.empty(0, dtype=np.int64)
+    among_real = among_rows = np.empty(0, dtype=np.int64)
     if sets.held is not None:
         real_images = np.concatenate([found.train, found.held])
-        everybody = np.concatenate([patients, np.char.add("held out: ", sets.held.manifest.groups.astype(str))])
+        theirs = np.char.add("held out: ", sets.held.manifest.groups.astype(str))
+        counted = counted_images(patients, theirs)
+        among_rows = np.concatenate([counted.train, n + counted.held])
+        everybody, real_images = np.concatenate([patients, theirs])[among_rows], real_images[among_rows]
         _, among_real = ask(real_images, real_images, 4, exclude=(everybody, everybody))
     standing, standing_nearest = _standing(found, similarity, sets, review, real[:n], real_nearest[:n])
     progress("comparing", 5, 6)
@@ -142,6 +149,7 @@ def compare(
         held_to_train_nearest=others_nearest[:m],
         among_train=among,
         among_real=among_real,
+        among_rows=among_rows,
     )
 
 

@@ -310,8 +310,8 @@ def _unlike(
 ) -> NeighbourTest | None:
     if not len(theirs) or sets.shared_patients:
         return None
-    part = np.repeat([0, 1], [len(patients), len(theirs)])
-    return neighbour_test(distances.among_real, np.concatenate([patients, theirs]), part, seed=seed)
+    part, rows = np.repeat([0, 1], [len(patients), len(theirs)]), distances.among_rows
+    return neighbour_test(distances.among_real, np.concatenate([patients, theirs])[rows], part[rows], seed=seed)
 
 
 def _pixels(
