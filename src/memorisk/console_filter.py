@@ -24,13 +24,15 @@ def show_filter(result: Result, out: Path, *, as_json: bool) -> None:
     if as_json:
         _json(v)
         return
-    from memorisk.audits.filter.words import WEAK, unpromised  # here, since it loads images
+    from memorisk.audits.filter.verdict import is_weak_alone  # here, since it loads images
+    from memorisk.audits.filter.words import WEAK, WEAKLY, unpromised
 
     console = Console()
     for name, value in _lines(v):
         console.print(Text(f"{name}: {value}"), soft_wrap=True)
     console.print()
     otherwise = "FILTERED, WITHOUT A GUARANTEE" if v["filtered"] else "NOTHING IS KEPT: THERE IS NO THRESHOLD"
+    otherwise = WEAKLY.upper() if is_weak_alone(v) else otherwise
     console.print(Text(STATUS.get(result.status, otherwise), style="bold"))
     for reason in v["why"]:
         console.print(Text(f"  {reason}"), soft_wrap=True)

@@ -15,7 +15,7 @@ from memorisk.audits.filter import measuring
 from memorisk.audits.filter.filtering import filter_synthetic
 from memorisk.audits.filter.options import filter_options
 from memorisk.audits.filter.plan import FilterPlan
-from memorisk.audits.filter.verdict import filter_verdict
+from memorisk.audits.filter.verdict import WEAK_DETECTOR, filter_verdict, is_weak_alone
 from memorisk.audits.image_sets import select_rows
 from memorisk.console_filter import show_filter
 from memorisk.models.detectors import group_hashes, load_detector
@@ -44,7 +44,9 @@ def distances(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 def test_copies_are_rejected_and_the_rest_is_kept_byte_for_byte(place: Path, filtered: Result) -> None:
     table = filtered.per_image.set_index("image")
-    assert filtered.status == "pass"
+    assert (filtered.status, filtered.verdict["gate"]) == ("undecided", WEAK_DETECTOR)  # pixels alone clear no set
+    assert "compared point by point alone (pixels" in filtered.verdict["why"][0]
+    assert filtered.verdict["guarantee"].startswith("For a random copy")
     assert len(table) == N_SET + 1
     assert set(table.index[table["reason"] == "score"]) >= {f"c{row % 2}/s{row:03d}_0.png" for row in range(COPIED)}
     assert table.loc[IDENTICAL, "reason"] == "same pixels"
@@ -118,7 +120,7 @@ def test_what_is_not_promised_is_named(place: Path, filtered: Result, capsys) ->
 
 def test_calibration_people_who_are_mostly_found_in_train_are_doubted(filtered: Result) -> None:
     options = filter_options({"detector": "pixels"})
-    numbers = filtered.summary["numbers"]
+    numbers = filtered.summary["numbers"] | {"weak_features": False}
     made = numbers["synthetic_rejected"]
     assert made["successes"] == (filtered.per_image["reason"] == "score").sum() + 1  # the exact one
     assert filter_verdict(numbers, options)["status"] == "pass"
@@ -127,6 +129,19 @@ def test_calibration_people_who_are_mostly_found_in_train_are_doubted(filtered: 
     assert "whether they are new is doubtful" in found["why"][0]
     all_alike = {"real_rejected": asdict(clopper_pearson(N_NEW, N_NEW)), "synthetic_rejected": made | {"high": 1.0}}
     assert filter_verdict(numbers | all_alike, options)["status"] == "pass"
+
+
+def test_a_weak_detector_does_not_clear_a_set_and_a_better_one_does(place: Path, filtered: Result, capsys) -> None:
+    options, numbers = filter_options({"detector": "pixels"}), filtered.summary["numbers"]
+    weak = filter_verdict(numbers, options)
+    assert (weak["status"], weak["gate"], is_weak_alone(weak)) == ("undecided", WEAK_DETECTOR, True)
+    assert filter_verdict(numbers | {"weak_features": False}, options)["status"] == "pass"
+    assert filter_verdict(numbers, options, audited=True)["status"] == "pass"  # another asks what passed it
+    page = (place / "out" / "report.html").read_text()
+    assert "Filtered with a guarantee, by a weak detector" in page
+    assert "without a guarantee" not in page[: page.index("What is promised")]
+    show_filter(filtered, place / "out", as_json=False)
+    assert "FILTERED WITH A GUARANTEE, BY A WEAK DETECTOR" in capsys.readouterr().out
 
 
 def test_too_few_identities_give_no_number_and_nothing_is_kept(place: Path, capsys) -> None:
@@ -193,7 +208,7 @@ def test_the_command_line(place: Path, capsys, monkeypatch) -> None:
     )
     assert not (place / "cli").exists()
     code, out, _ = answer(capsys, *base, "--detector", "pixels", "--families", "noise:0.1", "--json")
-    assert (code, json.loads(out)["status"]) == (0, "pass")
+    assert (code, json.loads(out)["status"]) == (1, "undecided")  # a weak detector alone clears no set
     assert "no detector is given" in refusal(capsys, *base)
     assert "Did you mean 'noise'" in refusal(capsys, *base, "--detector", "pixels", "--families", "nose")
     assert "Known: 0.01, 0.1, 0.2, 0.3" in refusal(capsys, *base, "--detector", "pixels", "--families", "noise:9")
@@ -260,7 +275,7 @@ def test_without_patients_a_pass_has_to_be_asked_for(place: Path, filtered: Resu
     assert (found.status, found.verdict["filtered"]) == ("undecided", True)
     assert "--one-image-per-patient" in found.verdict["what_would_decide"][0]
     said = run(place, "said", families="noise:0.1", group_from=None, one_image_per_patient=True)
-    assert said.status == "pass"
+    assert is_weak_alone(said.verdict)  # nothing else keeps it from a pass
     assert contents(place / "said" / KEPT) == contents(place / "nobody" / KEPT) == contents(place / "out" / KEPT)
 
 

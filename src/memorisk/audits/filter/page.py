@@ -19,6 +19,7 @@ from memorisk.audits.filter.sections import (
     score_section,
     unread_section,
 )
+from memorisk.audits.filter.verdict import is_weak_alone
 from memorisk.audits.synthetic.pictures import Pair
 from memorisk.audits.synthetic.words import Terms
 from memorisk.report.blocks import (
@@ -80,7 +81,8 @@ def _lead(result: Result, terms: Terms) -> list[Block]:
     kind, headline = words.HEADLINES[result.status]
     sentence = words.SENTENCES[result.status]
     if result.status == "undecided" and n["filtered"]:
-        headline, sentence = words.UNGUARANTEED, words.KEPT_SO
+        weak = is_weak_alone(v)
+        headline, sentence = (words.WEAKLY, words.KEPT_WEAKLY) if weak else (words.UNGUARANTEED, words.KEPT_SO)
     blocks: list[Block] = [Paragraph(sentence), Heading("Why"), Steps([_sentence(why) for why in v["why"]])]
     if v["what_would_decide"]:
         blocks += [Heading("What would decide it"), Steps([_sentence(way) for way in v["what_would_decide"]])]

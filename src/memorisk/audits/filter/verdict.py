@@ -1,12 +1,13 @@
 """What may be said of the kept set: it comes with a guarantee, or it does not, and what would change that.
 
-* ``pass``: images are kept, and a guarantee stands behind the threshold.
+* ``pass``: images are kept, a guarantee stands behind the threshold, and what compared them was made to find copies.
 * ``undecided``: no threshold, hence nothing is kept, since calibration identities are missing; or images are kept, but
-  the guarantee is none: the user gave the threshold, or what the guarantee rests on is not known.
+  the guarantee is none: the user gave the threshold, or what the guarantee rests on is not known; or it stands, but
+  images were compared point by point alone, which misses whole kinds of copies.
 * ``fail``: there is a threshold, and every image is rejected.
 
 The gate that stops a pipeline is ``no-guarantee``; where there is a threshold and nothing was kept it is
-``nothing-kept``, since a guarantee may well stand.
+``nothing-kept``, and where a guarantee stands behind a weak detector ``weak-detector``.
 """
 
 from typing import Any
@@ -16,7 +17,7 @@ from memorisk.audits.filter.words import exposed, not_counted
 from memorisk.audits.synthetic.words import Terms
 from memorisk.runs.errors import several
 
-NO_GUARANTEE, NOTHING_KEPT = "no-guarantee", "nothing-kept"
+NO_GUARANTEE, NOTHING_KEPT, WEAK_DETECTOR = "no-guarantee", "nothing-kept", "weak-detector"
 HIGHER = "a higher --threshold, or one with a guarantee"
 FEWER = "a generator that gives fewer copies"
 BETTER = "a detector that tells copies from other images better, or fewer and weaker families"
@@ -25,17 +26,21 @@ _HALF = 0.5  # real images found in TRAIN more often than this, and than synthet
 _SPARES = 0.5  # a threshold that surely rejects fewer new people than this does not take everybody for a copy
 
 
-def filter_verdict(numbers: dict[str, Any], options: ScreeningOptions) -> dict[str, Any]:
+def filter_verdict(numbers: dict[str, Any], options: ScreeningOptions, *, audited: bool = False) -> dict[str, Any]:
     """Status, reasons, what would decide it, and the numbers that a pipeline may act on.
 
     Args:
         numbers: Of `analysis.numbers_of`.
         options: What was asked for.
+        audited: Whether somebody else asks what passed a weak detector.
     """
     terms = Terms(numbers["units"])
     why, deciding = _doubts(numbers, terms)
     status = "undecided" if why else "pass"
     gate = NO_GUARANTEE
+    if status == "pass" and numbers["n_kept"] and numbers["weak_features"] and not audited:
+        status, gate, (reason, way) = "undecided", WEAK_DETECTOR, weakness(numbers)
+        why, deciding = [reason], [way]
     if is_nothing_kept(numbers):
         status, why = "fail", [f"every one of the {numbers['n_synthetic']:,} synthetic images is rejected", *why]
         deciding, gate = [*_of_nothing(numbers), *deciding], NOTHING_KEPT
@@ -54,6 +59,21 @@ def filter_verdict(numbers: dict[str, Any], options: ScreeningOptions) -> dict[s
 def is_nothing_kept(numbers: dict[str, Any]) -> bool:
     """Whether images were screened, and all of them rejected."""
     return bool(numbers["filtered"]) and not numbers["n_kept"]
+
+
+def weakness(numbers: dict[str, Any]) -> tuple[str, str]:
+    """Why a weak detector does not clear a set, and what would."""
+    return (
+        f"images were compared point by point alone ({'; '.join(numbers['detectors'])}), which finds no copies that "
+        "are cropped, turned, or mirrored and changed",
+        "a detector that was trained to find copies, or an audit of the kept set: memorisk audit synthetic with "
+        "--held-out images",
+    )
+
+
+def is_weak_alone(verdict: dict[str, Any]) -> bool:
+    """Whether a guarantee stands, and all that keeps a filter's verdict from a pass is its weak detector."""
+    return verdict["status"] == "undecided" and verdict["why"] == [weakness(verdict)[0]]
 
 
 def _of_nothing(numbers: dict[str, Any]) -> list[str]:

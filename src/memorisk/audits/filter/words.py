@@ -12,6 +12,7 @@ HEADLINES: dict[str, tuple[Kind, str]] = {
     "undecided": ("undecided", "Nothing is kept: there is no threshold"),
 }
 UNGUARANTEED = "Filtered, without a guarantee"
+WEAKLY = "Filtered with a guarantee, by a weak detector"
 SENTENCES = {
     "pass": "The folder “kept” holds the synthetic images that no detector takes for a copy. What that promises, and "
     "what it does not, stands below.",
@@ -22,6 +23,10 @@ SENTENCES = {
 KEPT_SO = (
     "The folder “kept” holds the synthetic images below the threshold, but nothing is promised of how many copies are "
     "among them."
+)
+KEPT_WEAKLY = (
+    "The folder “kept” holds the synthetic images below the threshold. What is promised of copies stands below, and "
+    "holds for these alone; whole kinds of others are not seen."
 )
 GUARANTEE = (
     "One random positive pair of each calibration {unit} was drawn for each family, and its score taken by each "

@@ -11,7 +11,7 @@ The gate that stops a pipeline is the filter's, ``no-guarantee`` or, where nothi
 
 from typing import Any
 
-from memorisk.audits.filter.verdict import BETTER, FEWER, HIGHER, filter_verdict
+from memorisk.audits.filter.verdict import BETTER, FEWER, HIGHER, filter_verdict, weakness
 from memorisk.audits.synthesize.final_audit import NEARER_LEVEL
 from memorisk.audits.synthesize.options import SynthesizeOptions
 from memorisk.audits.synthesize.outlook import said_of
@@ -25,7 +25,7 @@ def loop_verdict(numbers: dict[str, Any], options: SynthesizeOptions) -> dict[st
         numbers: Of `analysis.loop_numbers`.
         options: What was asked for.
     """
-    of_filter = filter_verdict(numbers, options)
+    of_filter = filter_verdict(numbers, options, audited=True)
     status = of_filter["status"]
     why = [] if status == "pass" else list(of_filter["why"])
     deciding = list(of_filter["what_would_decide"])
@@ -91,8 +91,7 @@ def _doubts(numbers: dict[str, Any]) -> list[tuple[str, str]]:
     if audit is None and numbers["weak_features"] and numbers["n_kept"]:
         found.append(
             (
-                f"images were compared point by point alone ({'; '.join(numbers['detectors'])}), which finds no copies "
-                "that are cropped, turned, or mirrored and changed, and no auditor has passed the set",
+                f"{weakness(numbers)[0]}, and no auditor has passed the set",
                 "an --auditor with --held-out images, or a detector that was trained to find copies",
             )
         )
