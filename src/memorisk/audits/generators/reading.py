@@ -14,6 +14,7 @@ from memorisk.audits.generators.plan import Cell
 from memorisk.audits.unique.results import Arrays, read_result
 from memorisk.runs.files import read_table
 from memorisk.statistics.calibration import group_values
+from memorisk.statistics.image_counts import counted_images
 from memorisk.statistics.memorized_share import MemorizedShare, memorized_share
 from memorisk.statistics.reversed_queries import ReversedQueries, nearness, reversed_queries
 
@@ -33,6 +34,7 @@ class Read:
         found: The distances.
         share: Of training patients nearer to the set than new ones.
         asked: Each training patient, ranked among held-out ones.
+        counted: What must be said where patients of the two parts have other numbers of images.
     """
 
     cell: Cell
@@ -42,6 +44,7 @@ class Read:
     found: Mapping[str, np.ndarray]
     share: MemorizedShare
     asked: ReversedQueries
+    counted: str = ""
 
     @property
     def last(self) -> bool:
@@ -139,8 +142,11 @@ def _read(cell: Cell, step: int, number: int, detector: str, found: Arrays) -> R
     own |= {name: v for name, v in found.items() if "." not in name}
     held = cell.data.groups[cell.data.held_out].astype(str)
     given = (own["train_distance"], own["held_distance"], cell.training.groups, held)
-    share = memorized_share(*given, nominal=cell.options.nominal)
-    return Read(cell, step, number, detector, own, share, reversed_queries(*given, q=cell.options.q))
+    counted = counted_images(cell.training.groups, held, seed=cell.options.seed)
+    alike = [values[rows] for values, rows in zip(given, (counted.train, counted.held) * 2, strict=True)]
+    share = memorized_share(*alike, nominal=cell.options.nominal)
+    asked = reversed_queries(*given, q=cell.options.q)
+    return Read(cell, step, number, detector, own, share, asked, counted.words)
 
 
 def _row(read: Read, found: Arrays) -> dict[str, Any]:

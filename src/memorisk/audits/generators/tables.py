@@ -61,6 +61,7 @@ def memorized(reading: Reading) -> StudyTable:
             " Where held-out patients are so few that the lower limit is not above the rate without memory even if "
             "every training patient is memorized, a share cannot be shown to be one of memory: hold more out."
         )
+    note = " ".join([note, *sorted({read.counted for read in reading.reads if read.counted})])
     why = "" if len(ours) else "no generator is finished"
     return StudyTable("memorized", "Who is memorized", _NONE, ours, note, why)
 
