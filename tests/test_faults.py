@@ -15,7 +15,6 @@ from tests.commands import answer, entries, environment, memorisk, plain_images,
 
 TABLES = ("scores", "manifest", "per_image", "per_group", "per_class", "attacks")
 RESULT = (*(f"{name}.parquet" for name in TABLES), "verdict.json", "summary.json", "report.html")
-KILLS = 10
 
 
 def result_bytes(run: Path) -> dict[str, bytes]:
@@ -76,12 +75,13 @@ def undisturbed(images, tmp_path_factory) -> tuple[dict[str, bytes], float, dict
     return result_bytes(folder / "run"), time.monotonic() - begun, stages
 
 
+@pytest.mark.parametrize("times", [5, pytest.param(10, marks=pytest.mark.slow)])
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc to see that no worker is left")
-def test_kill_9_at_ten_random_moments_changes_nothing(images, undisturbed, tmp_path, capsys, monkeypatch):
+def test_kill_9_at_random_moments_changes_nothing(images, undisturbed, tmp_path, capsys, monkeypatch, times):
     expected, seconds, stages = undisturbed
     assert list(stages) == ["decoding", "training", "scoring"]
     rng = np.random.default_rng(20)
-    # Five a folder: while it decodes, while it trains, twice at any time of an undisturbed run, and while it writes.
+    # Of five: while it decodes, while it trains, twice at any time of an undisturbed run, and while it writes.
     training, writing = stages["scoring"] - stages["training"], seconds - stages["scoring"]
     plans: list[tuple[str, float, float]] = [
         ("cache/stores/.*.building", 0.0, 0.0),
@@ -91,7 +91,7 @@ def test_kill_9_at_ten_random_moments_changes_nothing(images, undisturbed, tmp_p
         ("run/scores.parquet", 0.0, writing),
     ]
     kills, reached, number = 0, set(), 0
-    while kills < KILLS:
+    while kills < times:
         folder = tmp_path / str(number)
         fresh = not folder.exists()
         folder.mkdir(exist_ok=True)
@@ -111,7 +111,7 @@ def test_kill_9_at_ten_random_moments_changes_nothing(images, undisturbed, tmp_p
         while members(run.pid):
             assert time.monotonic() < deadline, "workers outlive the run that was killed"
             time.sleep(0.05)
-        number += kills == KILLS // 2
+        number += kills == times // 2
     assert reached == {"decoding", "training", "writing"}
     for folder in sorted(tmp_path.iterdir()):
         if (folder / "run").is_dir():  # as a kill in the middle of a write leaves

@@ -39,9 +39,8 @@ def load_named(name: str, what: str, folder: str | None = None) -> Callable[...,
     function = getattr(module, function_name, None)
     if not callable(function):
         public = [n for n, v in vars(module).items() if callable(v) and not n.startswith("_")]
-        own = [
-            n for n in public if getattr(getattr(module, n), "__module__", "") == module_name
-        ]  # not Path and the like
+        mine = module.__name__  # Path and the like are other modules'; os.path says posixpath of itself
+        own = [n for n in public if getattr(getattr(module, n), "__module__", "") == mine]
         raise unknown_name(f"function in {module_name}", function_name, own)
     return function
 
