@@ -13,7 +13,7 @@ from memorisk.runs.errors import InputError, MemoriskError
 from memorisk.runs.executors import Outcome, run_jobs
 from memorisk.runs.placement import ClusterOptions, Placement, parse_bytes
 from memorisk.runs.remote import Expected, deciding_versions
-from tests.runs.clusters import DaskCluster, Wire, dask_cluster, slow_square
+from tests.runs.clusters import DaskCluster, Wire, dask_cluster, fatal_below_zero, slow_square
 
 pytest.importorskip("distributed")
 
@@ -70,6 +70,15 @@ def test_a_killed_worker_a_stopped_one_and_a_cut_wire_change_nothing(tmp_path: P
         assert cut[0] >= 1
         again = [file.name.split("-")[1] for file in tmp_path.glob("began-*")]
         assert len(again) > len(set(again)) == 8  # the killed worker's job began twice
+
+
+def test_a_job_that_kills_its_workers_fails_alone() -> None:
+    done: list[Outcome] = []
+    with dask_cluster(5, "--nthreads", "1") as cluster:
+        place = Placement("dask", cluster.address)
+        with pytest.raises(MemoriskError, match="1 of 3 jobs failed, the first with: its worker died 4 times"):
+            run_jobs(fatal_below_zero, [1, -1, 2], place=place, on_done=done.append)
+    assert sorted(of.value for of in done if of.error is None) == [1, 2]
 
 
 def test_a_worker_with_several_threads_runs_one_job_at_a_time(tmp_path: Path) -> None:

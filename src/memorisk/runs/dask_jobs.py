@@ -39,7 +39,8 @@ def dask_outcomes(
     waiting, run, again = dict(enumerate(jobs)), secrets.token_hex(6), None
     while waiting:
         with _open(place.cluster, again) as client:
-            check_workers(list(client.run(look, wanted).values()), place.cluster)
+            told = client.run(look, wanted, on_error="return")  # one that dies meanwhile is no reason not to begin
+            check_workers([seen for seen in told.values() if isinstance(seen, tuple)], place.cluster)
             submit = {"pure": False, "resources": _resources(client, place)}
             futures = {
                 client.submit(
@@ -68,7 +69,7 @@ def _ended(client: Any, futures: dict[Any, int]) -> Iterator[Outcome]:
             error = future.exception()
             if not isinstance(error, KilledWorker):
                 raise MemoriskError(f"a job did not reach its worker: {one_line(error, 200)}; {GOES_ON}") from error
-            yield lost(futures[future], client.scheduler_info().get("allowed-failures", 3) + 1)
+            yield lost(futures[future], error.allowed_failures + 1)
 
 
 @contextmanager

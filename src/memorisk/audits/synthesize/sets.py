@@ -7,7 +7,7 @@ import numpy as np
 
 from memorisk.audits.filter import sets as filter_sets
 from memorisk.audits.filter.sets import CALIBRATION, TRAIN, FilterSets
-from memorisk.audits.generator_knowledge import refuse_known, unknown_weights
+from memorisk.audits.generator_knowledge import refuse_known, trained_on_more, unknown_weights
 from memorisk.audits.image_sets import Source, decode_alike, is_blank, manifest_of, read_source, split_source
 from memorisk.audits.synthesize.drawn import StoredForm, store_of_drawn
 from memorisk.audits.synthesize.options import SynthesizeOptions
@@ -16,7 +16,7 @@ from memorisk.images.manifest import Manifest
 from memorisk.images.store import ImageStore
 from memorisk.images.wording import listed
 from memorisk.models.generators import Generator
-from memorisk.runs.errors import InputError, one_line, several
+from memorisk.runs.errors import InputError, several
 from memorisk.runs.progress import Progress
 from memorisk.training.pair_detectors import PairDetector
 
@@ -89,7 +89,8 @@ def read_real(
     ]
     said += [unknown_weights(generator, stores[TRAIN]), form.note(generator.config)]
     sets = replace(sets, notes=(*sets.notes, *(note for note in said if note)))
-    return RealSets(sets, stores.get(HELD_OUT), form, _not_in_training(generator, stores[TRAIN]))
+    more = trained_on_more(generator, stores[TRAIN])
+    return RealSets(sets, stores.get(HELD_OUT), form, (more,) if more else ())
 
 
 def _placeholder(train: Manifest | ImageStore) -> Manifest:
@@ -122,12 +123,3 @@ def _refuse_shared(stores: dict[str, ImageStore]) -> None:
             if n := int((~is_blank(stores[HELD_OUT], same)).sum()):
                 told = several(n, "held-out image calibrates", "held-out images calibrate")
                 raise InputError(f"{told}, too: give other images")
-
-
-def _not_in_training(generator: Generator, train: ImageStore) -> tuple[str, ...]:
-    """Whether the generator was trained on more than TRAIN, now or before."""
-    seen = generator.seen_parts(train)
-    if seen is None or not seen.missing:
-        return ()
-    name, said = one_line(generator.config.name, 60), several(len(seen.missing), "image", "images")
-    return (f"{name} was trained on {said} that TRAIN does not hold: copies of those are not found",)

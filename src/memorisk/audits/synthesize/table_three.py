@@ -117,18 +117,9 @@ def table_three_row(
     n = min(len(some) for some in values.values())
     if n < _FEWEST:
         return None
-    rng = np.random.default_rng([_STREAM, options.seed])
-    chosen = {what: np.sort(rng.permutation(len(some))[:n]) for what, some in values.items()}
-    whose, base = train.manifest.groups.astype(str), np.asarray(of_train.values)
+    base = np.asarray(of_train.values)
     by = quality.similarity(base)
-    figures: dict[str, dict[str, Any]] = {"FID": {}, "IRS": {}}
-    for what, rows in chosen.items():
-        progress(f"quality, {what}", 0, 0)
-        some = values[what][rows]
-        fid = frechet_distance(base, some, whose, group[what][rows])
-        figures["FID"][what] = {"estimate": fid.estimate, "low": fid.low, "high": fid.high}
-        nearest = by.nearest(some, base, device=str(check_device(options.device))).rows[:, 0]
-        figures["IRS"][what] = _limits(irs(len(np.unique(nearest)), n, len(base)))
+    figures = _figures(values, group, base, train.manifest.groups.astype(str), by, n, options, progress)
     judge = _judge(opened, thresholds, auditor, by, options)
     paired = bool(np.isfinite(ledger.of_source).any())
     rates = {} if judge is None else _rates(judge, ledger, opened[0], train, base, reference, paired, options)
@@ -145,6 +136,30 @@ def table_three_row(
         "no_rate": _NO_RATE.format(name=opened[0].name) if judge is None else "",
         "paired": paired,
     }
+
+
+def _figures(
+    values: dict[str, np.ndarray],
+    group: dict[str, np.ndarray],
+    base: np.ndarray,
+    whose: np.ndarray,
+    by: Similarity,
+    n: int,
+    options: SynthesizeOptions,
+    progress: Progress,
+) -> dict[str, dict[str, Any]]:
+    """FID and IRS of each set, of as many images of each, drawn at random."""
+    rng = np.random.default_rng([_STREAM, options.seed])
+    chosen = {what: np.sort(rng.permutation(len(some))[:n]) for what, some in values.items()}
+    figures: dict[str, dict[str, Any]] = {"FID": {}, "IRS": {}}
+    for what, rows in chosen.items():
+        progress(f"quality, {what}", 0, 0)
+        some = values[what][rows]
+        fid = frechet_distance(base, some, whose, group[what][rows])
+        figures["FID"][what] = {"estimate": fid.estimate, "low": fid.low, "high": fid.high}
+        nearest = by.nearest(some, base, device=str(check_device(options.device))).rows[:, 0]
+        figures["IRS"][what] = _limits(irs(len(np.unique(nearest)), n, len(base)))
+    return figures
 
 
 def _judge(
