@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+import memorisk
 from memorisk.cli_settings import placed
 from memorisk.runs.errors import InputError, MemoriskError
 from memorisk.runs.executors import Outcome, run_jobs
@@ -124,12 +125,15 @@ def test_settings_of_a_cluster(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) 
     with pytest.raises(InputError, match="cluster is for a cluster, and executor is local"):
         ClusterOptions(cluster="tcp://x:1").check_cluster()
     with pytest.raises(InputError, match="job_memory is many; give a size such as 8GB"):
-        ClusterOptions(executor="ray", job_memory="many").check_cluster()
+        ClusterOptions(executor="ray", cluster="auto", job_memory="many").check_cluster()
     with pytest.raises(InputError, match="unknown executor 'dusk'"):
         ClusterOptions(executor="dusk").check_cluster()  # pyright: ignore[reportArgumentType]
     monkeypatch.delenv("DASK_SCHEDULER_ADDRESS", raising=False)
     with pytest.raises(InputError, match="executor dask needs the address of a cluster"):
         ClusterOptions(executor="dask").placement(tmp_path)
+    with pytest.raises(InputError, match="needs the address of a cluster"):
+        memorisk.audit_classifier("digits", out=tmp_path / "run", executor="dask")
+    assert not (tmp_path / "run").exists()
     monkeypatch.setenv("DASK_SCHEDULER_ADDRESS", "tcp://there:8786")
     made = ClusterOptions(executor="dask", job_memory="1GB").placement(tmp_path / ".", cores=2)
     assert made == Placement("dask", "tcp://there:8786", 2, 10**9, 0, (tmp_path,))

@@ -163,6 +163,7 @@ def _prepare(images: str | Path, out: Path, options: BenchDetectorsOptions, prog
     """Read names and images, divide the patients; nothing is written but the store of decoded images."""
     backbones = _backbones(options)
     device = str(check_device(options.device))
+    options.placement()  # refuses a cluster without an address
     check_out(out, {}, identity=[])
     progress("reading the manifest", 0, 0)
     manifest = load_manifest(images, options)
