@@ -1,0 +1,187 @@
+"""Every command of every page is one that the real command line understands; `recipes/run_docs.py` runs them."""
+
+import ast
+import re
+import runpy
+import shlex
+import tomllib
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+import yaml
+from cyclopts import App, CycloptsError, MissingArgumentError
+
+from memorisk import _PUBLIC, cli
+from memorisk.runs.errors import InputError
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGES = [ROOT / "README.md", ROOT / "recipes" / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+RECIPE = runpy.run_path(str(ROOT / "recipes" / "doc_commands.py"))
+STANDS_FOR = {"N": "100", "PX": "224", "SEED": "0", "EPOCHS": "1", "SIZE": "64"}
+OF_OTHERS = {"--num_processes", "--resources", "--part", "--cores", "--memory", "--walltime", "--workers", "--script"}
+OF_OTHERS |= {"--nthreads", "--backend-store-uri"}  # of accelerate, dask, mlflow, and scripts of this project
+each_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+
+
+def understood(words: list[str]) -> None:
+    """Raise what the command line raises for such words; nothing runs."""
+    words = [STANDS_FOR.get(word, word) for word in words]
+    if "--config" in words and words[0] != "study":  # of any command but a study: read before it
+        at = words.index("--config")
+        words = [*words[:at], *words[at + 2 :]]
+    app = cli.app
+    app.config = [cli._refuse_fractions]
+    try:
+        app.parse_args(words, exit_on_error=False, print_error=False)
+    finally:
+        app.config = None
+
+
+def commands_of(app: App, before: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], App]]:
+    """Every command and group with its words."""
+    for name in app:
+        if not name.startswith("-"):
+            yield (*before, name), app[name]
+            yield from commands_of(app[name], (*before, name))
+
+
+@cache
+def flags() -> set[str]:
+    """Every flag of every command."""
+    commands = [inner for _, inner in commands_of(cli.app) if inner.default_command]
+    collections = [inner.assemble_argument_collection() for inner in commands]
+    return {name for found in collections for argument in found for name in argument.names}
+
+
+def test_a_page_gives_its_commands_as_they_are_copied():
+    page = """Text with `memorisk watch RUN` and `memorisk filter`.
+
+    memorisk audit classifier DATA \\
+        --out RUN --models 4    # a comment
+    memorisk filter TRAIN SET OUT [--keep copy|link]
+        [--dry-run | --json]
+
+```
+make demo    # sets up
+```
+
+```python
+memorisk.audit_classifier("digits")
+```
+"""
+    found = RECIPE["commands_in_blocks"](page)
+    assert found == [
+        "make demo",
+        "memorisk audit classifier DATA --out RUN --models 4",
+        "memorisk filter TRAIN SET OUT [--keep copy|link] [--dry-run | --json]",
+    ]
+    assert RECIPE["commands_in_prose"](page) == ["memorisk watch RUN", "memorisk filter"]
+    said = [" ".join(words[4:]) for words in RECIPE["variants"](found[2])]
+    assert said == ["OUT", "OUT --keep copy", "OUT --keep link", "OUT --dry-run", "OUT --json"]
+    assert [*RECIPE["variants"]("x --a ... --b c [M ...] [d|e ...]")] == [["x", "--a", "pixels", "--b", "c"]]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        "audit classifier DATA --out RUN --modles 4",
+        "audit classifer DATA --out RUN",
+        "audit classifier DATA MORE --out RUN",
+        "audit classifier DATA",
+        "audit classifier DATA --out RUN --models 1.5",
+        "filter TRAIN SET OUT --detector D --calibration C --keep moved",
+    ],
+)
+def test_what_is_wrong_is_noticed(wrong):
+    with pytest.raises((CycloptsError, InputError)):
+        understood(shlex.split(wrong))
+
+
+@each_page
+def test_commands_in_blocks_are_understood(page):
+    for command in RECIPE["commands_in_blocks"](page.read_text("utf-8")):
+        assert "..." not in re.sub(r"\[[^\]]*\]", "", command), f"not to be copied: {command}"
+        words = shlex.split(command)
+        at = next((i for i, word in enumerate(words) if Path(word).name in {"memorisk", "memorisk.cli"}), None)
+        if at is None:
+            understood_elsewhere(words)
+            continue
+        for line in RECIPE["variants"](command):
+            understood(line[at + 1 :])
+
+
+def understood_elsewhere(words: list[str]) -> None:
+    """What a page types besides memorisk: scripts that are here with flags that they have, extras, targets of make."""
+    if words[0] == "make":
+        assert re.search(rf"^{words[1]}:", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE)
+    elif "pip" in words:
+        known = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["optional-dependencies"]
+        asked = re.findall(r"\[([\w,]+)\]", " ".join(words))
+        assert {extra for some in asked for extra in some.split(",")} <= set(known)
+    elif words[0] == "python":
+        script = (ROOT / words[1]).read_text("utf-8")
+        assert [word for word in words if word.startswith("--") and f'"{word}"' not in script] == []
+    else:
+        assert words[0] == "." or words[1:3] == ["-m", "venv"], words
+
+
+@each_page
+def test_commands_in_sentences_are_understood(page):
+    names = {" ".join(words) for words, _ in commands_of(cli.app)}
+    for command in RECIPE["commands_in_prose"](page.read_text("utf-8")):
+        command = re.sub(r"(?<=--config )\.\.\.", "FILE", command)
+        words = shlex.split(command)
+        if command.startswith("memorisk."):
+            module, _, name = command.partition("(")[0].rpartition(".")
+            assert defines(module, name), command
+            continue
+        if words[0] != "memorisk":
+            understood_elsewhere(words)
+            continue
+        if " ".join(words[1:]) not in names and words[-1] != "--help":
+            for line in RECIPE["variants"](command):
+                try:
+                    understood(line[1:])
+                except MissingArgumentError:  # a sentence may speak of one flag alone
+                    assert len(line) < 8 or "--config" in line, command
+
+
+@each_page
+def test_flags_in_sentences_are_flags_of_a_command(page):
+    known = flags() | OF_OTHERS | {"--help", "--config", "--version"}
+    said = re.findall(r"`[^`]*`", RECIPE["prose"](page.read_text("utf-8")))
+    named = {flag for code in said for flag in re.findall(r"(?<![\w-])--[a-z][\w-]*(?:\.[\w-]+)*", code)}
+    unknown = {flag for flag in named if flag not in known and flag.partition(".")[0] not in known}
+    assert unknown == set()
+
+
+@each_page
+def test_python_on_a_page_is_python_and_imports_what_is_there(page):
+    for block in RECIPE["blocks"](page.read_text("utf-8")):
+        if block.language != "python":
+            continue
+        for node in ast.walk(ast.parse(block.text)):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "memorisk":
+                assert [a.name for a in node.names if not defines(str(node.module), a.name)] == []
+
+
+def defines(module: str, name: str) -> bool:
+    """Whether a module of the project has that name, by its text."""
+    if module == "memorisk":
+        return name in _PUBLIC
+    place = ROOT / "src" / Path(*module.split("."))
+    file = place / "__init__.py" if place.is_dir() else place.with_suffix(".py")
+    text = file.read_text("utf-8") if file.is_file() else ""
+    return (
+        re.search(rf"^(?:def|class) {name}\b|^{name}\b.*=|\bimport\b.*\b{name}\b|^    {name},$", text, re.MULTILINE)
+        is not None
+    )
+
+
+@each_page
+def test_yaml_on_a_page_is_yaml(page):
+    for block in RECIPE["blocks"](page.read_text("utf-8")):
+        if block.language == "yaml":
+            assert isinstance(yaml.safe_load(block.text), dict)
