@@ -105,6 +105,22 @@ def test_a_cluster_that_cannot_do_the_work_is_refused_in_one_line(
     assert not list(tmp_path.iterdir())
 
 
+def test_a_worker_that_says_nothing_is_named_and_the_others_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("memorisk.runs.remote.LOOK_SECONDS", 2.0)
+    with dask_cluster(2, "--nthreads", "1") as cluster:
+        cluster.workers[0].send_signal(signal.SIGSTOP)
+        assert run(cluster, tmp_path, [1, 2, 3]) == [1, 4, 9]
+        assert [record.getMessage().partition(":")[0] for record in caplog.records] == [
+            "no answer in time of worker tcp"
+        ]
+        assert len({file.name.split("-")[2] for file in tmp_path.glob("began-*")}) == 1
+        cluster.workers[1].send_signal(signal.SIGSTOP)
+        with pytest.raises(InputError, match=r"none of 2 workers at tcp://.* answers in time"):
+            run(cluster, tmp_path, [1])
+
+
 def test_a_worker_that_does_not_see_the_folders_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("memorisk.runs.remote._PATIENCE", 0.0)
     there = tmp_path / "there"
@@ -133,6 +149,15 @@ def test_settings_of_a_cluster(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) 
         ClusterOptions(executor="dask").placement(tmp_path)
     with pytest.raises(InputError, match="needs the address of a cluster"):
         memorisk.audit_classifier("digits", out=tmp_path / "run", executor="dask")
+    nobody = {"executor": "dask", "cluster": "tcp://127.0.0.1:1"}
+    monkeypatch.setattr("memorisk.runs.dask_jobs.CONNECT_SECONDS", 0.5)
+    with pytest.raises(InputError, match=r"no scheduler of Dask answers at tcp://127.0.0.1:1"):
+        memorisk.audit_classifier("digits", out=tmp_path / "run", **nobody)
+    study = {"settings": nobody, "architectures": {"MLP": {"model": "mlp1"}}, "datasets": {"d": {"images": "digits"}}}
+    with pytest.raises(InputError, match=r"no scheduler of Dask answers"):
+        memorisk.study_rare_distinctive(study, out=tmp_path / "run")
+    with pytest.raises(InputError, match=r"no Ray cluster answers at 127.0.0.1:1"):
+        ClusterOptions(executor="ray", cluster="127.0.0.1:1").reach_cluster()
     assert not (tmp_path / "run").exists()
     monkeypatch.setenv("DASK_SCHEDULER_ADDRESS", "tcp://there:8786")
     made = ClusterOptions(executor="dask", job_memory="1GB").placement(tmp_path / ".", cores=2)

@@ -78,7 +78,7 @@ def audit_classifier(
     folder = Path(out)
     if not dry_run:
         check_out(folder, {}, identity=[])
-        options.placement()  # refuses a cluster without an address
+        options.reach_cluster()
         _refuse_fewer_seeds(folder, options)
         if options.processes != 1 and options.executor == "local":
             prepare_workers(*WORKER_MODULES)

@@ -28,6 +28,7 @@ from memorisk.runs.errors import InputError, MemoriskError, one_line, unknown_na
 from memorisk.runs.files import read_json, write_json, write_table, write_text
 from memorisk.runs.fingerprint import file_fingerprint, fingerprint
 from memorisk.runs.folder import RunFolder, check_out, open_run
+from memorisk.runs.placement import ClusterOptions
 from memorisk.runs.progress import Progress, quiet
 from memorisk.runs.settings import check_names, setting_names
 
@@ -36,6 +37,7 @@ DATASET_KEYS = ("images", "bases", "skip", "seeds")
 DEFENCE_KEYS = ("architecture",)
 EXPLAIN_KEYS = ("features", "feature_weights", "feature_size", "probes")
 NOT_RUN = "not run yet"
+_WHERE = setting_names(ClusterOptions)
 CELLS, DEFENCES, TABLES, REPORT, VERDICT = "cells", "defences", "tables", "report.html", "verdict.json"
 
 
@@ -103,6 +105,9 @@ def study_rare_distinctive(
     check_out(folder, {"run": identity}, identity=["run"])
     for name, part, settings in study_parts_in(folder, study):
         check_part(name, part, settings)
+    if not tables_only:
+        for options in {ClusterOptions(**{k: cell[k] for k in _WHERE}) for _, cell in study.cells.values()}:
+            options.reach_cluster()
     with open_run(folder, {**config, "run": identity}, identity=["run"]) as run:
         runs = _finished(run.path, study) if tables_only else _run_parts(run, study, progress)
         progress("laying out the tables", 0, 0)

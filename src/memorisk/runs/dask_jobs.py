@@ -4,6 +4,7 @@ Dask's scheduler gives a job whose worker was lost to another one. A lost connec
 the client is opened again, and what is not done is handed out once more; a job that runs twice leaves the same files.
 """
 
+import asyncio
 import logging
 import secrets
 import time
@@ -11,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from memorisk.runs import remote
 from memorisk.runs.errors import GOES_ON, InputError, MemoriskError, MissingExtraError, one_line
 from memorisk.runs.placement import Placement
 from memorisk.runs.remote import Expected, Outcome, attempt_remotely, check_workers, look, lost
@@ -39,9 +41,11 @@ def dask_outcomes(
     waiting, run, again = dict(enumerate(jobs)), secrets.token_hex(6), None
     while waiting:
         with _open(place.cluster, again) as client:
-            told = client.run(look, wanted, on_error="return")  # one that dies meanwhile is no reason not to begin
-            check_workers([seen for seen in told.values() if isinstance(seen, tuple)], place.cluster)
+            answered, silent = client.sync(_ask, client, wanted, list(client.scheduler_info()["workers"]))
+            check_workers(list(answered.values()), place.cluster, silent)
             submit = {"pure": False, "resources": _resources(client, place)}
+            if silent:  # a preference: who starts later may take jobs, too
+                submit |= {"workers": list(answered), "allow_other_workers": True}
             futures = {
                 client.submit(
                     attempt_remotely, function, job, i, threads, wanted, key=f"{function.__name__}-{run}-{i}", **submit
@@ -55,6 +59,43 @@ def dask_outcomes(
             finally:
                 client.cancel(list(futures), force=True)
         again = time.monotonic() + PATIENCE
+
+
+def reach_dask(place: Placement) -> None:
+    """Ask whether there is a scheduler, with a worker that offers what a job needs.
+
+    Raises:
+        InputError: There is none.
+    """
+    with _open(place.cluster, None) as client:
+        if not client.scheduler_info()["workers"]:
+            check_workers([], place.cluster)
+        _resources(client, place)
+
+
+async def _ask(
+    client: Any, wanted: Expected, addresses: list[str]
+) -> tuple[dict[str, tuple[str, str | None]], list[str]]:
+    """What each worker says of itself, by address, and who says nothing in time; one that dies meanwhile is left out.
+
+    A stopped worker would hold up the answers of all, were they asked at once.
+    """
+
+    async def one(address: str) -> Any:
+        """Its answer; None for none in time."""
+        try:
+            told = await asyncio.wait_for(
+                client.run(look, wanted, workers=[address], on_error="return"), remote.LOOK_SECONDS
+            )
+        except TimeoutError:
+            return None
+        except (OSError, ValueError) as error:  # lost while it was asked
+            return error
+        return told.get(address)
+
+    told = dict(zip(addresses, await asyncio.gather(*map(one, addresses)), strict=True))
+    said = {address: answer for address, answer in told.items() if isinstance(answer, tuple)}
+    return said, [address for address, answer in told.items() if answer is None]
 
 
 def _ended(client: Any, futures: dict[Any, int]) -> Iterator[Outcome]:

@@ -179,7 +179,7 @@ def _on_cluster(
     """Outcomes of jobs on a cluster, in the order in which they end."""
     if not jobs:
         return
-    with expected(place.folders) as wanted:
+    with expected(place.folders, place.files) as wanted:
         if place.executor == "dask":
             from memorisk.runs.dask_jobs import dask_outcomes
 

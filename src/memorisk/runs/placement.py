@@ -25,6 +25,7 @@ class Placement:
         memory: Bytes a job needs; None: not asked.
         gpus: A job needs.
         folders: That every worker must see as this process does: where jobs read and write.
+        files: That every worker must see, too: what jobs only read, such as weights.
     """
 
     executor: str = "local"
@@ -33,6 +34,7 @@ class Placement:
     memory: int | None = None
     gpus: int = 0
     folders: tuple[Path, ...] = ()
+    files: tuple[Path, ...] = ()
 
     @property
     def remote(self) -> bool:
@@ -66,6 +68,25 @@ class ClusterOptions:
                     raise InputError(f"{name} is for a cluster, and executor is local: name executor dask or ray")
         if self.job_memory is not None:
             parse_bytes(self.job_memory)
+
+    def reach_cluster(self, *, gpus: int = 0) -> None:
+        """Ask whether anybody answers at the address, before anything is written.
+
+        Args:
+            gpus: A job needs.
+
+        Raises:
+            InputError: No address is known, nobody answers there, or no worker offers what a job needs.
+        """
+        place = self.placement(gpus=gpus)
+        if place.executor == "dask":
+            from memorisk.runs.dask_jobs import reach_dask
+
+            reach_dask(place)
+        elif place.executor == "ray":
+            from memorisk.runs.ray_jobs import reach_ray
+
+            reach_ray(place)
 
     def placement(self, *folders: Path, cores: int = 1, gpus: int = 0) -> Placement:
         """Where jobs run that read and write these folders.

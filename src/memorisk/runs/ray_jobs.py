@@ -3,6 +3,7 @@
 Ray runs a job whose worker or machine was lost again elsewhere, up to `RETRIES` times; it keeps its own connections.
 """
 
+import importlib.util
 import logging
 import os
 import socket
@@ -16,6 +17,8 @@ from memorisk.runs.remote import Expected, Outcome, attempt_remotely, check_work
 
 RETRIES = 5
 CONNECT_SECONDS = 10
+START_SECONDS = 120.0
+"""For which a machine is waited for that is asked: Ray starts a process there, which imports what jobs need."""
 
 
 def ray_outcomes(
@@ -33,6 +36,27 @@ def ray_outcomes(
         finally:
             for task in waiting:
                 ray.cancel(task, force=True)
+
+
+def reach_ray(place: Placement) -> None:
+    """Ask whether there is a cluster; what its machines have is asked when jobs begin, since Ray takes seconds to say.
+
+    Raises:
+        InputError: Nobody listens at the address.
+    """
+    if importlib.util.find_spec("ray") is None:
+        raise MissingExtraError("ray", "cluster", "executor ray")
+    try:
+        _knock(place.cluster)
+    except (OSError, ValueError) as error:
+        raise _nobody(place.cluster, error) from None
+
+
+def _nobody(address: str, error: Exception) -> InputError:
+    """That no cluster answers."""
+    return InputError(
+        f"no Ray cluster answers at {one_line(address, 80)}: {one_line(error, 160)}; `ray status` tells of one"
+    )
 
 
 def _outcome(ray: Any, task: Any, index: int) -> Outcome:
@@ -68,9 +92,7 @@ def _open(address: str) -> Iterator[Any]:
             ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR, include_dashboard=False)
             _keep_quiet()
     except (ConnectionError, RuntimeError, ValueError, OSError) as error:
-        raise InputError(
-            f"no Ray cluster answers at {one_line(address, 80)}: {one_line(error, 160)}; `ray status` tells of one"
-        ) from None
+        raise _nobody(address, error) from None
     try:
         yield ray
     finally:
@@ -127,10 +149,15 @@ def _check(ray: Any, place: Placement, wanted: Expected) -> None:
         ray.remote(look).options(num_cpus=0, scheduling_strategy=Stay(node["NodeID"], soft=False)).remote(wanted)
         for node in able
     ]
-    seen = []
-    for one in asked:
+    ended, _ = ray.wait(asked, num_returns=len(asked), timeout=START_SECONDS)
+    seen, silent = [], []
+    for one, node in zip(asked, able, strict=True):
+        if one not in ended:
+            silent.append(str(node["NodeManagerAddress"]))
+            ray.cancel(one, force=True)
+            continue
         try:
             seen.append(ray.get(one))
         except ray.exceptions.RayError:  # a machine that was lost meanwhile is no reason not to begin
             continue
-    check_workers(seen, place.cluster)
+    check_workers(seen, place.cluster, silent)

@@ -4,6 +4,7 @@ A job sets the threads and the random state of its process while it runs, so tha
 whatever number of threads its worker has: results are those of this machine, byte for byte.
 """
 
+import logging
 import secrets
 import socket
 import threading
@@ -22,6 +23,9 @@ from memorisk.runs.errors import InputError, MemoriskError, one_line
 _DECIDING = ("memorisk", "numpy", "torch", "timm")
 """Libraries whose version a result may depend on."""
 _PATIENCE = 10.0  # seconds that a shared disk may take to show a new file
+LOOK_SECONDS = 20.0
+"""For which a worker is waited for that is asked whether it can take jobs; more than a shared disk may take."""
+_SEEN = ".seen-"
 _alone = threading.Lock()
 
 
@@ -62,8 +66,8 @@ class Expected:
         while missing := [mark for mark in self.marks if not Path(mark).exists()]:
             if time.monotonic() > until:
                 return (
-                    f"it does not see {one_line(Path(missing[0]).parent, 120)}, where jobs read and write: put run "
-                    "folder and image store (store) on storage that all machines mount under one path"
+                    f"it does not see {one_line(_shown(missing[0]), 120)}, where jobs read and write: put run "
+                    "folder, image store (store) and weights on storage that all machines mount under one path"
                 )
             time.sleep(0.2)
         here = deciding_versions()
@@ -76,25 +80,36 @@ class Expected:
         return None
 
 
+def _shown(mark: str) -> Path:
+    """What a user knows of a mark: the folder of one that was made for the purpose, else the file itself."""
+    path = Path(mark)
+    return path.parent if path.name.startswith(_SEEN) else path
+
+
 def deciding_versions() -> dict[str, str]:
     """Versions of what results depend on."""
     return {name: version for name, version in versions().items() if name in _DECIDING}
 
 
 @contextmanager
-def expected(folders: Sequence[Path]) -> Iterator[Expected]:
-    """What workers must see as long as this lasts: an empty file in each folder, or a file of one that is read only."""
+def expected(folders: Sequence[Path], files: Sequence[Path] = ()) -> Iterator[Expected]:
+    """What workers must see as long as this lasts: an empty file in each folder, or a file of one that is read only.
+
+    Args:
+        folders: Where jobs read and write.
+        files: That jobs read; they are left as they are.
+    """
     made, marks = [], []
     try:
         for folder in folders:
-            mark = folder / f".seen-{secrets.token_hex(8)}"
+            mark = folder / f"{_SEEN}{secrets.token_hex(8)}"
             try:
                 mark.touch(mode=0o600)
                 made.append(mark)
             except OSError:
                 mark = next((file for file in sorted(folder.iterdir()) if file.is_file()), folder)
             marks.append(str(mark))
-        yield Expected(tuple(marks), deciding_versions())
+        yield Expected((*marks, *map(str, files)), deciding_versions())
     finally:
         for mark in made:
             mark.unlink(missing_ok=True)
@@ -113,16 +128,25 @@ def attempt_remotely(function: Callable[[Any], Any], job: Any, index: int, threa
         return attempt(function, job, index)
 
 
-def check_workers(seen: Sequence[tuple[str, str | None]], cluster: str) -> None:
-    """Refuse workers whose results would be others, or would not arrive.
+def check_workers(seen: Sequence[tuple[str, str | None]], cluster: str, silent: Sequence[str] = ()) -> None:
+    """Refuse workers whose results would be others, or would not arrive; name those that say nothing.
 
     Args:
         seen: What each said.
         cluster: Address, for messages.
+        silent: Names of those that said nothing in time; the others go on without them.
 
     Raises:
-        InputError: There are none, or one cannot take jobs.
+        InputError: There are none, all are silent, or one cannot take jobs.
     """
+    if silent and not seen:
+        raise InputError(
+            f"none of {len(silent)} workers at {one_line(cluster, 80)} answers in time: look whether they are stopped, "
+            "or start others"
+        )
+    if silent:
+        names = one_line(", ".join(silent), 160)
+        logging.getLogger(__name__).warning("no answer in time of worker %s: jobs go to the others", names)
     if not seen:
         raise InputError(f"the cluster at {one_line(cluster, 80)} has no worker: start one, and give the command again")
     for host, why in seen:

@@ -102,10 +102,12 @@ def benchmark_detectors(
         InputError: A setting, a name or the images are refused; nothing was written.
         MemoriskError: The run broke; what is done is kept.
     """
-    folder = Path(out)
+    folder, options = Path(out), bench_options(settings)
     if tables_only and not folder.is_dir():
         raise InputError(f"--out {one_line(folder)} is not there: a benchmark that was never run has no tables")
-    ready = _prepare(images, folder, bench_options(settings), progress)
+    if not tables_only:
+        options.reach_cluster()
+    ready = _prepare(images, folder, options, progress)
     identity = {"run": _identity(ready)}
     check_out(folder, identity, identity=["run"])
     config = {"images": str(images), "out": str(folder), **asdict(ready.options), **identity}
@@ -163,7 +165,6 @@ def _prepare(images: str | Path, out: Path, options: BenchDetectorsOptions, prog
     """Read names and images, divide the patients; nothing is written but the store of decoded images."""
     backbones = _backbones(options)
     device = str(check_device(options.device))
-    options.placement()  # refuses a cluster without an address
     check_out(out, {}, identity=[])
     progress("reading the manifest", 0, 0)
     manifest = load_manifest(images, options)

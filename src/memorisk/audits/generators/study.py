@@ -95,7 +95,7 @@ def study_generators(
     study, folder = read_generators(config), Path(out)
     check_begun(folder, tables_only=tables_only)
     if not tables_only:
-        study.options.placement()  # refuses a cluster without an address
+        study.options.reach_cluster()
     identity = {"run": _identity(study)}
     check_out(folder, identity, identity=["run"])
     names = Pseudonyms.from_options(study.options)

@@ -85,7 +85,7 @@ def study_unique_features(
     study, folder = read_unique(config), Path(out)
     check_begun(folder, tables_only=tables_only)
     if not tables_only:
-        study.options.placement()  # refuses a cluster without an address
+        study.options.reach_cluster()
     identity = {"run": _identity(study)}
     check_out(folder, identity, identity=["run"])
     sets = prepare_sets(study, progress)
