@@ -1,0 +1,146 @@
+"""The part of JSON Schema 2020-12 that memorisk's own schemas use, so that a gate needs no library for it.
+
+``type``, ``const``, ``enum``, ``properties``, ``required``, ``additionalProperties``, ``items``, ``minItems``,
+``minimum``, ``pattern`` and ``$ref`` within the schema. Any other word in a schema is an error of the schema, not
+ignored; tests hold the answers to those of the library ``jsonschema``.
+"""
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+SCHEMAS = Path(__file__).with_name("schemas")
+_SAID = frozenset(("$schema", "$id", "$defs", "title", "description"))
+_TYPES: dict[str, tuple[type, ...]] = {
+    "object": (dict,),
+    "array": (list,),
+    "string": (str,),
+    "number": (int, float),
+    "integer": (int,),
+    "boolean": (bool,),
+    "null": (type(None),),
+}
+
+
+def load_schema(name: str) -> dict[str, Any]:
+    """A schema of the package.
+
+    Args:
+        name: Its file without ``.json``, as in ``privacy-statement-1``.
+    """
+    return json.loads((SCHEMAS / f"{name}.json").read_text(encoding="utf-8"))
+
+
+def violations(value: Any, schema: dict[str, Any]) -> Iterator[str]:
+    """Where a value is not as a schema says, a line each; none for a valid one.
+
+    Args:
+        value: Of JSON's own types.
+        schema: The schema.
+
+    Raises:
+        ValueError: The schema has a word that is not known here.
+    """
+    return _check(value, schema, schema, "")
+
+
+def _check(value: Any, part: Any, root: dict[str, Any], place: str) -> Iterator[str]:
+    """One value by one part of a schema."""
+    where = place or "the document"
+    for word, asked in part.items():
+        if word in _SAID:
+            continue
+        elif word == "$ref":
+            yield from _check(value, _found(root, asked), root, place)
+        elif word == "type":
+            names = [asked] if isinstance(asked, str) else asked
+            if not any(_is(value, name) for name in names):
+                yield f"{where} must be {' or '.join(names)}"
+        elif word == "const":
+            if not _same(value, asked):
+                yield f"{where} must be {asked!r}"
+        elif word == "enum":
+            if not any(_same(value, one) for one in asked):
+                yield f"{where} must be one of {', '.join(map(repr, asked))}"
+        elif word in _BY_TYPE:
+            yield from _BY_TYPE[word](value, asked, part, root, place)
+        else:
+            raise ValueError(f"the schema says {word!r}, which is not known here")
+
+
+def _found(root: dict[str, Any], reference: str) -> dict[str, Any]:
+    """What ``#/$defs/NAME`` stands for."""
+    found: Any = root
+    for name in reference.removeprefix("#/").split("/"):
+        found = found[name]
+    return found
+
+
+def _is(value: Any, name: str) -> bool:
+    """Whether a value is of a type; a boolean is no number, 3.0 is an integer."""
+    if isinstance(value, bool):
+        return name == "boolean"
+    if name == "integer" and isinstance(value, float):
+        return value.is_integer()
+    return isinstance(value, _TYPES[name])
+
+
+def _same(value: Any, other: Any) -> bool:
+    """Equality of JSON: true is not 1."""
+    return value == other and isinstance(value, bool) == isinstance(other, bool)
+
+
+def _required(value: Any, asked: list[str], part: dict, root: dict, place: str) -> Iterator[str]:
+    if isinstance(value, dict):
+        yield from (f"{place}{'.' if place else ''}{name} is missing" for name in asked if name not in value)
+
+
+def _properties(value: Any, asked: dict, part: dict, root: dict, place: str) -> Iterator[str]:
+    if isinstance(value, dict):
+        for name, inner in asked.items():
+            if name in value:
+                yield from _check(value[name], inner, root, f"{place}{'.' if place else ''}{name}")
+
+
+def _additional(value: Any, asked: Any, part: dict, root: dict, place: str) -> Iterator[str]:
+    for name in value if isinstance(value, dict) else ():
+        if name in part.get("properties", {}):
+            continue
+        inner = f"{place}{'.' if place else ''}{name}"
+        if asked is False:
+            yield f"{inner} is not known"
+        else:
+            yield from _check(value[name], asked, root, inner)
+
+
+def _items(value: Any, asked: dict, part: dict, root: dict, place: str) -> Iterator[str]:
+    for number, one in enumerate(value if isinstance(value, list) else ()):
+        yield from _check(one, asked, root, f"{place}[{number}]")
+
+
+def _fewest(value: Any, asked: int, part: dict, root: dict, place: str) -> Iterator[str]:
+    if isinstance(value, list) and len(value) < asked:
+        yield f"{place or 'the document'} must hold at least {asked}"
+
+
+def _minimum(value: Any, asked: float, part: dict, root: dict, place: str) -> Iterator[str]:
+    if _is(value, "number") and value < asked:
+        yield f"{place or 'the document'} must be at least {asked}"
+
+
+def _pattern(value: Any, asked: str, part: dict, root: dict, place: str) -> Iterator[str]:
+    if isinstance(value, str) and not re.search(asked.replace("$", r"\Z"), value):
+        yield f"{place or 'the document'} must be like {asked}"
+
+
+_BY_TYPE = {
+    "required": _required,
+    "properties": _properties,
+    "additionalProperties": _additional,
+    "items": _items,
+    "minItems": _fewest,
+    "minimum": _minimum,
+    "pattern": _pattern,
+}

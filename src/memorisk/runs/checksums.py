@@ -1,0 +1,127 @@
+r"""SHA-256 of files and of folders, as ``sha256sum`` prints it, so that nobody needs memorisk to check one.
+
+A folder's is that of the listing of its files, made in it by ``find -L . -type f -printf '%P\0' | LC_ALL=C sort -z |
+xargs -0 sha256sum | sha256sum``. Needs nothing but Python's own library: a gate on releases runs where no image library
+is installed.
+"""
+
+import hashlib
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from memorisk.runs.errors import InputError, one_line
+
+SEAL = "result.sha256"
+"""The listing of what a finished run wrote as its result, itself left out."""
+_CHUNK = 1 << 20
+_ESCAPES = {"\\": "\\\\", "\n": "\\n", "\r": "\\r"}
+
+
+@dataclass(frozen=True)
+class Checksum:
+    """What identifies a file, or all files of a folder."""
+
+    sha256: str
+    """Of the file's bytes, or of the folder's listing."""
+    files: int
+    """How many files."""
+    bytes: int
+    """Of all of them."""
+
+
+def file_sha256(path: str | Path) -> str:
+    """SHA-256 of a file's bytes, 64 hexadecimal digits."""
+    digest = hashlib.sha256()
+    with Path(path).open("rb") as file:
+        while chunk := file.read(_CHUNK):
+            digest.update(chunk)
+    return digest.hexdigest()
+
+
+def checksum(path: str | Path) -> Checksum:
+    """The checksum of a file, or of everything in a folder.
+
+    Args:
+        path: A file or a folder; links to files are followed, links to folders are not.
+
+    Raises:
+        InputError: There is none, or it cannot be read, or is empty.
+    """
+    place = Path(path)
+    try:
+        if place.is_file():
+            return Checksum(file_sha256(place), 1, place.stat().st_size)
+        if not place.is_dir():
+            raise InputError(f"there is no file or folder {one_line(place)}")
+        names = files_below(place)
+        if not names:
+            raise InputError(f"{one_line(place)} holds no file")
+        return listed_checksum(place, names)
+    except OSError as error:
+        where = one_line(error.filename or place, 120)
+        raise InputError(f"{where} cannot be read: {one_line(error.strerror or error, 80)}") from None
+
+
+def files_below(folder: Path) -> list[str]:
+    """Relative names of all files of a folder, hidden ones too, in the order of their bytes."""
+    found = [
+        os.path.relpath(str(Path(above) / name), folder)
+        for above, _, names in os.walk(folder, onerror=_stop)
+        for name in names
+    ]
+    return sorted(found, key=os.fsencode)
+
+
+def listed_checksum(folder: Path, names: Iterable[str]) -> Checksum:
+    """The checksum of some files of a folder.
+
+    Args:
+        folder: Where they lie.
+        names: Relative to it, each once.
+    """
+    digest, files, size = hashlib.sha256(), 0, 0
+    for name in sorted(names, key=os.fsencode):
+        digest.update(_line(file_sha256(folder / name), name))
+        files, size = files + 1, size + (folder / name).stat().st_size
+    return Checksum(digest.hexdigest(), files, size)
+
+
+def write_seal(folder: Path, names: Iterable[str]) -> None:
+    """Write down what a finished run's files are; ``sha256sum -c result.sha256`` checks them.
+
+    Args:
+        folder: The run folder.
+        names: Its files, relative to it.
+    """
+    from memorisk.runs.files import write_bytes
+
+    ordered = sorted(names, key=os.fsencode)
+    write_bytes(folder / SEAL, b"".join(_line(file_sha256(folder / name), name) for name in ordered))
+
+
+def changed_files(folder: Path) -> list[str]:
+    """Files of a sealed folder that are not what the seal says, or not there.
+
+    Args:
+        folder: With a seal.
+    """
+    odd = []
+    for line in (folder / SEAL).read_bytes().splitlines():
+        value, name = line[:64].decode("ascii", "replace"), os.fsdecode(line[66:])
+        file = folder / name
+        if not file.is_file() or file_sha256(file) != value:
+            odd.append(name)
+    return odd
+
+
+def _line(value: str, name: str) -> bytes:
+    r"""One line of ``sha256sum``; that of a name with a line break or a backslash begins with ``\``."""
+    shown = "".join(_ESCAPES.get(character, character) for character in name)
+    return ("\\" if shown != name else "").encode() + f"{value}  ".encode() + os.fsencode(shown) + b"\n"
+
+
+def _stop(error: OSError) -> None:
+    """A folder that cannot be listed is an error: its files would be missing unnoticed."""
+    raise error
