@@ -1,4 +1,4 @@
-"""The cache folder, and content fingerprints of files that are not read again while they stand unchanged.
+"""Content fingerprints of files that are not read again while they stand unchanged.
 
 A file is known again by its path, size, modification time and status-change time. The last is what makes this safe: a
 program may set a modification time back, but not the time at which it did so. A file that was touched within two
@@ -7,7 +7,6 @@ unnoticed is a file changed on a file system that keeps none of these times; del
 """
 
 import os
-import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,45 +14,17 @@ from pathlib import Path
 import pandas as pd
 
 from memorisk.images.manifest import BUILTIN
-from memorisk.runs.errors import InputError, one_line
+from memorisk.runs.cache import cache_folder
 from memorisk.runs.executors import run_jobs
 from memorisk.runs.files import read_table, write_table
 from memorisk.runs.fingerprint import file_fingerprint, fingerprint
+
+__all__ = ["cache_folder", "content_fingerprints"]
 
 _SETTLED_NS = 2_000_000_000
 _FILES_PER_JOB = 1000
 _WORTH_PROCESSES = 64 << 20  # bytes to hash from which other processes start
 _STAMPS = ["size", "modified", "changed"]
-
-
-def cache_folder(store: Path | None) -> Path:
-    """The folder of decoded images: the one given, else $MEMORISK_CACHE, else memorisk in the user's cache folder.
-
-    Created with mode 0700, since decoded images are personal data.
-
-    Raises:
-        InputError: It cannot be created.
-    """
-    folder = Path(store) if store is not None else _default_cache()
-    try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    except OSError as error:
-        reason = one_line(error.strerror or error, 120)
-        raise InputError(
-            f"the folder for decoded images {one_line(folder)} cannot be made ({reason}): name another with store"
-        ) from None
-    return folder
-
-
-def _default_cache() -> Path:
-    named = os.environ.get("MEMORISK_CACHE")
-    if named:
-        return Path(named)
-    if sys.platform == "darwin":
-        return Path.home() / "Library" / "Caches" / "memorisk"
-    if sys.platform == "win32":
-        return Path(os.environ.get("LOCALAPPDATA", str(Path.home() / "AppData" / "Local"))) / "memorisk"
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "memorisk"
 
 
 def content_fingerprints(files: Sequence[str], cache: Path | None, *, processes: int = 1) -> dict[str, str]:

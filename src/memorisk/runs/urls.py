@@ -1,0 +1,144 @@
+"""Which places are URLs, what may stand in one, and how it is shown.
+
+A URL ends up in settings, reports and messages, so that nothing secret may stand in it: one that holds a password, a
+key or a signed query is refused, and what is said of it is cut. Credentials come from the environment alone: what the
+storage's own library reads (``AWS_ACCESS_KEY_ID``, ``GOOGLE_APPLICATION_CREDENTIALS``, ...), or fsspec's
+``FSSPEC_<PROTOCOL>_<SETTING>`` (``FSSPEC_FTP_USERNAME``, ``FSSPEC_FTP_PASSWORD``).
+"""
+
+import os
+import re
+import unicodedata
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from memorisk.runs.errors import InputError, one_line, unknown_name
+
+LIBRARIES = {
+    **dict.fromkeys(("s3", "s3a"), "s3fs"),
+    **dict.fromkeys(("gs", "gcs"), "gcsfs"),
+    **dict.fromkeys(("abfs", "abfss", "az"), "adlfs"),
+    **dict.fromkeys(("sftp", "ssh"), "paramiko"),
+    **dict.fromkeys(("http", "https"), "aiohttp"),
+    "smb": "smbprotocol",
+    "webhdfs": "requests",
+    "hf": "huggingface_hub",
+    **dict.fromkeys(("ftp", "file", "memory"), ""),
+}
+"""Protocols, and the library that fsspec needs for each; Python has the others."""
+_URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):(/+)(.*)", re.DOTALL)
+_CHAIN = re.compile(r"[A-Za-z0-9+.-]+::.*:/", re.DOTALL)
+_OF_STORAGE = frozenset(("abfs", "abfss", "az"))  # CONTAINER@ACCOUNT names no user
+_MAY_NAME_USER = frozenset(("sftp", "ssh", "ftp", "smb"))
+_SECRET_NAMES = re.compile(r"SECRET|PASSWORD|PASSWD|TOKEN|CREDENTIAL|SIGNATURE|ACCESS_KEY|ACCOUNT_KEY|_SAS")
+
+
+def url_of(place: object, *, refuse_unknown: bool = False) -> str | None:
+    """The URL that a place is, whole and without anything secret; None for a path.
+
+    A ``Path`` has one slash where a URL has two: ``Path("s3://bucket/x")`` is known by ``s3:/``. Text needs both.
+
+    Args:
+        place: What the user named.
+        refuse_unknown: Of a place to write to: an unknown protocol is an error and no folder's name.
+
+    Raises:
+        InputError: The URL holds a password, a query or a chain of protocols, or names nothing; or the protocol is
+            unknown.
+    """
+    text = str(place)
+    if _CHAIN.match(text):
+        raise InputError(f"{redacted(text)}: chained protocols (::) are not read; name the files themselves")
+    found = _URL.match(text)
+    if found is None or (isinstance(place, str) and len(found[2]) < 2):
+        return None
+    protocol, rest = found[1].lower(), re.sub("/+", "/", found[3])
+    if protocol not in LIBRARIES:
+        if refuse_unknown and not Path(f"{found[1]}:").exists():
+            raise unknown_name("protocol", found[1], LIBRARIES)
+        return None
+    _refuse_secrets(protocol, rest)
+    rest = rest.strip("/")
+    if not rest and protocol not in ("file", "memory"):
+        raise InputError(f"{protocol}:// names no place: give {protocol}://PLACE/FOLDER")
+    return f"{protocol}:///{rest}" if protocol == "file" else f"{protocol}://{rest}"
+
+
+def _refuse_secrets(protocol: str, rest: str) -> None:
+    """Refuse what would keep a secret in settings, reports and messages.
+
+    Raises:
+        InputError: There is a password or a query, a chain, or a character that no URL holds.
+    """
+    user, at, _ = rest.partition("/")[0].rpartition("@")
+    shown = redacted(f"{protocol}://{rest}")
+    if at and (":" in user or protocol not in _MAY_NAME_USER | _OF_STORAGE):
+        raise InputError(
+            f"{shown}: a URL with a password or key would be kept in settings and reports; leave it out and give it "
+            "by the environment (docs/storage.md)"
+        )
+    if "::" in rest:
+        raise InputError(f"{shown}: chained protocols (::) are not read; name the files themselves")
+    if protocol in ("http", "https", "s3", "s3a", *_OF_STORAGE) and re.search(r"[?#]", rest):
+        raise InputError(
+            f"{shown}: what stands after ? or # may be a key, and would be kept in settings and reports; leave it out"
+        )
+    if not rest.isprintable() or ".." in rest.split("/"):
+        raise InputError(f"{shown}: a URL holds no control characters and no '..'")
+
+
+def redacted(text: object) -> str:
+    """Any text on one line, without what may be secret: users of URLs, their queries, secrets of the environment."""
+    shown = str(text)
+    shown = re.sub(r"(?<=://)[^\s/]*@", lambda m: "***@" if ":" in m[0] else m[0], shown)
+    shown = re.sub(r"(?<=http://)[^\s/]*@|(?<=https://)[^\s/]*@|(?<=s3://)[^\s/]*@", "***@", shown)
+    shown = re.sub(r"(://[^\s?#]*)[?#][^\s'\")]*", r"\1?***", shown)
+    for name, value in os.environ.items():
+        if _SECRET_NAMES.search(name.upper()) and len(value) >= 6:
+            shown = shown.replace(value, "***")
+    return one_line(shown)
+
+
+def as_named(settings: dict[str, Any]) -> dict[str, Any]:
+    """Settings with their URLs whole again, which a ``Path`` has shortened by a slash."""
+    return {name: _whole(value) for name, value in settings.items()}
+
+
+def _whole(value: Any) -> Any:
+    if isinstance(value, Path):
+        return url_of(value) or value
+    if isinstance(value, (list, tuple)):
+        return [_whole(v) for v in value]
+    return value
+
+
+def below(url: str, name: str) -> str:
+    """A file's URL below a folder's, as messages show it."""
+    return f"{url.rstrip('/')}/{one_line(name, 120)}"
+
+
+def refuse_names(names: Iterable[str], url: str) -> None:
+    """Refuse names of files that would lead out of a local copy, or that no local file can have.
+
+    Raises:
+        InputError: There is such a name; the first are listed.
+    """
+    bad = [name for name in names if not _is_plain(name)]
+    if bad:
+        listed = ", ".join(repr(one_line(name.encode("utf-8", "backslashreplace").decode(), 60)) for name in bad[:3])
+        raise InputError(
+            f"{url} holds {len(bad):,} {'name' if len(bad) == 1 else 'names'} that lead out of the folder or hold "
+            f"control characters ({listed}): rename them there; nothing was brought over"
+        )
+
+
+def _is_plain(name: str) -> bool:
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    parts = name.split("/")
+    return all(part not in ("", ".", "..") and len(part.encode()) <= 250 for part in parts) and not any(
+        unicodedata.category(c) == "Cc" for c in name
+    )
