@@ -9,8 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image, ImageEnhance, ImageFilter
 from scipy.ndimage import gaussian_filter
+from sklearn.datasets import load_digits
 
-from memorisk.images.duplicates import NEAR, details, equal_sets, linked_groups, near_pairs, thumbnail
+from memorisk.images.duplicates import NEAR, details, equal_sets, linked_groups, near_pairs, shortened, thumbnail
 from memorisk.images.readers import read_image
 from memorisk.images.splits import merge_linked
 
@@ -66,6 +67,18 @@ def test_near_pairs_are_those_of_the_definition(block):
     assert len(wanted) == found.found == 13
     np.testing.assert_allclose(found.similarity, similarity[found.first, found.second], atol=1e-5)
     assert (np.diff(found.similarity) <= 0).all()
+
+
+def test_shortened_details_bound_every_product_and_closely_where_images_are_alike():
+    digits = [thumbnail(image[..., None]) for image in load_digits().images[:200]]
+    thumbnails = np.concatenate([digits, noisy_copies(40)])
+    whole = details(thumbnails)
+    short = shortened(whole)
+    products, bounds = whole @ whole.T, short @ short.T
+    assert short.shape == (240, 257)
+    assert (bounds >= products - 1e-5).all()
+    np.testing.assert_allclose(np.diag(bounds), 1, atol=1e-5)
+    assert (bounds - products)[:200, :200].max() < 0.1
 
 
 def test_turned_copies():

@@ -12,6 +12,7 @@ import numpy as np
 
 from memorisk.images.duplicates import SIDE, details, thumbnail
 from memorisk.runs.progress import Counted
+from memorisk.runs.scratch import scratch_array
 
 
 @dataclass(frozen=True)
@@ -27,8 +28,8 @@ class BestMatches:
 
 
 def thumbnails(images: np.ndarray | Sequence[np.ndarray], *, progress: Counted | None = None) -> np.ndarray:
-    """[n, 32, 32] uint8 of images [n, H, W, C] (`duplicates.thumbnail`), read one by one."""
-    made = np.empty((len(images), SIDE, SIDE), dtype=np.uint8)
+    """[n, 32, 32] uint8 of images [n, H, W, C] (`duplicates.thumbnail`), read one by one; many are on the disk."""
+    made = scratch_array((len(images), SIDE, SIDE), np.uint8)
     for row in range(len(images)):
         made[row] = thumbnail(np.asarray(images[row]))
         if progress is not None and (row + 1) % 256 == 0:

@@ -117,10 +117,12 @@ def compare(
         progress("comparing", stage, 6)
         return _nearest(similarity, queries, references, exclude, device)
 
-    n, m = len(found.train), len(found.held)
-    real, real_nearest = ask(np.concatenate([found.train, found.held]), found.synthetic, 0)
-    others, others_nearest = ask(np.concatenate([found.held, found.synthetic, found.plants]), found.train, 1)
-    ours = others_nearest[m : m + len(found.synthetic)]
+    n = len(found.train)
+    train, train_nearest = ask(found.train, found.synthetic, 0)  # tables one by one: together they would be copied
+    held, held_nearest = ask(found.held, found.synthetic, 0)
+    held_to_train, held_to_train_nearest = ask(found.held, found.train, 1)
+    synthetic, ours = ask(found.synthetic, found.train, 1)
+    plants_to_train, _ = ask(found.plants, found.train, 1)
     second, _ = ask(found.synthetic, found.train, 2, exclude=(patients[ours], patients))
     among, _ = ask(found.train, found.train, 3, exclude=(patients, patients))
     among_real = among_rows = np.empty(0, dtype=np.int64)
@@ -131,22 +133,22 @@ def compare(
         among_rows = np.concatenate([counted.train, n + counted.held])
         everybody, real_images = np.concatenate([patients, theirs])[among_rows], real_images[among_rows]
         _, among_real = ask(real_images, real_images, 4, exclude=(everybody, everybody))
-    standing, standing_nearest = _standing(found, similarity, sets, review, real[:n], real_nearest[:n])
+    standing, standing_nearest = _standing(found, similarity, sets, review, train, train_nearest)
     progress("comparing", 5, 6)
     return Distances(
-        train=real[:n],
-        train_nearest=real_nearest[:n],
+        train=train,
+        train_nearest=train_nearest,
         standing=standing,
         standing_nearest=standing_nearest,
-        held=real[n:],
-        held_nearest=real_nearest[n:],
-        synthetic=others[m : m + len(ours)],
+        held=held,
+        held_nearest=held_nearest,
+        synthetic=synthetic,
         nearest=ours,
         second=second,
-        plants=others[m + len(ours) :],
+        plants=plants_to_train,
         plant_source=_to_source(found, similarity, plants, patients),
-        held_to_train=others[:m],
-        held_to_train_nearest=others_nearest[:m],
+        held_to_train=held_to_train,
+        held_to_train_nearest=held_to_train_nearest,
         among_train=among,
         among_real=among_real,
         among_rows=among_rows,

@@ -5,10 +5,11 @@ fitted on the training images alone it would be nearer to them, and the p-values
 those of a random split.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -22,6 +23,8 @@ from memorisk.models.detectors import CONFIG
 from memorisk.models.features import FeatureSource, parse_source
 from memorisk.runs.errors import InputError, one_line, several
 from memorisk.runs.progress import Progress
+from memorisk.runs.scratch import scratch_array
+from memorisk.scores.distances.rows import rows_per_block
 from memorisk.scores.similarity import Similarity
 from memorisk.training.feature_matrix import FeatureDescription, Features, load_features
 from memorisk.training.pair_detectors import PairDetector, open_pair_detector
@@ -154,16 +157,13 @@ def measure_features(
     train, ours = load(sets.train), load(hidden.store)
     held = None if sets.held is None else load(sets.held)
     real = np.concatenate([train.values, *([] if held is None else [held.values])])
-    values = np.array(ours.values)
     place = {value: row for row, value in reversed(list(enumerate(sets.real.pixel_hashes)))}
-    same = np.flatnonzero([value in place for value in hidden.store.pixel_hashes])
-    values[same] = real[[place[value] for value in hidden.store.pixel_hashes[same]]]
     n = len(train.values)
     found = FeatureTables(
         train=real[:n],
         held=real[n:],
-        synthetic=values[hidden.of_set],
-        plants=values[hidden.of_plants],
+        synthetic=_own_or_real(ours.values, hidden.of_set, hidden.store.pixel_hashes, real, place),
+        plants=_own_or_real(ours.values, hidden.of_plants, hidden.store.pixel_hashes, real, place),
         described=train.described,
         weak=source.kind in ("pixels", "pca"),
         notes=(*_notes(train, source), *detector_notes(detector, sets)),
@@ -172,6 +172,28 @@ def measure_features(
     )
     _refuse_not_finite(found, sets)
     return found
+
+
+def _own_or_real(
+    values: np.ndarray, rows: np.ndarray, hashes: np.ndarray, real: np.ndarray, place: Mapping[str, int]
+) -> np.ndarray:
+    """[n, d] features of some rows; those of the real image where the pixels are one's. A large table is on the disk.
+
+    Args:
+        values: [T, d] of all rows.
+        rows: [n] which.
+        hashes: [T] of their pixels.
+        real: [R, d] features of the real images.
+        place: Row of a real image by the hash of its pixels.
+    """
+    table = scratch_array((len(rows), values.shape[1]), values.dtype)
+    step = rows_per_block(values.shape[1])
+    for first in range(0, len(rows), step):
+        some = rows[first : first + step]
+        table[first : first + step] = values[some]
+        known = np.flatnonzero([value in place for value in hashes[some]])
+        table[first + known] = real[[place[value] for value in hashes[some[known]]]]
+    return table
 
 
 def fit_similarity(detector: PairDetector, found: FeatureTables, sets: Sets) -> Similarity:
@@ -240,7 +262,7 @@ def _notes(found: Features, source: FeatureSource) -> tuple[str, ...]:
 
 def _refuse_not_finite(found: FeatureTables, sets: Sets) -> None:
     for ids, values in _parts(found, sets):
-        bad = np.flatnonzero(~np.isfinite(values).all(axis=1))
+        bad = _rows_where(values, lambda x: ~np.isfinite(x).all(axis=1))
         if len(bad):
             raise InputError(
                 f"{several(len(bad), 'image has', 'images have')} features that are not finite ({listed(ids[bad])}); "
@@ -252,9 +274,9 @@ def _refuse_degenerate(name: str, found: FeatureTables, sets: Sets) -> None:
     """Refuse, by their ids, images for which a measure is undefined."""
     for ids, values in _parts(found, sets):
         if name in ("cosine", "jensenshannon"):
-            bad, what = np.flatnonzero(~values.any(axis=1)), "zero"
+            bad, what = _rows_where(values, lambda x: ~x.any(axis=1)), "zero"
         elif name == "correlation":
-            bad, what = np.flatnonzero((values == values[:, :1]).all(axis=1)), "all one number"
+            bad, what = _rows_where(values, lambda x: (x == x[:, :1]).all(axis=1)), "all one number"
         else:
             return
         if len(bad):
@@ -263,6 +285,13 @@ def _refuse_degenerate(name: str, found: FeatureTables, sets: Sets) -> None:
                 f"({listed(ids[bad])}); "
                 "leave them out, or choose measure euclidean"
             )
+
+
+def _rows_where(values: np.ndarray, bad: Callable[[np.ndarray], Any]) -> np.ndarray:
+    """Rows of a table of which something is true, looked for a block at a time."""
+    step = rows_per_block(values.shape[1])
+    found = [np.flatnonzero(bad(values[first : first + step])) + first for first in range(0, len(values), step)]
+    return np.concatenate([np.empty(0, np.intp), *found])
 
 
 def _parts(found: FeatureTables, sets: Sets) -> Sequence[tuple[np.ndarray, np.ndarray]]:
