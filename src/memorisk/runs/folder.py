@@ -18,7 +18,7 @@ import yaml
 
 from memorisk.runs.errors import GOES_ON, NO_SPACE, InputError, MemoriskError, one_line
 from memorisk.runs.files import UNFINISHED, plain, write_text
-from memorisk.runs.lock import folder_lock
+from memorisk.runs.lock import LOCK, folder_lock, refuse_held
 
 CONFIG = "config.yaml"
 LOG = "log.jsonl"
@@ -80,7 +80,7 @@ def read_config(folder: Path) -> dict[str, Any]:
 
 
 def check_out(out: Path, config: Mapping[str, Any], *, identity: Iterator[str] | list[str]) -> None:
-    """Refuse, before any work, an out folder that cannot be used: taken by something else, or not writable.
+    """Refuse, before any work, an out folder that cannot be used: held, taken by something else, or not writable.
 
     Args:
         out: Where the run is to stand; need not exist.
@@ -88,7 +88,18 @@ def check_out(out: Path, config: Mapping[str, Any], *, identity: Iterator[str] |
         identity: The settings that must be what they were for the run to be the same run.
 
     Raises:
-        InputError: ``out`` is a file, a folder of something else, a run with other settings, or not writable.
+        InputError: ``out`` is a file, a folder of something else, a run with other settings, not writable, or another
+            process works on it.
+    """
+    _check(out, config, identity)
+    refuse_held(out)
+
+
+def _check(out: Path, config: Mapping[str, Any], identity: Iterator[str] | list[str]) -> None:
+    """As `check_out`, whoever holds the folder.
+
+    Raises:
+        InputError: As there.
     """
     try:
         out.lstat()
@@ -107,7 +118,7 @@ def check_out(out: Path, config: Mapping[str, Any], *, identity: Iterator[str] |
         return
     if not os.access(out, os.W_OK | os.X_OK):
         raise InputError(f"--out {one_line(out)} may not be written to: choose another folder")
-    entries = {p.name for p in out.iterdir()} - {".lock"}
+    entries = {p.name for p in out.iterdir()} - {LOCK, f"{LOCK}.held"}
     if not entries:
         return
     if CONFIG not in entries:
@@ -155,7 +166,7 @@ def open_run(out: Path, config: Mapping[str, Any], *, identity: list[str]) -> It
         with _writing(out):
             out.mkdir(mode=0o700, parents=True, exist_ok=True)
             held.enter_context(folder_lock(out))
-            check_out(out, config, identity=identity)
+            _check(out, config, identity)
             for name in UNFINISHED:  # by a run that was killed
                 for left in (*out.glob(name), *out.glob(f"*/{name}")):
                     left.unlink(missing_ok=True)

@@ -1,22 +1,31 @@
 """One process a folder: an advisory lock that dies with its process.
 
-The kernel releases the lock when the process ends, however it ends, so a stale lock file is never in the way.
+The kernel releases the lock when the process ends, however it ends, so a lock file that was left behind (by ``kill
+-9``, a power cut, another machine) is never in the way: what the file says only names the holder. Where a file system
+has no such locks (Lustre without ``-o flock``, some network shares), `marker_lock` holds the folder by a file
+instead.
 """
 
+import errno
 import fcntl
 import json
 import os
-import socket
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
-from memorisk.runs.errors import InputError
+from memorisk.runs.errors import InputError, one_line
+from memorisk.runs.marker_lock import marker_lock, refuse_marked, this_process, who
+
+LOCK = ".lock"
+_NO_LOCKS = frozenset((errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOLCK, errno.EINVAL))
+_TRIES, _PAUSE = 4, 0.05  # another command may look, for a moment, whether the folder is free
 
 
 @contextmanager
-def folder_lock(folder: Path, *, name: str = ".lock", wait: bool = False) -> Iterator[None]:
+def folder_lock(folder: Path, *, name: str = LOCK, wait: bool = False) -> Iterator[None]:
     """Hold the folder for this process.
 
     Args:
@@ -27,26 +36,68 @@ def folder_lock(folder: Path, *, name: str = ".lock", wait: bool = False) -> Ite
     Raises:
         InputError: Another process holds the folder; it is named.
     """
-    path = folder / name
-    handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    handle = os.open(folder / name, os.O_RDWR | os.O_CREAT, 0o600)
     try:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-        except BlockingIOError:
-            raise InputError(
-                f"{folder} is in use by {_holder(handle)}: wait for it, or choose another folder"
-            ) from None
+        if not _taken(handle, folder, wait):
+            with marker_lock(folder, name=name, wait=wait):
+                yield
+            return
         os.ftruncate(handle, 0)
-        since = datetime.now(UTC).isoformat(timespec="seconds")
-        os.pwrite(handle, json.dumps({"pid": os.getpid(), "host": socket.gethostname(), "since": since}).encode(), 0)
+        os.pwrite(handle, json.dumps(this_process()).encode(), 0)
         yield
     finally:
         os.close(handle)
 
 
-def _holder(handle: int) -> str:
+def refuse_held(folder: Path) -> None:
+    """Refuse a run folder that another process holds, before any work; nothing is written.
+
+    Raises:
+        InputError: It is held; the holder is named.
+    """
     try:
-        held = json.loads(os.pread(handle, 4096, 0))
-        return f"process {held['pid']} on {held['host']} since {held['since']}"
-    except (ValueError, KeyError, TypeError):
-        return "another process"
+        handle = os.open(folder / LOCK, os.O_RDONLY)
+    except OSError:  # nobody ever held it, or it is not for us to look
+        return
+    try:
+        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise _in_use(folder, handle) from None
+    except OSError:
+        refuse_marked(folder, LOCK)
+    finally:
+        os.close(handle)
+
+
+def _taken(handle: int, folder: Path, wait: bool) -> bool:
+    """Whether the kernel holds the file for us; False where the file system has no locks.
+
+    Raises:
+        InputError: Another process holds it.
+    """
+    for left in range(_TRIES - 1, -1, -1):
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+            return True
+        except BlockingIOError:
+            if not left:
+                raise _in_use(folder, handle) from None
+            time.sleep(_PAUSE)
+        except OSError as error:
+            if error.errno in _NO_LOCKS:
+                return False
+            raise
+    return False
+
+
+def _in_use(folder: Path, handle: int) -> InputError:
+    return InputError(f"{one_line(folder)} is in use by {_holder(handle)}: wait for it, or choose another folder")
+
+
+def _holder(handle: int) -> str:
+    """Who holds a lock file, as far as it says."""
+    try:
+        held: Any = json.loads(os.pread(handle, 4096, 0))
+    except (OSError, ValueError, RecursionError):
+        held = None
+    return who(held)

@@ -1,0 +1,150 @@
+"""A lock for file systems without locks: a file that only one process can make, and that names it.
+
+Such a file outlives a process that is killed, so that whoever meets it must judge: its process is asked for where it is
+one of this machine, by number, time of start and boot, so that another process of the same number is not taken for it.
+Of another machine nothing can be known; the folder is refused then, with what to remove.
+"""
+
+import json
+import os
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from memorisk.runs.errors import InputError, one_line
+
+_PAUSE = 0.5
+_BOOT = Path("/proc/sys/kernel/random/boot_id")
+
+
+def this_process() -> dict[str, Any]:
+    """What a lock says of its holder: number, machine, since when, and what tells it from others of its number."""
+    since = datetime.now(UTC).isoformat(timespec="seconds")
+    own = {"boot": _boot(), "started": _started(os.getpid())}
+    return {"pid": os.getpid(), "host": socket.gethostname(), "since": since, **own}
+
+
+def who(held: Any) -> str:
+    """A holder in words; whatever a damaged file may say."""
+    if isinstance(held, dict) and {"pid", "host", "since"} <= set(held):
+        pid, host, since = (one_line(held[key], 80) for key in ("pid", "host", "since"))
+        return f"process {pid} on {host} since {since}"
+    return "another process"
+
+
+@contextmanager
+def marker_lock(folder: Path, *, name: str, wait: bool = False) -> Iterator[None]:
+    """Hold a folder by a file ``name.held`` in it.
+
+    Args:
+        folder: An existing folder.
+        name: Of the lock.
+        wait: Wait for another holder instead of refusing.
+
+    Raises:
+        InputError: Another process holds the folder, or one of another machine may.
+    """
+    marker = folder / f"{name}.held"
+    own = json.dumps(this_process()).encode()
+    while True:
+        try:
+            handle = os.open(marker, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            break
+        except FileExistsError:
+            if _removed(marker):
+                continue
+            if not wait:
+                refuse_marked(folder, name)
+            time.sleep(_PAUSE)
+    try:
+        os.write(handle, own)
+    finally:
+        os.close(handle)
+    try:
+        yield
+    finally:
+        marker.unlink(missing_ok=True)
+
+
+def refuse_marked(folder: Path, name: str) -> None:
+    """Refuse a folder whose marker is another's; one that was left behind is no reason.
+
+    Raises:
+        InputError: It is held, or may be by another machine.
+    """
+    marker = folder / f"{name}.held"
+    held = _read(marker)
+    if held is None or not _alive(held):
+        return
+    far = isinstance(held, dict) and held.get("host") != socket.gethostname()
+    cure = f", or remove {one_line(marker)} if that process is no more" if far or not isinstance(held, dict) else ""
+    raise InputError(f"{one_line(folder)} is in use by {who(held)}: wait for it, or choose another folder{cure}")
+
+
+def _read(marker: Path) -> Any:
+    """What a marker says; None where there is none, text where it is damaged."""
+    try:
+        data = marker.read_bytes()
+    except OSError:
+        return None
+    try:
+        return json.loads(data)
+    except (ValueError, RecursionError):
+        return "damaged"
+
+
+def _removed(marker: Path) -> bool:
+    """Take away a marker that was left behind; it is moved first, so that of two who judge it one removes it."""
+    judged = _read(marker)
+    if judged is None:
+        return True
+    if _alive(judged):
+        return False
+    aside = marker.with_name(f"{marker.name}.{os.getpid()}")
+    try:
+        marker.rename(aside)
+    except FileNotFoundError:
+        return True
+    if _read(aside) != judged:  # another was quicker, and this is its own
+        os.link(aside, marker)
+    aside.unlink()
+    return True
+
+
+def _alive(held: Any) -> bool:
+    """Whether a holder may still run: yes, unless it is of this machine and is known to be gone."""
+    if not isinstance(held, dict) or held.get("host") != socket.gethostname():
+        return True
+    if held.get("boot") != _boot():
+        return False
+    started = _started(held.get("pid"))
+    return started is not None and started == held.get("started")
+
+
+def _boot() -> str:
+    """Which start of this machine it is; "" where the system does not say."""
+    try:
+        return _BOOT.read_text().strip()
+    except OSError:
+        return ""
+
+
+def _started(pid: Any) -> str | None:
+    """When a process started, in the system's ticks; "" where it does not say, None where there is no such process."""
+    if not isinstance(pid, int) or isinstance(pid, bool) or pid < 1:
+        return None
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()[19]
+    except (OSError, IndexError):
+        pass
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return None
+    except PermissionError:
+        pass
+    return "" if not Path("/proc/self/stat").exists() else None

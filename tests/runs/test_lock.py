@@ -1,0 +1,146 @@
+"""Who holds a folder: one process, by the kernel's lock or, where a file system has none, by a file that is judged."""
+
+import errno
+import fcntl
+import json
+import os
+import socket
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from memorisk.runs import lock as lock_module
+from memorisk.runs.errors import InputError
+from memorisk.runs.folder import check_out, open_run
+from memorisk.runs.lock import folder_lock, refuse_held
+from memorisk.runs.marker_lock import this_process
+
+CONFIG = {"run": {"kind": "test"}}
+
+
+@pytest.fixture(params=["kernel", "marker"])
+def locks(request, monkeypatch):
+    """With the kernel's locks, and as on a file system without them."""
+    if request.param == "marker":
+
+        def refused(handle: int, operation: int) -> None:
+            raise OSError(errno.ENOSYS, "Function not implemented")
+
+        monkeypatch.setattr(lock_module.fcntl, "flock", refused)
+    return request.param
+
+
+def marker(folder: Path, **changes: object) -> Path:
+    """A marker as this process would leave it, with changes."""
+    (folder / ".lock").touch()
+    path = folder / ".lock.held"
+    path.write_text(json.dumps(this_process() | changes))
+    return path
+
+
+def test_one_process_a_folder(tmp_path, locks):
+    with folder_lock(tmp_path):
+        with pytest.raises(InputError, match=f"in use by process {os.getpid()} on {socket.gethostname()}"):
+            refuse_held(tmp_path)
+        with pytest.raises(InputError, match="in use by process"), folder_lock(tmp_path):
+            pass
+    refuse_held(tmp_path)
+    with folder_lock(tmp_path):
+        pass
+    assert {p.name for p in tmp_path.iterdir()} == {".lock"}
+
+
+def test_a_run_folder_is_refused_before_any_work_and_before_it_is_opened(tmp_path, locks):
+    with open_run(tmp_path / "run", CONFIG, identity=["run"]):
+        before = {p.name: p.stat().st_mtime_ns for p in (tmp_path / "run").iterdir()}
+        for again in (lambda: check_out(tmp_path / "run", {}, identity=[]), lambda: enter(tmp_path / "run")):
+            with pytest.raises(InputError, match="wait for it, or choose another folder"):
+                again()
+        assert {p.name: p.stat().st_mtime_ns for p in (tmp_path / "run").iterdir()} == before
+    enter(tmp_path / "run")
+
+
+def enter(folder: Path) -> None:
+    with open_run(folder, CONFIG, identity=["run"]):
+        pass
+
+
+def test_who_waits_gets_the_folder_in_the_end(tmp_path, locks):
+    order = []
+
+    def second() -> None:
+        with folder_lock(tmp_path, wait=True):
+            order.append("second")
+
+    with folder_lock(tmp_path):
+        waiting = threading.Thread(target=second)
+        waiting.start()
+        waiting.join(0.1)
+        order.append("first")
+    waiting.join(10)
+    assert order == ["first", "second"]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"{", b"[1]", b"\xff\xfe", b'{"pid": 1}', b"[" * 5000, b'{"pid": 1, "host": "\\u001b[31m", "since": 3}'],
+)
+def test_what_a_lock_file_says_is_only_shown(tmp_path, content):
+    (tmp_path / ".lock").write_bytes(content)
+    with (tmp_path / ".lock").open() as other:
+        fcntl.flock(other, fcntl.LOCK_EX)
+        with pytest.raises(InputError) as refused:
+            refuse_held(tmp_path)
+        assert str(refused.value).isprintable()
+    with folder_lock(tmp_path):  # nobody holds it: a file alone is no lock, whatever machine wrote it
+        pass
+
+
+@pytest.mark.parametrize(
+    "stale",
+    [
+        {"pid": 2**22 + 7},  # no such process
+        {"started": "1"},  # another process has its number now
+        {"boot": "before the machine was started again"},
+    ],
+)
+def test_a_marker_that_was_left_behind_is_no_lock(tmp_path, monkeypatch, stale):
+    monkeypatch.setattr(lock_module, "_taken", lambda *_: False)
+    marker(tmp_path, **stale)
+    with folder_lock(tmp_path):
+        assert json.loads((tmp_path / ".lock.held").read_text())["pid"] == os.getpid()
+    assert {p.name for p in tmp_path.iterdir()} == {".lock"}
+
+
+def test_a_marker_of_another_machine_is_believed_and_what_to_remove_is_said(tmp_path, monkeypatch):
+    monkeypatch.setattr(lock_module, "_taken", lambda *_: False)
+    path = marker(tmp_path, host="node7")
+    with pytest.raises(InputError, match=r"on node7 .*remove .*\.lock\.held if that process is no more"), folder_lock(
+        tmp_path
+    ):  # fmt: skip
+        pass
+    path.unlink()
+    with folder_lock(tmp_path):
+        pass
+
+
+def test_a_marker_of_a_killed_process_is_taken_over(tmp_path):
+    code = (
+        "import sys, time, pathlib\nfrom memorisk.runs.marker_lock import marker_lock\n"
+        "with marker_lock(pathlib.Path(sys.argv[1]), name='.lock'):\n print('held', flush=True); time.sleep(60)"
+    )
+    other = subprocess.Popen([sys.executable, "-c", code, str(tmp_path)], stdout=subprocess.PIPE, text=True)
+    assert other.stdout is not None
+    assert other.stdout.readline() == "held\n"
+    from memorisk.runs.marker_lock import marker_lock
+
+    with pytest.raises(InputError, match=f"process {other.pid}"), marker_lock(tmp_path, name=".lock"):
+        pass
+    other.kill()
+    other.wait()
+    with marker_lock(tmp_path, name=".lock"):
+        pass
+    assert list(tmp_path.iterdir()) == []
