@@ -71,6 +71,11 @@ def _is_idx(head: bytes) -> bool:
     return len(head) > 4 and head[:2] == b"\0\0" and head[2] in (8, 9, 11, 12, 13, 14) and 1 <= head[3] <= 4
 
 
+def _is_arrow_stream(head: bytes) -> bool:
+    """A continuation mark and the length of the first message, a schema."""
+    return head[:4] == b"\xff" * 4 and 0 < int.from_bytes(head[4:8], "little") < 1 << 26 and not head[4] % 8
+
+
 _VALUE_TYPES = frozenset(
     b"AE AS AT CS DA DS DT FL FD IS LO LT OB OD OF OL OW PN SH SL SQ SS ST TM UC UI UL UN UR US UT".split()
 )
@@ -105,6 +110,8 @@ def _inflated_head(head: bytes) -> bytes:
 _RASTER = "memorisk.images.readers_raster"
 _ARRAYS = "memorisk.images.readers_arrays"
 _RECORDS = "memorisk.images.readers_records"
+SHARDS = "memorisk.images.readers_shards"
+PARQUET = "Parquet"
 FORMATS = (
     # DICOM first: its preamble may hold the first bytes of a TIFF, for readers of both
     Format("DICOM", "dicom", _is_dicom, "memorisk.images.readers_dicom"),
@@ -123,6 +130,9 @@ FORMATS = (
     Format("HDF5", "arrays", _begins(b"\x89HDF\r\n\x1a\n"), _ARRAYS),
     Format("idx", "arrays", _is_idx, _ARRAYS),
     Format("idx, gzipped", "arrays", _gzipped(_is_idx), _ARRAYS),
+    Format(PARQUET, "arrays", _begins(b"PAR1"), SHARDS),
+    Format("Arrow", "arrays", _begins(b"ARROW1\0\0"), SHARDS),
+    Format("Arrow stream", "arrays", _is_arrow_stream, SHARDS),
 )
 
 NAMED = {CIFAR10_RECORDS: Format("CIFAR-10 records", "arrays", lambda head: False, _RECORDS)}

@@ -11,7 +11,7 @@ from typing import Literal, get_args
 from memorisk.runs.errors import InputError, unknown_name
 from memorisk.runs.settings import check_types
 
-Layout = Literal["auto", "folder", "dicom", "nifti", "table", "arrays"]
+Layout = Literal["auto", "folder", "dicom", "nifti", "table", "arrays", "shards"]
 Frames = Literal["auto", "first", "middle", "all"]
 Plane = Literal["axial", "coronal", "sagittal"]
 Window = Literal["declared", "percentile", "full"]

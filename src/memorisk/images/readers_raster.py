@@ -24,7 +24,11 @@ _BITS, _COLOUR_TYPE = 24, 25  # bytes of a PNG file: bits of a value; grey (0, 4
 
 def read(path: Path, how: Reading) -> np.ndarray:
     """One image, ``[h, w, c]`` uint8 or uint16; the module's docstring says how colours and depths are mapped."""
-    data = path.read_bytes()
+    return read_data(path.read_bytes(), path, how)
+
+
+def read_data(data: bytes, path: Path, how: Reading) -> np.ndarray:
+    """As :func:`read`, of the content of a file; ``path`` names it in messages."""
     image = open_image(data, path)
     check_size(path, image.size[0], image.size[1], how.max_pixels)
     if how.frame:

@@ -43,6 +43,8 @@ class Draft:
     """What to name as a way out when that turns out empty or the same everywhere."""
     kind: Kind | None = None
     """What all files are, where that is known; otherwise each is looked at."""
+    called: list[str] | None = None
+    """What patterns are searched in, a name for each row; None for the paths."""
     names: dict[str, list[str]] = field(default_factory=dict)
     """Further names by which a table may call the rows, as SOPInstanceUID; a list as long as the table each."""
 
@@ -101,7 +103,7 @@ def refuse_unused(options: ImageOptions, source: str, allowed: tuple[str, ...] =
 
 def _apply_patterns(draft: Draft, options: ImageOptions) -> None:
     """Label and group by regular expressions on the files' names."""
-    paths = draft.table["path"].tolist()
+    paths = draft.table["path"].tolist() if draft.called is None else draft.called
     if options.label_from is not None:
         draft.table["label"] = _matched(options.label_from, "label", paths, paths, draft.name)
     if options.group_from is not None:

@@ -15,8 +15,10 @@ from memorisk.images.formats import Kind, file_format
 from memorisk.images.manifest import Manifest
 from memorisk.images.options import ImageOptions
 from memorisk.images.paths import refuse_escape
+from memorisk.images.shard_folders import hub_shards
 from memorisk.images.source_dicom import dicom_draft
 from memorisk.images.source_draft import Draft, finish, refuse_unused
+from memorisk.images.source_shards import load_shards
 from memorisk.images.source_walk import KIND_BY_SUFFIX, Walk, suffix, walk_files
 from memorisk.images.wording import listed
 from memorisk.runs.errors import InputError, one_line
@@ -52,6 +54,9 @@ def load_folder(root: Path, options: ImageOptions) -> Manifest:
     walk = walk_files(root, follow_links=options.follow_links)
     refuse_escape(walk.escaping, root.name, "follow_links accepts them")
     by_kind, others = _by_kind(root, walk.files)
+    if options.layout in ("auto", "shards") and (shards := hub_shards(root, others)):
+        _refuse_mixed(root, by_kind, len(shards), options)
+        return load_shards(root, shards, options, root.resolve().name or "images")
     kind = _chosen_kind(root, by_kind, others, options)
     draft = Draft(
         table=pd.DataFrame(), root=root, name=root.resolve().name or "images", skipped=[*walk.skipped], kind=kind
@@ -99,6 +104,20 @@ def _by_kind(root: Path, files: list[str]) -> tuple[dict[Kind, list[str]], list[
         else:
             found.setdefault(kind, []).append(file)
     return found, others
+
+
+def _refuse_mixed(root: Path, by_kind: dict[Kind, list[str]], n_shards: int, options: ImageOptions) -> None:
+    """Refuse a folder with images as files and in shards.
+
+    Raises:
+        InputError: It is one, and no layout says which are meant.
+    """
+    if by_kind and options.layout == "auto":
+        layouts = " or ".join([*(_LAYOUTS[kind] for kind in by_kind), "shards"])
+        raise InputError(
+            f"{one_line(root)}: holds image files ({sum(map(len, by_kind.values())):,}) and files with images in their "
+            f"rows ({n_shards:,} of Parquet or Arrow); choose with layout: {layouts}"
+        )
 
 
 def _chosen_kind(root: Path, by_kind: dict[Kind, list[str]], others: list[str], options: ImageOptions) -> Kind:

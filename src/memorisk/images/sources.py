@@ -8,15 +8,17 @@ from dataclasses import replace
 from pathlib import Path
 
 from memorisk.images.digits import digits_manifest
-from memorisk.images.formats import file_format
+from memorisk.images.formats import SHARDS, file_format
 from memorisk.images.manifest import Manifest
 from memorisk.images.options import ImageOptions
 from memorisk.images.sampling import sample_manifest
+from memorisk.images.shard_folders import Shard, is_saved, is_shard, saved_shards
 from memorisk.images.source_arrays import load_arrays
 from memorisk.images.source_draft import refuse_unused
 from memorisk.images.source_folders import load_folder
 from memorisk.images.source_official import load_official
 from memorisk.images.source_several import join_manifests, several_sources
+from memorisk.images.source_shards import load_shards
 from memorisk.images.source_tables import load_table
 from memorisk.runs.errors import InputError, one_line
 
@@ -68,6 +70,8 @@ def _load(source: str | Path, options: ImageOptions) -> Manifest:
         is_folder = is_file = False
     if is_folder and options.layout == "auto" and (path / GENERATED).is_file():
         return replace(load_table(path / GENERATED_TABLE, options), name=path.resolve().name or "images")
+    if is_folder and options.layout in ("auto", "shards") and is_saved(path):
+        return load_shards(path, saved_shards(path), options, path.resolve().name or "images")
     if is_folder:
         if options.layout == "auto" and (path / UNFINISHED).is_file() and (path / "images").is_dir():
             raise InputError(f"{one_line(path)} is a set that is not all drawn: memorisk generate goes on with it")
@@ -87,14 +91,17 @@ def _load_file(path: Path, options: ImageOptions) -> Manifest:
     Raises:
         InputError: It is a single image, or no known kind of source.
     """
-    if options.layout not in ("auto", "table", "arrays"):
+    if options.layout not in ("auto", "table", "arrays", "shards"):
         raise InputError(f"layout {options.layout} is for a folder; {one_line(path)} is a file")
     with path.open("rb") as file:
         is_parquet = file.read(4) == b"PAR1"
+    found = file_format(path)
+    of_shards = found is not None and found.module == SHARDS and options.layout in ("auto", "shards")
+    if of_shards and (options.layout == "shards" or not is_parquet or is_shard(path, options)):
+        return load_shards(path.parent, [Shard(path.name, "")], options, path.stem)
     named_table = path.suffix.lower() in _TABLES and options.layout != "arrays"
     if is_parquet or named_table or options.layout == "table":
         return load_table(path, options)
-    found = file_format(path)
     if found is not None and found.kind == "arrays":
         return load_arrays(path, options)
     if found is not None:
