@@ -73,7 +73,7 @@ def test_same_result_same_bytes(tmp_path):
     for name in "ab":
         full_result().save(tmp_path / name)
     files = sorted(p.relative_to(tmp_path / "a") for p in (tmp_path / "a").rglob("*") if p.is_file())
-    assert len(files) == 8
+    assert len(files) == 9
     for file in files:
         assert (tmp_path / "a" / file).read_bytes() == (tmp_path / "b" / file).read_bytes()
 

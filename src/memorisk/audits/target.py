@@ -16,6 +16,7 @@ from memorisk.audits.options import ClassifierOptions
 from memorisk.audits.plan import Plan
 from memorisk.images.store import ImageStore
 from memorisk.models.zoo import create_model
+from memorisk.runs.checksums import file_sha256
 from memorisk.runs.errors import InputError, one_line
 from memorisk.scores.lira import lira_scores
 from memorisk.scores.rmia import rmia_scores, split_population
@@ -40,6 +41,7 @@ def audit_target(
     Raises:
         InputError: The file does not match the network, or its classes are not those of the images.
     """
+    checksum = file_sha256(options.target) if options.target and options.target.is_file() else None
     model = check_target(store, plan, recipe, options)
     logits = predict_logits(model, store.images, None, recipe.train, recipe.device, normalisation=recipe.normalisation)
     order, passes = _class_order(plan, options), None
@@ -61,6 +63,7 @@ def audit_target(
     replication = replicates(own, evidence, test)
     return {
         "file": options.target.name if options.target else "",
+        "sha256": checksum,
         "n_members": int(member.sum()),
         "n_non_members": int(test.sum()),
         "accuracy_members": float(own["correct"][member].mean()),

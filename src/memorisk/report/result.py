@@ -13,6 +13,7 @@ from typing import Any, Self
 import pandas as pd
 
 from memorisk.report.text_columns import from_storable, to_storable
+from memorisk.runs.checksums import SEAL, write_seal
 from memorisk.runs.errors import InputError
 from memorisk.runs.files import plain, read_json, read_table, write_json, write_table
 
@@ -81,19 +82,23 @@ class Result:
         """Write the result into a folder (made private when it is new).
 
         Each file is replaced atomically. The verdict is taken away first and written last, so that a folder with a
-        verdict is whole: whoever is killed in between leaves no verdict that speaks of other tables.
+        verdict is whole: whoever is killed in between leaves no verdict that speaks of other tables. After it comes
+        ``result.sha256``, the checksums of all of them, by which a statement knows that nothing was changed since.
 
         Args:
             folder: Where ``per_*.parquet``, ``attacks.parquet``, ``summary.json`` and ``verdict.json`` go.
         """
         target = Path(folder)
         target.mkdir(mode=0o700, parents=True, exist_ok=True)
-        (target / "verdict.json").unlink(missing_ok=True)
+        for name in (SEAL, "verdict.json"):
+            (target / name).unlink(missing_ok=True)
         for name in CORE_TABLES:
             write_table(target / f"{name}.parquet", to_storable(getattr(self, name), name))
         self._save_extra(target / EXTRA_FOLDER)
         write_json(target / "summary.json", self.summary)
         write_json(target / "verdict.json", self.verdict)
+        core = (*(f"{name}.parquet" for name in CORE_TABLES), "summary.json", "verdict.json")
+        write_seal(target, [*core, *(f"{EXTRA_FOLDER}/{name}.parquet" for name in self.tables)])
 
     def _save_extra(self, folder: Path) -> None:
         """Write the further tables and take away those of an earlier save."""

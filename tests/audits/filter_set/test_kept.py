@@ -14,6 +14,7 @@ from PIL import Image
 from memorisk.audits.filter import kept as kept_module
 from memorisk.images.overlap import source_places
 from memorisk.report.result import Result
+from memorisk.runs.checksums import checksum
 from memorisk.runs.errors import InputError, MemoriskError
 from tests.audits.filter_set.conftest import run
 from tests.audits.filter_set.making import COPIED, N_SET, OF, contents, digit_sets
@@ -29,7 +30,9 @@ def test_the_manifest_is_there_twice_and_the_last_file_tells_that_all_is_done(pl
     assert saved["image"].tolist() == pd.read_csv(out / "manifest.csv")["image"].tolist()
     told = json.loads((out / "filter.json").read_text())
     assert told["n_kept"] == int(saved["kept"].sum())
-    assert told["kept"] == {"folder": "kept", "files": told["n_kept"], "links": 0, "symbolic": 0}
+    listing = checksum(out / "kept")
+    of_kept = {"folder": "kept", "files": told["n_kept"], "links": 0, "symbolic": 0, "sha256": listing.sha256}
+    assert told["kept"] == of_kept
     assert told["n_kept"] + told["n_rejected"] == told["n_synthetic"] == N_SET + 1
     assert sum(told["rejected"].values()) == told["n_rejected"]
     assert (out.stat().st_mode & 0o777) == 0o700

@@ -22,6 +22,7 @@ from memorisk.audits.filter.kept import (
     KeptSet,
     check_keepable,
     fingerprints,
+    kept_sha256,
     remove_kept,
     write_kept,
 )
@@ -160,7 +161,8 @@ def _write(
     pictures = closest_pairs(evidence.sets, result, names) if options.gallery and not options.redact else None
     write_text(run / REPORT, render_page(filter_page(result, pictures, redact=options.redact)))
     kept = _keep(run, evidence, contents, options, progress)
-    write_json(run / FINISHED, result.verdict | {"kept": None if kept is None else {"folder": KEPT, **asdict(kept)}})
+    written = None if kept is None else {"folder": KEPT, **asdict(kept), "sha256": kept_sha256(run.path)}
+    write_json(run / FINISHED, result.verdict | {"kept": written})
     return result
 
 

@@ -17,6 +17,7 @@ from memorisk.images.cache import cache_folder, content_fingerprints
 from memorisk.images.formats import file_format
 from memorisk.images.manifest import BUILTIN, Manifest
 from memorisk.images.wording import listed
+from memorisk.runs.checksums import files_below, listed_checksum
 from memorisk.runs.errors import NO_SPACE, InputError, MemoriskError, one_line, several
 from memorisk.runs.files import fsync_folder
 from memorisk.runs.fingerprint import file_fingerprint
@@ -124,6 +125,15 @@ def write_kept(
         raise InputError(f"{one_line(error.filename, 120)}: {one_line(error.strerror or error, 120)}") from None
     _put_in_place(out, building)
     return made
+
+
+def kept_sha256(out: Path) -> str:
+    """What identifies the kept set as it was written: a statement of the run compares the folder with it.
+
+    Args:
+        out: The run folder.
+    """
+    return listed_checksum(out / KEPT, files_below(out / KEPT)).sha256
 
 
 def remove_kept(out: Path) -> None:

@@ -22,6 +22,7 @@ from memorisk.audits.filter.calibrating import Calibrated, calibrate, counted_gu
 from memorisk.audits.filter.deciding import Decision
 from memorisk.audits.filter.families import Family, parse_families
 from memorisk.audits.filter.filtering import source_name
+from memorisk.audits.filter.kept import kept_sha256
 from memorisk.audits.filter.measuring import Opened, open_all, open_detectors
 from memorisk.audits.filter.screening import Matches
 from memorisk.audits.image_sets import Source
@@ -247,7 +248,8 @@ def _loop(run: RunFolder, asked: _Asked, found: _Calibration, names: Pseudonyms,
     write_text(run / REPORT, render_page(loop_page(result, pictures, redact=options.redact)))
     if found.opened:
         _put_in_place(run)
-    write_json(run / FINISHED, result.verdict)
+    kept = {"folder": KEPT, "sha256": kept_sha256(run.path)} if found.opened else None
+    write_json(run / FINISHED, result.verdict | {"kept": kept})
     _clear(run)
     return result
 
