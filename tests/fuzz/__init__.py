@@ -1,0 +1,1 @@
+"""Fuzzing of everything that memorisk reads: ``python -m tests.fuzz --help``."""
