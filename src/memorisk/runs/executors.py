@@ -29,7 +29,7 @@ from memorisk.runs.errors import GOES_ON, InputError, MemoriskError
 from memorisk.runs.placement import Placement
 from memorisk.runs.remote import Outcome, attempt, expected
 
-__all__ = ["Outcome", "prepare_workers", "run_jobs", "worker_pool"]
+__all__ = ["Outcome", "connection", "prepare_workers", "run_jobs", "worker_pool"]
 
 _METHOD = "forkserver" if "forkserver" in multiprocessing.get_all_start_methods() else "spawn"
 _preloaded: list[str] = []
@@ -171,6 +171,25 @@ def _side_by_side(
     finally:
         if not (well and found):
             pool.close()
+
+
+@contextmanager
+def connection(place: Placement) -> Iterator[None]:
+    """Keep a cluster's connection open over several calls of `run_jobs`, where opening one takes seconds (Ray).
+
+    Args:
+        place: The cluster.
+
+    Raises:
+        InputError: There is no such cluster.
+    """
+    if place.executor != "ray":
+        yield
+        return
+    from memorisk.runs.ray_jobs import open_ray
+
+    with open_ray(place.cluster):
+        yield
 
 
 def _on_cluster(

@@ -25,7 +25,7 @@ def ray_outcomes(
     function: Callable[[Any], Any], jobs: Sequence[Any], place: Placement, threads: int, wanted: Expected
 ) -> Iterator[Outcome]:
     """Outcomes in the order in which jobs end; arguments and errors as for `memorisk.runs.dask_jobs.dask_outcomes`."""
-    with _open(place.cluster) as ray:
+    with open_ray(place.cluster) as ray:
         _check(ray, place, wanted)
         task = ray.remote(attempt_remotely).options(max_retries=RETRIES, **_needs(place))
         waiting = {task.remote(function, job, i, threads, wanted): i for i, job in enumerate(jobs)}
@@ -74,7 +74,7 @@ def _outcome(ray: Any, task: Any, index: int) -> Outcome:
 
 
 @contextmanager
-def _open(address: str) -> Iterator[Any]:
+def open_ray(address: str) -> Iterator[Any]:
     """Ray, connected.
 
     Raises:

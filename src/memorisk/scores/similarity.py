@@ -4,16 +4,17 @@ Larger is more alike, for every detector; thresholds of different detectors do n
 `memorisk.scores.pairs` and `memorisk.scores.distances`.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from memorisk.scores import pairs
-from memorisk.scores.distances import FittedMeasure, nearest, rowwise
+from memorisk.scores.distances import FittedMeasure, rowwise
 from memorisk.scores.distances.rows import FloatArray
 from memorisk.scores.pairs import Head
+from memorisk.scores.searching import HERE, Search
 
 Ids = NDArray[np.int64]
 
@@ -78,12 +79,24 @@ class Similarity(Protocol):
         """All pairs with at least this score; the most alike ``limit`` of them listed."""
         ...
 
+    def histogram(
+        self, values: Any, edges: ArrayLike, *, exclude_same: Any = None, device: str = "cpu"
+    ) -> NDArray[np.int64]:
+        """[b] pairs of rows by score, each pair once; without those of one of the [n] groups ``exclude_same``."""
+        ...
+
+    def searched_by(self, search: Search) -> "Similarity":
+        """The same, its searches over all pairs made by another, with the same answers."""
+        ...
+
 
 @dataclass(frozen=True, eq=False)
 class HeadSimilarity:
     """The logit of a Siamese head: ``bias + sum_k weight_k |u_k - v_k|``."""
 
     head: Head
+    search: Search = HERE
+    """Who looks at all pairs."""
 
     at_half = 0.0
     words = "logit of the detector's head"
@@ -95,9 +108,9 @@ class HeadSimilarity:
     def nearest(
         self, queries: Any, references: Any, k: int = 1, *, exclude_same: Any = None, device: str = "cpu"
     ) -> Nearest:
-        """By `memorisk.scores.pairs.top`."""
-        weight, bias = self.head.weight, self.head.bias
-        found = pairs.top(queries, references, weight, bias, k, exclude_same=exclude_same, device=device)
+        """By `memorisk.scores.pairs.survey`."""
+        found = self.search.survey(queries, references, self.head, k=k, exclude_same=exclude_same, device=device).top
+        assert found is not None
         return Nearest(found.indices, found.logits)
 
     def reaching(
@@ -110,11 +123,25 @@ class HeadSimilarity:
         exclude_same: Any = None,
         device: str = "cpu",
     ) -> Reaching:
-        """By `memorisk.scores.pairs.above`."""
-        weight, bias = self.head.weight, self.head.bias
+        """By `memorisk.scores.pairs.survey`."""
         how = {"limit": limit, "exclude_same": exclude_same, "device": device}
-        found = pairs.above(queries, references, weight, bias, threshold, **how)
+        found = self.search.survey(queries, references, self.head, threshold=threshold, **how).pairs
+        assert found is not None
         return Reaching(found.first, found.second, found.logit, found.count)
+
+    def histogram(
+        self, values: Any, edges: ArrayLike, *, exclude_same: Any = None, device: str = "cpu"
+    ) -> NDArray[np.int64]:
+        """By `memorisk.scores.pairs.survey`; bins hold their lower edge."""
+        found = self.search.survey(
+            values, None, self.head, edges=edges, exclude_same=exclude_same, device=device
+        ).counts
+        assert found is not None
+        return found
+
+    def searched_by(self, search: Search) -> "HeadSimilarity":
+        """The same head."""
+        return replace(self, search=search)
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,6 +149,8 @@ class MeasureSimilarity:
     """Minus a distance."""
 
     measure: FittedMeasure
+    search: Search = HERE
+    """Who looks at all pairs."""
 
     at_half = float("nan")
 
@@ -138,7 +167,7 @@ class MeasureSimilarity:
         self, queries: Any, references: Any, k: int = 1, *, exclude_same: Any = None, device: str = "cpu"
     ) -> Nearest:
         """By `memorisk.scores.distances.nearest`."""
-        found = nearest(queries, references, self.measure, k, exclude_same=exclude_same, device=device)
+        found = self.search.nearest(queries, references, self.measure, k, exclude_same=exclude_same, device=device)
         return Nearest(found.indices, -found.distances)
 
     def reaching(
@@ -165,3 +194,16 @@ class MeasureSimilarity:
         first, second, score = (np.concatenate(column) for column in zip(*lists, strict=True))
         order = np.lexsort((second, first, -score))[:limit]
         return Reaching(first[order], second[order], score[order], len(score))
+
+    def histogram(
+        self, values: Any, edges: ArrayLike, *, exclude_same: Any = None, device: str = "cpu"
+    ) -> NDArray[np.int64]:
+        """By `memorisk.scores.distances.histogram`, which meets each pair twice; bins hold their upper edge."""
+        groups = np.arange(len(values)) if exclude_same is None else exclude_same
+        bounds = -np.asarray(edges, dtype=np.float64)[::-1]
+        how = {"exclude_same": (groups, groups), "device": device}
+        return self.search.histogram(values, values, self.measure, bounds, **how)[::-1] // 2
+
+    def searched_by(self, search: Search) -> "MeasureSimilarity":
+        """The same measure."""
+        return replace(self, search=search)

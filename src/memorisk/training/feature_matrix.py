@@ -4,6 +4,7 @@
 `memorisk.models.features`. Features are computed once for a content (`memorisk.training.feature_cache`).
 """
 
+from collections.abc import Generator
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -26,10 +27,11 @@ from memorisk.runs.devices import check_device
 from memorisk.runs.errors import InputError, one_line
 from memorisk.runs.files import atomic_path
 from memorisk.runs.fingerprint import file_fingerprint, fingerprint
-from memorisk.runs.progress import Progress, quiet
-from memorisk.training.feature_cache import FeaturePlan, Kept, computed_features, kept_features
+from memorisk.runs.progress import Counted, Progress, quiet
+from memorisk.training.feature_cache import Compute, FeaturePlan, Kept, computed_features, kept_features
 from memorisk.training.feature_checks import FeatureChecks, check_values
 from memorisk.training.feature_extraction import feature_batches, feature_precision
+from memorisk.training.feature_jobs import FeatureJob, FeatureWork, feature_job
 from memorisk.training.feature_pca import fit_pixel_pca
 
 _FORMAT = 1  # part of the key: a change of how images reach an encoder makes new features
@@ -147,6 +149,7 @@ def load_features(
     batch: int | None = None,
     cache: bool = True,
     processes: int | None = None,
+    work: FeatureWork | None = None,
     progress: Progress = quiet,
 ) -> Features:
     """Features of images, computed or found.
@@ -164,6 +167,7 @@ def load_features(
         batch: Images a batch; features do not depend on it.
         cache: Whether features are looked for and kept in the cache folder, beside the image stores.
         processes: Processes that decode images.
+        work: Workers of a cluster that compute what a network computes; None for this process.
         progress: Called with (stage, done, total).
 
     Returns:
@@ -193,10 +197,15 @@ def load_features(
     root = store.folder.parent.parent / "features"
     encoder = _encoder(asked, store, reference, root if cache else None, size, normalise, seed)
     how = feature_precision(precision, where, mixed=encoder.mixed)
+    counted = partial(progress, f"features by {encoder.name}")
     plan = _plan(encoder, store, root, where, how, batch)
-    found = (kept_features if cache else computed_features)(
-        plan, progress=partial(progress, f"features by {encoder.name}")
-    )
+    if work is not None and isinstance(asked, FeatureSource):
+        job = feature_job(
+            asked, encoder, _stored(store), size=size, normalise=normalise, seed=seed, precision=how, device=where,
+            batch=batch, threads=work.threads,
+        )  # fmt: skip
+        plan = replace(plan, compute=partial(_by_workers, work, job, store, counted, plan.compute))
+    found = (kept_features if cache else computed_features)(plan, progress=counted)
     return _features(asked, encoder, store, how, found)
 
 
@@ -282,6 +291,16 @@ def _plan(
         compute=compute,
         meta=lambda: {"encoder": encoder.name, "identity": content, "loading": list(encoder.load()[1])},
     )
+
+
+def _by_workers(
+    work: FeatureWork, job: FeatureJob, store: ImageStore, counted: Counted, here: Compute, rows: np.ndarray
+) -> Generator[np.ndarray]:
+    """Features of these rows by workers; of a few, and of what is no network, here."""
+    if not work.takes(job.source, len(rows), job.batch):
+        yield from here(rows)
+    else:
+        yield from work.blocks(job, store.images, rows, counted)
 
 
 def _features(asked: FeatureSource | PixelPca, encoder: Encoder, store: ImageStore, how: str, found: Kept) -> Features:

@@ -20,6 +20,7 @@ from memorisk.scores.distances.fitted import BINARY, POSITIVE
 from memorisk.scores.pairs import Head
 from memorisk.scores.similarity import HeadSimilarity, MeasureSimilarity, Similarity
 from memorisk.training.feature_matrix import Features, ImageSource, load_features
+from memorisk.training.workplace import LOCAL, Workplace
 
 AUTO = "auto"
 _NO_NETWORK = ("pixels", "pca", "saved")
@@ -39,6 +40,8 @@ class PairDetector:
     """Of a Siamese detector."""
     detector: Detector | LatentDetector | None
     """What was loaded from a detector's folder; it knows whom it was trained on."""
+    workplace: Workplace = LOCAL
+    """Where its features are computed and all pairs are looked at."""
 
     @property
     def name(self) -> str:
@@ -79,7 +82,8 @@ class PairDetector:
         """
         fitted = self.source.kind == "pca" and self.source.weights is None
         load = partial(load_features, images, self.source, options=options, reference=reference if fitted else None)
-        return load(size=size, normalise=normalise, device=device, precision=precision, progress=progress)
+        how = {"size": size, "normalise": normalise, "device": device, "precision": precision}
+        return load(work=self.workplace.features, progress=progress, **how)
 
     def similarity(self, reference: np.ndarray) -> Similarity:
         """What compares its vectors; a measure is fitted on those given, where there is something to fit.
@@ -91,11 +95,12 @@ class PairDetector:
             InputError: Rows that the measure does not take.
         """
         if self.head is not None:
-            return HeadSimilarity(self.head)
+            return HeadSimilarity(self.head, self.workplace.search)
         assert self.measure is not None
         domain = self.domain if self.measure in POSITIVE else None
         binarise = "median" if self.measure in BINARY else None
-        return MeasureSimilarity(fit_measure(self.measure, reference, domain=domain, binarise=binarise))
+        measure = fit_measure(self.measure, reference, domain=domain, binarise=binarise)
+        return MeasureSimilarity(measure, self.workplace.search)
 
 
 def open_pair_detector(source: str | Path, *, measure: str = AUTO, domain: str | None = None) -> PairDetector:

@@ -16,8 +16,8 @@ from memorisk.audits.reid.pixel_scores import pixel_scores
 from memorisk.images.store import ImageStore
 from memorisk.runs.errors import InputError
 from memorisk.runs.progress import Progress, quiet
-from memorisk.scores import distances, pairs
-from memorisk.scores.similarity import HeadSimilarity, MeasureSimilarity, Similarity
+from memorisk.scores import distances
+from memorisk.scores.similarity import MeasureSimilarity, Similarity
 from memorisk.training.feature_matrix import Features, load_features
 from memorisk.training.feature_pca import fit_pixel_pca
 
@@ -97,15 +97,8 @@ class VectorJudge:
 
     def histogram(self, rows: np.ndarray, groups: np.ndarray, edges: ArrayLike) -> NDArray[np.int64] | None:
         """Exact, all pairs."""
-        some, bounds = self.values[rows], np.asarray(edges, dtype=np.float64) - self.shift
-        if isinstance(self.similarity, HeadSimilarity):
-            head = self.similarity.head
-            return pairs.histogram(some, None, head.weight, head.bias, bounds, exclude_same=groups)
-        assert isinstance(self.similarity, MeasureSimilarity)
-        twice = distances.histogram(
-            some, some, self.similarity.measure, -bounds[::-1], exclude_same=(groups, groups), device=self.device
-        )
-        return twice[::-1] // 2
+        bounds = np.asarray(edges, dtype=np.float64) - self.shift
+        return self.similarity.histogram(self.values[rows], bounds, exclude_same=groups, device=self.device)
 
     def _between(self, first: np.ndarray, second: np.ndarray) -> FloatArray:
         found = np.full(len(first), np.nan)
