@@ -32,10 +32,12 @@ from memorisk.cli_feature import feature, mark
 from memorisk.cli_filter import filter_set
 from memorisk.cli_generate import generate
 from memorisk.cli_quality import quality
+from memorisk.cli_release import gate, statement
 from memorisk.cli_settings import AS_JSON, FLAT, print_settings, read_yaml
 from memorisk.cli_synthesize import synthesize_set
 from memorisk.cli_synthetic import synthetic
 from memorisk.cli_training import study_app, train_app
+from memorisk.cli_urls import local_arguments
 from memorisk.cli_watch import watch
 from memorisk.images.options import ImageOptions
 from memorisk.runs.errors import GOES_ON, NO_SPACE, InputError, MemoriskError, one_line
@@ -66,6 +68,8 @@ app.command(quality)
 app.command(generate)
 app.command(synthesize_set, name="synthesize")
 app.command(watch)
+app.command(statement)
+app.command(gate)
 audit_app.command(feature)
 audit_app.command(synthetic)
 images_app.command(mark)
@@ -272,7 +276,10 @@ def _with_config(
             tokens = (*tokens[:2], *map(str, models), *tokens[2:])
     app.config = [*settings, _refuse_fractions]
     try:
-        return app(tokens, exit_on_error=False, print_error=False)
+        command, bound, _ = app.parse_args(tokens, exit_on_error=False, print_error=False)
+        with local_arguments(command, bound.arguments) as arguments:
+            bound.arguments.update(arguments)
+            return command(*bound.args, **bound.kwargs)
     finally:
         app.config = None
 

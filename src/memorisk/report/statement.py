@@ -8,7 +8,7 @@ import hashlib
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, is_dataclass
 from pathlib import Path
 from typing import Any, Self
 
@@ -18,6 +18,10 @@ from memorisk.runs.errors import InputError, one_line
 FORMAT, VERSION, SCHEMA = "memorisk privacy statement", 1, "privacy-statement-1"
 PASS, FAIL, UNDECIDED, NOT_ASKED = "pass", "fail", "undecided", "not asked"
 _LARGEST = 1 << 26  # bytes: a statement is a few pages
+
+
+class NotWholeError(InputError):
+    """A statement that is not as its schema says, or was changed since it was written."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,7 +122,8 @@ class Released:
     """``file`` or ``folder``."""
     sha256: str
     files: int
-    bytes: int
+    bytes: int | None
+    """None where the file was not at hand when the statement was written."""
     audits: tuple[int, ...]
     """Places of the runs that looked at it."""
 
@@ -168,7 +173,8 @@ class Statement:
             name: What it is called, for messages.
 
         Raises:
-            InputError: It is none, of another version of the format, not as the schema says, or changed since.
+            NotWholeError: It is not as the schema says, or was changed since.
+            InputError: It is none, or of another version of the format.
         """
         if not isinstance(found, dict) or found.get("format") != FORMAT:
             raise InputError(f"{name} is no privacy statement of memorisk: make one with memorisk statement RUN")
@@ -178,10 +184,10 @@ class Statement:
                 f"{name} has format version {version}, known here is {VERSION}: use the memorisk that wrote it"
             )
         if odd := next(violations(found, load_schema(SCHEMA)), None):
-            raise InputError(f"{name} is not whole: {one_line(odd, 160)}; write it again with memorisk statement")
+            raise NotWholeError(f"{name} is not whole: {one_line(odd, 160)}; write it again with memorisk statement")
         told = {key: value for key, value in found.items() if key != "content_sha256"}
         if content_sha256(told) != found["content_sha256"]:
-            raise InputError(f"{name} was changed since it was written: write it again with memorisk statement")
+            raise NotWholeError(f"{name} was changed since it was written: write it again with memorisk statement")
         return cls(
             memorisk=found["memorisk"],
             verdict=Verdict(**_tuples(found["verdict"])),
@@ -237,7 +243,7 @@ def _plain(value: Any) -> Any:
     """Dataclasses as objects."""
     if isinstance(value, Sequence) and not isinstance(value, str):
         return [_plain(one) for one in value]
-    return asdict(value) if hasattr(value, "__dataclass_fields__") else value
+    return asdict(value) if is_dataclass(value) and not isinstance(value, type) else value
 
 
 def _refuse_constant(name: str) -> Any:

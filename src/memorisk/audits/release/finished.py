@@ -33,7 +33,7 @@ class FinishedAudit:
 
     Attributes:
         folder: Where it stands.
-        kind: ``classifier``, ``losses``, ``feature``, ``synthetic``, ``filter``, ``synthesize``, ``watch``, ``quality``.
+        kind: One of those that a statement knows, as in ``classifier`` or ``filter``.
         config: Its settings.
         verdict: Of ``verdict.json``, without ids; empty for a watch and for quality.
         summary: Of ``summary.json`` or ``quality.json``, without ids.
@@ -146,7 +146,7 @@ def _opened(folder: Path, kind: str, config: Mapping[str, Any]) -> FinishedAudit
         if {k: v for k, v in whole.items() if k != "kept"} != result.verdict:
             raise InputError(f"{one_line(folder)}: {_LAST[kind]} is of another result than {VERDICT}; {AGAIN}")
         result = result.replace(verdict={**result.verdict, "kept": whole.get("kept")})
-    counted = result.per_group["group"].nunique() if "group" in result.per_group else None
+    counted = len(set(result.per_group["group"])) if "group" in result.per_group else None
     clean = _without_paths(redact(result), config)
     return FinishedAudit(
         folder, kind, config, clean.verdict, clean.summary, clean.all_tables(), counted, file_sha256(folder / SEAL)
@@ -229,8 +229,8 @@ def _paths(value: Any) -> Iterator[str]:
         for inner in value:
             yield from _paths(inner)
     elif isinstance(value, str) and ("/" in value or "\\" in value):
-        for one in (value, *(part for part in value.replace("\\", "/").split("@") if "/" in part)):
-            yield one
+        yield value
+        yield from (part for part in value.replace("\\", "/").split("@") if "/" in part)
 
 
 def _blanked(value: Any, named: list[str]) -> Any:

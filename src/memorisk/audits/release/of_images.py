@@ -9,7 +9,10 @@ from memorisk.runs.errors import several
 
 _KINDS = ("exact", "noised", "jpeg", "flipped", "rotated", "cropped", "pasted")
 _SETTINGS = ("seed", "size", "resize", "depth", "channels")
-_WEAK = "Images were compared point by point alone, which finds no copies that are cropped, turned, or mirrored and changed."
+_WEAK = (
+    "Images were compared point by point alone, which finds no copies that are cropped or turned, or mirrored and "
+    "changed."
+)
 
 
 def of_synthetic(run: FinishedAudit) -> AuditStatement:
@@ -42,7 +45,7 @@ def of_synthetic(run: FinishedAudit) -> AuditStatement:
         limits=_limits(run, "A pass is about copies of the planted kinds; a generator's own copies may be of others."),
         method=Method(
             name="Nearest generated image of each training patient, ranked among held-out patients; planted copies",
-            source='METHODS section 5; "Memorized images" of copy detectors, paper 003',
+            source="METHODS section 5",
             page="synthetic.md",
         ),
         seeds=(int(run.config.get("seed", 0)),),
@@ -139,7 +142,7 @@ def _screened(run: FinishedAudit, question: str, page: str) -> AuditStatement:
         ),
         method=Method(
             name="Every image against the whole training set; a threshold with a promised miss rate",
-            source='"LCMem", paper 004; METHODS section 4, "Use" and "Guarantee"',
+            source='"LCMem: A Universal Model for Robust Image Memorization Detection"; METHODS section 4',
             page=page,
         ),
         seeds=(int(run.config.get("seed", 0)),),

@@ -3,8 +3,6 @@
 from math import exp
 from typing import Any
 
-import pandas as pd
-
 from memorisk.audits.release.finished import FinishedAudit
 from memorisk.audits.release.wording import NO_PATIENTS, OF_A_MODEL, SEEDED, of_texts, settings_of_run, whole
 from memorisk.report.statement import AuditStatement, Figure, Method, Part, Subject
@@ -15,8 +13,8 @@ _CORRECTIONS = {
     "bh-within": "false discovery rate within each class by itself (Benjamini-Hochberg)",
 }
 _RECIPE = (
-    "Models trained by the recipe on halves of the data were audited, not a file: audit again with --target FILE to tie "
-    "the result to the weights that are to be released."
+    "Models trained by the recipe on halves of the data were audited, and no file: an audit with --target FILE is tied "
+    "to the weights that are to be released."
 )
 _ELSEWHERE = "Only losses were given: which models they are of cannot be seen."
 
@@ -76,7 +74,8 @@ def _named(model: Any) -> str | None:
 
 def _class_figures(run: FinishedAudit, units: str) -> list[Figure]:
     """What was found over all classes, and the largest mean of one."""
-    table, n = run.tables["per_class"], run.counted
+    table: Any = run.tables["per_class"]
+    n = run.counted
     flagged = int(table["flagged"].sum()) if len(table) else 0
     found = [
         Figure(name="classes", title="Classes", value=len(table)),
@@ -85,7 +84,7 @@ def _class_figures(run: FinishedAudit, units: str) -> list[Figure]:
     ]
     known = table[table["mean"].notna()]
     if len(known):
-        top: Any = known.loc[known["mean"].idxmax()]
+        top = known.loc[known["mean"].idxmax()]
         found.append(
             Figure(
                 name="largest_class_mean",
@@ -110,15 +109,16 @@ def _class_figures(run: FinishedAudit, units: str) -> list[Figure]:
 
 def _attack_figures(run: FinishedAudit) -> list[Figure]:
     """AUC of every attack on the audit's models, and on the very model."""
-    attacks, units = run.tables["attacks"], "patients" if run.summary.get("groups_given") else "images"
-    rows = attacks[attacks["label"] == "(all)"] if len(attacks) else pd.DataFrame()
+    attacks: Any = run.tables["attacks"]
+    units = "patients" if run.summary.get("groups_given") else "images"
+    rows = attacks[attacks["label"] == "(all)"].to_dict("records") if len(attacks) else []
     found = [
         Figure(
             name=f"{'control' if row['control'] else 'auc'}/{row['attack']}",
             title=f"AUC of {'the control ' if row['control'] else ''}{str(row['attack']).replace('_', ' ')}",
             value=row["auc"], low=row["low"], high=row["high"], confidence=0.95, n=int(row["n_groups"]), unit=units,
         )
-        for row in rows.to_dict("records")
+        for row in rows
     ]  # fmt: skip
     target = run.summary.get("target") or {}
     return found + [
@@ -163,7 +163,7 @@ def _not_scored(run: FinishedAudit, units: str) -> list[str]:
         said.append(f"{n:,} {units} had no partner with the same labels and number of images.")
     if n := len(missed.get("not_auditable") or ()):
         said.append(f"{several(n, 'class was', 'classes were')} too small to split.")
-    table = run.tables["per_class"]
+    table: Any = run.tables["per_class"]
     if len(table) and (n := int((~table["testable"].astype(bool)).sum())):
         said.append(f"{several(n, 'class', 'classes')} could not be tested: nobody could have been flagged there.")
     words = {

@@ -59,7 +59,7 @@ def of_watch(run: FinishedAudit) -> AuditStatement:
             page="watch.md",
         ),
         seeds=(int(made.get("seed", 0)),),
-        settings=settings_of_run(made, ("images", "looks", "nominal", "level", "stop_on", "error", "patience", "detector")),
+        settings=settings_of_run(made, ("images", "looks", "nominal", "level", "stop_on", "error", "patience")),
         versions={},
         run_sha256=run.sha256,
     )  # fmt: skip
@@ -113,8 +113,10 @@ def of_quality(run: FinishedAudit) -> AuditStatement:
         not_examined=("Privacy: whether anybody is copied.",),
         assumptions=("Held-out images are a random part, by patient, of the same data.", SEEDED),
         limits=("Figures depend on the feature space and on the number of images: compare at the same number.",),
-        method=Method(name="Figures of quality beside held-out real images", source="METHODS section 6",
-                      page="quality.md"),
+        method=Method(
+            name="Figures of quality beside held-out real images", source="its page names the paper of each figure",
+            page="quality.md",
+        ),
         seeds=(int(run.config.get("seed", 0)),),
         settings=settings_of_run(run.config, ("size", "resize", "level")),
         versions={},

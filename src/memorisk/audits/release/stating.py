@@ -1,0 +1,172 @@
+"""``memorisk statement``: a privacy statement for machines and a section for a model card, from finished runs."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from memorisk import __version__
+from memorisk.audits.release.binding import Bound, Offered, bind
+from memorisk.audits.release.finished import FinishedAudit, finished_audit
+from memorisk.audits.release.joining import joined, joined_files
+from memorisk.audits.release.of_images import of_filter, of_loop, of_synthetic
+from memorisk.audits.release.of_models import of_classifier, of_feature
+from memorisk.audits.release.of_training import of_quality, of_watch
+from memorisk.images.overlap import named_sources, refuse_overlap
+from memorisk.report.model_card import model_card
+from memorisk.report.statement import AuditStatement, Statement
+from memorisk.runs.errors import InputError, one_line
+from memorisk.runs.files import write_json, write_text
+from memorisk.runs.folder import CONFIG
+from memorisk.runs.lock import folder_lock
+from memorisk.runs.progress import Progress, quiet
+
+STATEMENT, CARD = "privacy-statement.json", "model-card.md"
+_KINDS: dict[str, Callable[[FinishedAudit], AuditStatement]] = {
+    "classifier": of_classifier,
+    "losses": of_classifier,
+    "feature": of_feature,
+    "synthetic": of_synthetic,
+    "filter": of_filter,
+    "synthesize": of_loop,
+    "watch": of_watch,
+    "quality": of_quality,
+}
+
+
+@dataclass(frozen=True)
+class Stated:
+    """What was written."""
+
+    statement: Statement
+    folder: Path
+    """With ``privacy-statement.json`` and ``model-card.md``."""
+
+
+def state(
+    runs: str | Path | Sequence[str | Path],
+    *,
+    weights: Sequence[str | Path] = (),
+    images: Sequence[str | Path] = (),
+    progress: Progress = quiet,
+) -> Statement:
+    """What finished runs say of what is to be released, as one statement; nothing is written.
+
+    Args:
+        runs: Folders of finished runs: audits, filters, loops, watches, figures of quality.
+        weights: Files of weights that are to be released: it is checked that the runs looked at them.
+        images: Folders or files of images that are to be released: likewise.
+        progress: Called with (stage, done, total).
+
+    Raises:
+        InputError: A run is unfinished, changed since, or of a kind that says nothing of a release; or something that
+            is to be released is not what any run looked at.
+    """
+    given = [runs] if isinstance(runs, str | Path) else list(runs)
+    folders = [Path(run) for run in given]
+    if not folders:
+        raise InputError("no run: name the folder of a finished one")
+    if len({folder.resolve() for folder in folders}) < len(folders):
+        raise InputError("a run is named twice: name each once")
+    offered = Offered(tuple(Path(path) for path in weights), tuple(Path(path) for path in images))
+    for path in (*offered.weights, *offered.images):
+        if not path.exists():
+            raise InputError(f"there is no {one_line(path)}: name what is to be released")
+    audits, bound = [], []
+    for folder in folders:
+        with finished_audit(folder) as run:
+            audit, tie = _described(run, offered, progress)
+        audits.append(audit)
+        bound.append(tie)
+    _refuse_unknown(offered, bound)
+    return Statement(
+        memorisk=__version__,
+        verdict=joined(audits),
+        released=joined_files([one.released for one in bound]),
+        audits=tuple(audits),
+    )
+
+
+def write_statement(
+    runs: str | Path | Sequence[str | Path],
+    *,
+    out: str | Path,
+    weights: Sequence[str | Path] = (),
+    images: Sequence[str | Path] = (),
+    progress: Progress = quiet,
+) -> Stated:
+    """Write ``privacy-statement.json`` and ``model-card.md``; the same runs give the same bytes.
+
+    Args:
+        runs: As for `state`.
+        out: A folder: new, empty, or one that holds a statement to be replaced.
+        weights: As for `state`.
+        images: As for `state`.
+        progress: Called with (stage, done, total).
+
+    Raises:
+        InputError: As `state`, or ``out`` is something else; nothing was written.
+
+    Example:
+        >>> found = write_statement("runs/synthetic", images=["shared/kept"], out="release")  # doctest: +SKIP
+        >>> found.statement.verdict.status  # doctest: +SKIP
+    """
+    folder = Path(out)
+    given = [runs] if isinstance(runs, str | Path) else list(runs)
+    _check_out(folder, [Path(run) for run in given], [Path(path) for path in images])
+    statement = state(runs, weights=weights, images=images, progress=progress)
+    told, card = statement.as_json(), model_card(statement)
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with folder_lock(folder):
+        (folder / STATEMENT).unlink(missing_ok=True)  # a card never stands beside the statement of other runs
+        write_text(folder / CARD, card)
+        write_json(folder / STATEMENT, told)
+    (folder / ".lock").unlink(missing_ok=True)
+    return Stated(statement, folder)
+
+
+def _described(run: FinishedAudit, offered: Offered, progress: Progress) -> tuple[AuditStatement, Bound]:
+    """What a run says, and what it is tied to.
+
+    Raises:
+        InputError: An earlier memorisk wrote it, without numbers that are needed.
+    """
+    try:
+        audit = _KINDS[run.kind](run)
+        tie = bind(run, audit.subject, offered, progress)
+    except (KeyError, TypeError, AttributeError) as error:
+        raise InputError(
+            f"{one_line(run.folder)} lacks {one_line(error, 60)}: another version of memorisk wrote it; issue the run's"
+            " command again"
+        ) from error
+    return replace(audit, subject=tie.subject), tie
+
+
+def _refuse_unknown(offered: Offered, bound: Sequence[Bound]) -> None:
+    """Refuse what is to be released and was not looked at.
+
+    Raises:
+        InputError: There is such a thing.
+    """
+    used = {path for one in bound for path in one.used}
+    for what, paths in (("weights", offered.weights), ("images", offered.images)):
+        for path in paths:
+            if path not in used:
+                raise InputError(
+                    f"--{what} {one_line(path)} is not what any of these runs looked at: audit it, or name what was "
+                    "audited"
+                )
+
+
+def _check_out(out: Path, runs: Sequence[Path], images: Sequence[Path]) -> None:
+    """Refuse a folder that holds something else, or that would change what was audited.
+
+    Raises:
+        InputError: It does.
+    """
+    if out.exists() and not out.is_dir():
+        raise InputError(f"--out {one_line(out)} is a file: name a folder")
+    if out.is_dir() and (odd := sorted({p.name for p in out.iterdir()} - {STATEMENT, CARD, ".lock"})):
+        what = "is a run folder" if CONFIG in odd else f"holds other files ({one_line(odd[0], 60)})"
+        raise InputError(f"--out {one_line(out)} {what}: name a new or empty folder for the statement")
+    given = [*((f"the run {one_line(run)}", run) for run in runs), *((f"the images {one_line(p)}", p) for p in images)]
+    refuse_overlap(out, named_sources(dict(given)))

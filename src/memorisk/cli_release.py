@@ -1,0 +1,119 @@
+"""``memorisk statement``, ``gate``, ``track``: arguments, handed on. Loads nothing heavy until one runs."""
+
+import sys
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from cyclopts import Parameter
+
+from memorisk.cli_settings import AS_JSON, SWITCH, with_bar
+
+SEVERAL = Annotated[tuple[Path, ...], Parameter(negative="", consume_multiple=True)]
+
+
+def statement(
+    *runs: Path,
+    out: Path,
+    weights: SEVERAL = (),
+    images: SEVERAL = (),
+    json: AS_JSON = False,
+) -> int:
+    """Write a privacy statement and a section for a model card, from finished runs.
+
+    Several runs are joined by the worst of them. The exit code is 0 only where that is a pass.
+
+    Parameters
+    ----------
+    runs
+        Folders of finished runs: audit classifier, losses, feature or synthetic, filter, synthesize, watch, quality.
+    out
+        Folder for privacy-statement.json and model-card.md: new, empty, or one with these to replace.
+    weights
+        Files of weights that are to be released: it is checked that the runs looked at them.
+    images
+        Folders or files of images that are to be released: likewise.
+    json
+        Print the statement as JSON.
+    """
+    from memorisk.audits.release.stating import write_statement
+    from memorisk.console_release import show_stated
+
+    found = with_bar(write_statement, runs, out=out, weights=weights, images=images)
+    show_stated(found, as_json=json)
+    return 0 if found.statement.verdict.status == "pass" else 1
+
+
+def gate(
+    source: Path,
+    *,
+    weights: SEVERAL = (),
+    images: SEVERAL = (),
+    require: Literal["pass", "not-fail"] = "pass",
+    json: AS_JSON = False,
+) -> int:
+    """Let a release go on only if its statement passes and is about the very files that are released.
+
+    Exit code 0: it may; 1: it may not, and one line says what to do; 2: bad input.
+
+    Parameters
+    ----------
+    source
+        A privacy-statement.json, the folder that holds it, or the folder of a finished run.
+    weights
+        Files of weights that are to be released.
+    images
+        Folders or files of images that are to be released: a folder with everything in it.
+    require
+        pass, or not-fail, which lets through what could not be decided.
+    json
+        Print the answer as JSON.
+    """
+    import json as writer
+    from dataclasses import asdict
+
+    from memorisk.audits.release.gate import gate as ask
+
+    found = ask(source, weights=weights, images=images, require=require)
+    if json:
+        _say(writer.dumps(asdict(found), indent=2, ensure_ascii=False))
+    else:
+        _say(f"{'may be released' if found.passed else 'may not be released'}: {found.line}")
+        for note in found.notes:
+            _say(f"note: {note}")
+    return 0 if found.passed else 1
+
+
+def track(
+    *runs: Path,
+    to: Annotated[tuple[str, ...], Parameter(negative="", consume_multiple=True)],
+    with_report: SWITCH = False,
+    json: AS_JSON = False,
+) -> int:
+    """Log finished runs to MLflow, TensorBoard or Weights & Biases (offline): verdict, figures, settings; no ids.
+
+    A run that is logged already is not logged twice.
+
+    Parameters
+    ----------
+    runs
+        Folders of finished runs of any kind: audits, filters, loops, watches, quality, benches, studies, trainings.
+    to
+        mlflow:FOLDER, mlflow:http://HOST (a server that you name), tensorboard:FOLDER, wandb:FOLDER; one or several.
+    with_report
+        Log report.html, too, as an artifact: it may show images and ids.
+    json
+        Print what was logged as JSON.
+    """
+    from memorisk.audits.release.tracking import track as log
+    from memorisk.console_release import show_tracked
+
+    found: Any = log(runs, to=to, with_report=with_report)
+    show_tracked(found, as_json=json)
+    return 0
+
+
+def _say(line: str) -> None:
+    """A line on standard output, whatever its characters."""
+    sys.stdout.write(
+        line.encode(sys.stdout.encoding or "utf-8", "backslashreplace").decode(sys.stdout.encoding or "utf-8") + "\n"
+    )

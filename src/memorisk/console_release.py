@@ -1,0 +1,61 @@
+"""What the terminal shows of statements, and of runs that were logged."""
+
+import json
+import sys
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.text import Text
+
+from memorisk.runs.errors import several
+from memorisk.runs.files import plain
+
+if TYPE_CHECKING:  # image libraries come with it
+    from memorisk.audits.release.stating import Stated
+    from memorisk.audits.release.tracking import Tracked
+
+_MOST = 6
+_TITLES = {"pass": "PASSED", "fail": "NOT READY FOR RELEASE", "undecided": "COULD NOT BE DECIDED"}
+
+
+def show_stated(found: "Stated", *, as_json: bool) -> None:
+    """The joint verdict, each run's own, what it is tied to, and where the files lie."""
+    statement = found.statement
+    if as_json:
+        sys.stdout.write(json.dumps(statement.as_json(), indent=2, ensure_ascii=False) + "\n")
+        return
+    console, verdict = Console(), statement.verdict
+    console.print(Text(_TITLES[verdict.status], style="bold"))
+    lines = [*_shortened(verdict.why), *(f"Contradiction: {text}" for text in verdict.contradictions)]
+    if verdict.status != "pass":
+        lines += [f"Would decide it: {text}" for text in _shortened(verdict.what_would_decide)]
+    for number, audit in enumerate(statement.audits, 1):
+        tied = "tied to a file" if audit.subject.sha256 else "tied to no file"
+        lines.append(f"Run {number}: {audit.kind}, {audit.status}, {tied}. {audit.subject.why}".strip())
+    lines += [
+        f"Released: {one.what}, {several(one.files, 'file', 'files')}, sha256 {one.sha256}"
+        for one in statement.released
+    ]
+    for line in (
+        *lines,
+        f"Statement: {found.folder / 'privacy-statement.json'}",
+        f"Card: {found.folder / 'model-card.md'}",
+    ):
+        console.print(Text(line), soft_wrap=True)
+
+
+def _shortened(texts: tuple[str, ...]) -> list[str]:
+    """The first of many sentences; the files have all of them."""
+    more = [f"and {len(texts) - _MOST:,} more"] if len(texts) > _MOST else []
+    return [*texts[:_MOST], *more]
+
+
+def show_tracked(found: "list[Tracked]", *, as_json: bool) -> None:
+    """A line a run and tracker."""
+    if as_json:
+        sys.stdout.write(json.dumps(plain([vars(one) for one in found]), indent=2, ensure_ascii=False) + "\n")
+        return
+    console = Console()
+    for one in found:
+        how = "logged" if one.new else "was logged before"
+        console.print(Text(f"{one.run}: {how} to {one.to} ({one.figures:,} figures)"), soft_wrap=True)

@@ -1,0 +1,155 @@
+"""A section for a model card, from a privacy statement: the same numbers in plain words, ``model-card.md``.
+
+Every text of the statement is of unknown origin to a page on the web: it stands there as text, with nothing in it taken
+for Markdown or HTML.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from memorisk.report.statement import AuditStatement, Figure, Statement
+from memorisk.report.text import visible
+
+HEADING = "## Privacy: what the model remembers of people"
+_SPECIAL = {ord(c): f"\\{c}" for c in "\\`*_{}[]#|~$"} | {ord("<"): "&lt;", ord(">"): "&gt;", ord("&"): "&amp;"}
+_STATUS = {
+    "pass": "**Passed**, for what is listed below and nothing else.",
+    "fail": "**Not ready for release.**",
+    "undecided": "**Could not be decided.** That is not a pass.",
+}
+_ONE = {
+    "pass": "passed",
+    "fail": "failed",
+    "undecided": "could not be decided, which is no pass",
+    "not asked": "says nothing of privacy",
+}
+_NAMES = {
+    "classifier": "Audit of a classifier",
+    "losses": "Audit of losses",
+    "feature": "Audit of a mark",
+    "synthetic": "Audit of a set of generated images",
+    "filter": "Filter of a set of generated images",
+    "synthesize": "Images drawn, screened and drawn again",
+    "watch": "Looks at a generator in training",
+    "quality": "Figures of quality",
+}
+
+
+def model_card(statement: Statement) -> str:
+    """The section, in Markdown.
+
+    Args:
+        statement: What finished runs say.
+    """
+    return "\n".join(_lines(statement)).rstrip("\n") + "\n"
+
+
+def _lines(statement: Statement) -> Iterator[str]:
+    verdict = statement.verdict
+    yield from (HEADING, "", _STATUS[verdict.status], "")
+    yield from _bullets(verdict.why)
+    if verdict.contradictions:
+        yield from ("Where the runs do not fit together:", "", *_bullets(verdict.contradictions))
+    if verdict.what_would_decide and verdict.status != "pass":
+        yield from ("What would decide it:", "", *_bullets(verdict.what_would_decide))
+    yield from _released(statement)
+    for number, audit in enumerate(statement.audits, 1):
+        yield from _audit(number, audit)
+    version = escaped(statement.memorisk)
+    yield f"Made by memorisk {version} from `privacy-statement.json`, which says the same for machines."
+
+
+def _released(statement: Statement) -> Iterator[str]:
+    """Which files were looked at."""
+    if not statement.released:
+        yield from (
+            "**No file was tied to these results**: they do not say that the files here are what was audited.",
+            "",
+        )
+        return
+    yield from ("These results are about the following, and about nothing else:", "")
+    rows = [
+        [one.what, one.form, f"`{one.sha256}`", f"{one.files:,}", ", ".join(str(n + 1) for n in one.audits)]
+        for one in statement.released
+    ]
+    yield from _table(("What", "Form", "SHA-256", "Files", "Runs"), rows)
+
+
+def _audit(number: int, audit: AuditStatement) -> Iterator[str]:
+    """One run."""
+    yield from (f"### {number}. {_NAMES[audit.kind]}: {_ONE[audit.status]}", "", escaped(audit.question), "")
+    yield from _bullets(audit.why)
+    if audit.subject.why:
+        yield from (escaped(audit.subject.why), "")
+    said = [_number(figure) for figure in audit.figures if figure.value is not None or figure.high is not None
+            or figure.low is not None or figure.p_value is not None]  # fmt: skip
+    yield from _table(("Figure", "Value", "Interval", "p", "Counted"), said)
+    yield from _titled("Not examined", audit.not_examined)
+    yield from _titled("What the figures rest on", audit.assumptions)
+    yield from _titled("Limits", audit.limits)
+    yield from (_how(audit), "")
+
+
+def _number(figure: Figure) -> list[str]:
+    """A figure as a row."""
+    level = "" if figure.confidence is None else f" ({100 * figure.confidence:.4g} %)"
+    if figure.low is not None and figure.high is not None:
+        interval = f"{_short(figure.low)} to {_short(figure.high)}{level}"
+    elif figure.high is not None:
+        interval = f"at most {_short(figure.high)}{level}"
+    elif figure.low is not None:
+        interval = f"at least {_short(figure.low)}{level}"
+    else:
+        interval = ""
+    counted = "" if figure.n is None else f"{figure.n:,} {escaped(figure.unit)}"
+    return [escaped(figure.title), _short(figure.value), interval, _short(figure.p_value), counted]
+
+
+def _how(audit: AuditStatement) -> str:
+    """Method, units, level, data and seeds in a paragraph."""
+    data = "; ".join(
+        f"{escaped(part.part)} `{escaped(part.fingerprint)}`"
+        + ("" if part.images is None else f" ({part.images:,} images)")
+        for part in audit.data
+    )
+    level = "" if audit.level is None else f" Level {_short(audit.level)}; {escaped(audit.correction)}."
+    units = "" if audit.n_units is None else f" Independent units: {audit.n_units:,} {audit.units}."
+    models = "" if audit.n_models is None else f" Models: {audit.n_models:,}."
+    seeds = f" Seeds: {', '.join(map(str, audit.seeds))}." if audit.seeds else ""
+    method = f"Method: {escaped(audit.method.name)} ({escaped(audit.method.source)})."
+    return f"{method}{units}{models}{level} Data: {data or 'not given'}.{seeds}"
+
+
+def _short(value: float | None) -> str:
+    """A number as a reader wants it: whole numbers with commas, else four digits that count."""
+    if value is None:
+        return ""
+    return f"{value:,.0f}" if float(value).is_integer() else f"{value:.4g}"
+
+
+def _titled(title: str, texts: Sequence[str]) -> Iterator[str]:
+    if texts:
+        yield from (f"{title}:", "", *_bullets(texts))
+
+
+def _bullets(texts: Iterable[str]) -> Iterator[str]:
+    found = [f"- {escaped(text)}" for text in texts]
+    yield from (*found, "") if found else ()
+
+
+def _table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    if rows:
+        yield f"| {' | '.join(headings)} |"
+        yield f"|{'---|' * len(headings)}"
+        yield from (f"| {' | '.join(row)} |" for row in rows)
+        yield ""
+
+
+def escaped(text: object) -> str:
+    """A text of unknown origin on one line of Markdown: nothing in it is markup, and no address becomes a link."""
+    return (
+        visible(text)
+        .translate(_SPECIAL)
+        .replace("://", ":&#47;&#47;")
+        .replace("@", "&#64;")
+        .replace("www.", "www&#46;")
+    )
