@@ -124,7 +124,10 @@ def write_digits(path: Path, n: int, seed: int) -> None:
     """Write [n, SIDE, SIDE] uint8, a few at a time: two digits over each other, with noise."""
     from sklearn.datasets import load_digits
 
-    digits = np.pad(np.kron(load_digits().images, np.ones((3, 3))), ((0, 0), (2, 2), (2, 2))) * 8  # [1797, 28, 28]
+    digits = (
+        np.pad(np.kron(load_digits(return_X_y=True)[0].reshape(-1, 8, 8), np.ones((3, 3))), ((0, 0), (2, 2), (2, 2)))
+        * 8
+    )  # [1797, 28, 28]
     rng = np.random.default_rng(seed)
     images = np.lib.format.open_memmap(path, mode="w+", dtype=np.uint8, shape=(n, SIDE, SIDE))
     for first in range(0, n, 1000):

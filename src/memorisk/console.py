@@ -154,7 +154,7 @@ def _number(value: float | None) -> str:
 def show_dry_run(found: DryRun, *, as_json: bool) -> None:
     """The plan and its cost."""
     if as_json:
-        _json(vars(found))
+        _json(vars(found) | {"cost": found.cost.as_json()})
         return
     from memorisk.audits.dry_run import duration
 
@@ -162,8 +162,10 @@ def show_dry_run(found: DryRun, *, as_json: bool) -> None:
     console.print(Text(f"design {found.design}, seeds {', '.join(map(str, found.seeds))}"), soft_wrap=True)
     for name, number in found.parts.items():
         console.print(Text(f"{number:>14,} images in {name}"))
-    for name, number in found.cost.items():
-        console.print(Text(f"{number:>14,} {name.replace('_', ' ')}"))
+    for line in found.cost.lines():
+        console.print(Text(line))
+    if found.bytes_until_the_end:
+        console.print(Text(f"{found.bytes_until_the_end:>14,} bytes of changed images, until the end"))
     if found.seconds is not None:
         console.print(Text(f"about {duration(found.seconds)} of training on this machine"), soft_wrap=True)
     table = Table(box=None, pad_edge=False)

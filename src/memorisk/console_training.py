@@ -127,12 +127,14 @@ def show_study_plan(plan: "StudyPlan") -> None:
         table.add_row(
             Text(name),
             str(len(first.seeds)),
-            f"{first.cost['images']:,}",
+            f"{sum(first.parts.values()):,}",
             f"{sum(bool(row['testable']) for row in first.classes)} of {len(first.classes)}",
-            str(sum(p.cost["trainings"] for p in plans)),
+            str(sum(p.cost.trainings or 0 for p in plans)),
             "unknown" if None in times else duration(sum(t or 0.0 for t in times)),
         )
     console.print(table)
+    for line in plan.cost.lines():
+        console.print(Text(line))
     for name, why in plan.refused.items():
         console.print(Text(f"would fail: {name}: {why}"), soft_wrap=True)
     more = ", and what is unknown" if plan.untimed else ""

@@ -11,9 +11,11 @@ import yaml
 from memorisk.audits.classifier import DryRun, audit_classifier
 from memorisk.audits.evidence import evidence_from_table
 from memorisk.report.result import Result
+from memorisk.runs.cost import Cost
 from memorisk.runs.errors import InputError
 from memorisk.training.jobs import LOGITS
 from tests.audits.conftest import SMALL
+from tests.counting import counted
 
 TABLES = ("scores", "per_image", "per_group", "per_class", "attacks", "manifest")
 COLUMNS = {
@@ -143,12 +145,17 @@ def test_a_dry_run_counts_what_the_run_then_does(tmp_path):
     plan = audit_classifier("digits", out=tmp_path / "r", **SMALL, dry_run=True)
     assert isinstance(plan, DryRun)
     assert not (tmp_path / "r").exists()
-    assert plan.cost["trainings"] == 6
-    result = audit_classifier("digits", out=tmp_path / "r", **SMALL)
+    with counted() as found:
+        result = audit_classifier("digits", out=tmp_path / "r", **SMALL)
+    assert found.cost(tmp_path / "r", bytes_images=1232 * 8 * 8) == plan.cost
+    assert plan.cost.trainings == 6
     assert isinstance(result, Result)
     assert plan.parts["canary"] == result.summary["n_canary"]
     trained = pd.read_parquet(tmp_path / "r" / "scores.parquet")["member"].sum()
-    assert plan.cost["images_per_epoch_all_trainings"] == trained
+    assert plan.cost.images_trained == SMALL["epochs"] * trained
+    again = audit_classifier("digits", out=tmp_path / "r", **SMALL, dry_run=True)
+    assert isinstance(again, DryRun)
+    assert again.cost == Cost(bytes_images=1232 * 8 * 8)
     classes = pd.DataFrame(plan.classes).set_index("label")
     found = result.per_class.set_index("label").loc[classes.index]
     for column in ("n", "n_groups_scored", "n_test_groups"):

@@ -80,19 +80,6 @@ def test_the_validation_part_is_the_same_for_every_seed_and_apart_from_the_place
     assert not assigned[:, part[placebo.item_row] == "test"].any()
 
 
-def test_a_plan_counts_what_it_will_cost():
-    plan = plan_of(manifest({"a": 40, "b": 40}), models=4, design="matched")
-    cost = plan.cost(epochs=3, batch_size=16, image_bytes=1000)
-    sizes = [len(rows) for d in plan.designs for rows in (d.rows_a, d.rows_b)]
-    assert cost == {
-        "trainings": 4,
-        "images": 160,
-        "images_per_epoch_all_trainings": sum(sizes),
-        "steps": sum(3 * int(np.ceil(n / 16)) for n in sizes),
-        "bytes_of_decoded_images": 1000,
-    }
-
-
 def test_findings_are_items_and_partners_hold_the_same_ones():
     images = manifest({"a": 30, "a|b": 30, "b": 30}, group_size=1)
     plan = plan_of(images, head="multi", models=4)

@@ -160,7 +160,7 @@ def test_a_plan_counts_the_trainings_and_tells_what_would_fail(tmp_path: Path) -
         defences={"digits": {"architecture": "CNN", "regime": ["full", "dp-full"], "epsilon": [8, 3]}},
     )
     plan = plan_study(read_study(asked), out=tmp_path / "s")
-    assert {name: sum(p.cost["trainings"] for p in plans) for name, plans in plan.parts.items()} == {
+    assert {name: sum(p.cost.trainings for p in plans) for name, plans in plan.parts.items()} == {
         "digits, CNN": 2 * 2 * 3,
         "digits, ResNet": 2 * 2 * 3,
         "digits, defences": 2 * 2 * 3,

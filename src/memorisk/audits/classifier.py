@@ -88,7 +88,8 @@ def audit_classifier(
     make_plan(manifest, early, options)
     check_classes(early, options)
     if dry_run:
-        return describe_plan(*_prepared(manifest, folder, options, progress, dry_run=True)[:3], options)
+        plan, recipe, store, _, intended = _prepared(manifest, folder, options, progress, dry_run=True)
+        return describe_plan(folder, plan, recipe, store, options, intended)
     with worker_pool(training_processes(options), options.threads, warm_up):
         plan, recipe, store, linked, intended = _prepared(manifest, folder, options, progress, dry_run=False)
         names = Pseudonyms.from_options(options)

@@ -8,15 +8,17 @@ from typing import Any
 import numpy as np
 
 from memorisk.audits.analysis import class_findings
+from memorisk.audits.classifier_cost import classifier_cost
 from memorisk.audits.classifier_jobs import Recipe, make_jobs, training_processes
 from memorisk.audits.context import Context
 from memorisk.audits.coverage import not_scored
 from memorisk.audits.evidence import Evidence, stack_evidence
-from memorisk.audits.intervention_plan import TRAININGS
+from memorisk.audits.intervention_plan import Intended
 from memorisk.audits.options import ClassifierOptions
 from memorisk.audits.plan import Plan
 from memorisk.images.store import ImageStore
 from memorisk.models.zoo import is_download, model_spec
+from memorisk.runs.cost import Cost
 from memorisk.training.jobs import TrainJob, build_network, keep_freed_memory, train_network
 
 _TIMED_PIXELS = 1 << 20
@@ -28,7 +30,8 @@ class DryRun:
     """What a command would do.
 
     Attributes:
-        cost: Trainings, images, steps, bytes.
+        cost: What is still to be done.
+        bytes_until_the_end: Changed images that an intervention keeps while it trains on them.
         parts: Images in each part.
         design: The design.
         seeds: The seeds.
@@ -40,7 +43,8 @@ class DryRun:
         seconds: Estimated seconds of training on this machine; None where that is not known beforehand.
     """
 
-    cost: dict[str, int]
+    cost: Cost
+    bytes_until_the_end: int
     parts: dict[str, int]
     design: str
     seeds: tuple[int, ...]
@@ -50,32 +54,27 @@ class DryRun:
     seconds: float | None
 
 
-def describe_plan(plan: Plan, recipe: Recipe, store: ImageStore, options: ClassifierOptions) -> DryRun:
+def describe_plan(
+    out: Path, plan: Plan, recipe: Recipe, store: ImageStore, options: ClassifierOptions, intended: Intended | None
+) -> DryRun:
     """Count, time two steps, and rehearse the analysis on losses that hold nothing."""
     names, counts = np.unique(plan.parts.part.astype(str), return_counts=True)
-    epochs = recipe.train.epochs or 0
-    cost = plan.cost(epochs=epochs, batch_size=recipe.train.batch_size, image_bytes=store.images.nbytes)
-    repeats = 1 + options.placebo + (TRAININGS if options.intervene else 0)
-    images = cost["images_per_epoch_all_trainings"] * epochs * repeats
-    cost |= {"trainings": cost["trainings"] * repeats + bool(options.canary_pairs)}
-    images += len(plan.designs[0].rows_a) * epochs if options.canary_pairs else 0
-    if options.intervene:
-        cost |= {"bytes_of_changed_images_until_the_end": store.images.nbytes}
-    predicted = (
-        cost["trainings"] * store.manifest.n * (1 + options.score_augmentations) / 3
-    )  # a forward pass is a third of a step
+    cost = classifier_cost(out, store, plan, recipe, options, intended)
     evidence = _empty_evidence(plan)
     unscored = not_scored(evidence, 0, plan.parts.too_small)
-    each = _seconds_per_image(plan, recipe, store, options)
+    each, images = _seconds_per_image(plan, recipe, store, options), 0.0
+    if each is not None:  # a forward pass is a third of a step
+        images = (cost.images_trained or 0) + (cost.images_passed or 0) / 3
     return DryRun(
         cost,
+        0 if intended is None else store.images.nbytes,
         dict(zip(names.tolist(), counts.tolist(), strict=True)),
         plan.design,
         options.chosen_seeds,
         plan.parts.too_small,
         _outlook(evidence, plan, options),
         {k: unscored[k] for k in ("without_partner", "without_partner_images")},
-        None if each is None else each * (images + predicted) / training_processes(options),
+        None if each is None else each * images / training_processes(options),
     )
 
 

@@ -105,16 +105,24 @@ def train_intervention(
     """
     changed, again = opened(run, intended)
     forget_images(run, keep=changed / IMAGES)
-    baseline = make_jobs(run.path, store, plan, recipe, options)
-    after = _each(baseline, lambda job: replace(job, out=changed.path, images=changed / IMAGES))
-    rerun = _each(baseline, lambda job: replace(job, out=again.path, seed=rerun_seed(job.seed)))
-    total = TRAININGS * sum(len(pair) for pair in baseline)
+    after, rerun = intervention_jobs(run.path, store, plan, recipe, options, intended)
+    total = TRAININGS * sum(len(pair) for pair in after)
     if not all(job.done for pair in after for job in pair):
         _keep_images(changed / IMAGES, store, intended)
     train_all(changed, after, recipe, options, lambda d, n: progress(d, total))
     (changed / IMAGES).unlink(missing_ok=True)
     train_all(again, rerun, recipe, options, lambda d, n: progress(total - n + d, total))
     return collect(after, plan, recipe), collect(rerun, plan, recipe)
+
+
+def intervention_jobs(
+    out: Path, store: ImageStore, plan: Plan, recipe: Recipe, options: ClassifierOptions, intended: Intended
+) -> tuple[Pairs, Pairs]:
+    """The trainings on changed images, and those of the re-run, in the folders of `opened`."""
+    baseline = make_jobs(out, store, plan, recipe, options)
+    changed, again = out / FOLDER / intended.folder, out / FOLDER / RERUN
+    after = _each(baseline, lambda job: replace(job, out=changed, images=changed / IMAGES))
+    return after, _each(baseline, lambda job: replace(job, out=again, seed=rerun_seed(job.seed)))
 
 
 def opened(run: RunFolder, intended: Intended) -> tuple[RunFolder, RunFolder]:

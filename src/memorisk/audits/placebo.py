@@ -4,6 +4,7 @@ The level of the lists rests on this, not on a theorem. Each repeat draws a fres
 slots.
 """
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -43,15 +44,19 @@ def run_placebo(
     if plan.design == "paper" or not plan.parts.random:
         raise InputError("the placebo redraws the split and swaps twins: it needs the design balanced or matched")
     repeats = []
-    for repeat in range(options.placebo):
-        seed = options.split_seed + 1 + repeat
-        placebo, assigned = make_placebo(store.manifest, plan.parts, options, seed=seed)
+    for repeat, (placebo, assigned) in enumerate(placebo_plans(store, plan, options)):
         jobs = make_jobs(run.path, store, placebo, recipe, options)
         train_all(run, jobs, recipe, options, lambda d, n, r=repeat: progress(r * n + d, options.placebo * n))
         evidence = collect(jobs, placebo, recipe, assigned)
         findings = class_findings(evidence, options, Context(design=plan.design, not_auditable=plan.parts.too_small))
         repeats.append(summarise(findings))
     return {"repeats": repeats, "n_repeats": len(repeats), **pooled(repeats)}
+
+
+def placebo_plans(store: ImageStore, plan: Plan, options: ClassifierOptions) -> Iterator[tuple[Plan, np.ndarray]]:
+    """The plan of every repeat, and [S, I] the signs that its design would have given its items."""
+    for repeat in range(options.placebo):
+        yield make_placebo(store.manifest, plan.parts, options, seed=options.split_seed + 1 + repeat)
 
 
 def summarise(findings: list) -> dict[str, Any]:

@@ -64,17 +64,6 @@ class Plan:
     item_row: np.ndarray
     item_class: np.ndarray
 
-    def cost(self, *, epochs: int, batch_size: int, image_bytes: int) -> dict[str, int]:
-        """What the plan takes: trainings, distinct images, steps, bytes of decoded images."""
-        sizes = [len(rows) for d in self.designs for rows in (d.rows_a, d.rows_b)]
-        return {
-            "trainings": len(sizes),
-            "images": len(self.parts.part),
-            "images_per_epoch_all_trainings": int(sum(sizes)),
-            "steps": int(sum(epochs * -(-n // batch_size) for n in sizes)),
-            "bytes_of_decoded_images": int(image_bytes),
-        }
-
 
 def linked_groups(groups: np.ndarray, pixel_hashes: np.ndarray) -> list[tuple[str, str]]:
     """Pairs of groups that share an identical image as the models see it: they must stay on one side of every split.

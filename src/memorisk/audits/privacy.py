@@ -7,6 +7,7 @@ promise; one below it shows nothing more than what this number of pairs can.
 """
 
 from dataclasses import asdict, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -88,15 +89,9 @@ def measure_bound(
     """
     if not options.canary_pairs:
         return None
-    pairs, shared = _pairs(plan, options)
     audited = make_jobs(run.path, store, plan, recipe, options)
+    target, pairs = bound_job(run.path, store, plan, recipe, options)
     wrong = pairs.targets(_numbers(plan))
-    target = replace(
-        audited[0][0],
-        rows=pairs.training_rows(shared),
-        targets=wrong.astype(recipe.targets.values.dtype),
-        seed=int(np.random.SeedSequence([options.split_seed, _BOUND, 1]).generate_state(1)[0]),
-    )
     train_all(run, [(target,)], recipe, options, progress)
     rows = np.concatenate([pairs.first, pairs.second])
     score = _loss(target, rows, wrong)
@@ -109,6 +104,20 @@ def measure_bound(
         claimed=promise["replace_one_epsilon"] if promise else None,
     )
     return asdict(bound)
+
+
+def bound_job(
+    out: Path, store: ImageStore, plan: Plan, recipe: Recipe, options: ClassifierOptions
+) -> tuple[TrainJob, CanaryPairs]:
+    """The training on one of each pair of mislabelled images, and the pairs."""
+    pairs, shared = _pairs(plan, options)
+    target = replace(
+        make_jobs(out, store, plan, recipe, options)[0][0],
+        rows=pairs.training_rows(shared),
+        targets=pairs.targets(_numbers(plan)).astype(recipe.targets.values.dtype),
+        seed=int(np.random.SeedSequence([options.split_seed, _BOUND, 1]).generate_state(1)[0]),
+    )
+    return target, pairs
 
 
 def _pairs(plan: Plan, options: ClassifierOptions) -> tuple[CanaryPairs, np.ndarray]:

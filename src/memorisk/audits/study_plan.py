@@ -10,6 +10,7 @@ from memorisk.audits.dry_run import DryRun
 from memorisk.audits.study import Study, named_progress, study_parts_in
 from memorisk.audits.study_identity import check_part
 from memorisk.audits.study_parts import DEFENCES, part_name
+from memorisk.runs.cost import Cost, total
 from memorisk.runs.errors import InputError, one_line
 from memorisk.runs.progress import Progress, quiet
 
@@ -29,7 +30,12 @@ class StudyPlan:
     @property
     def trainings(self) -> int:
         """Models that would be trained."""
-        return sum(plan.cost["trainings"] for plans in self.parts.values() for plan in plans)
+        return self.cost.trainings or 0
+
+    @property
+    def cost(self) -> Cost:
+        """Of all parts that would not be refused; images that several parts share are counted in each."""
+        return total([plan.cost for plans in self.parts.values() for plan in plans])
 
     @property
     def seconds(self) -> float:

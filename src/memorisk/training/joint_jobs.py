@@ -70,7 +70,7 @@ def _frozen(jobs: Sequence[TrainJob], on_done: Done) -> None:
     before = torch.get_num_threads()
     torch.set_num_threads(first.threads)
     try:
-        for same_trunk in _by_trunk(jobs):
+        for same_trunk in by_trunk(jobs):
             model = build_network(same_trunk[0], images)
             features = trunk_features(model, images, first.options, first.device, normalisation=first.normalisation)
             for batch in _batches(same_trunk, len(same_trunk)):
@@ -91,7 +91,7 @@ def _frozen(jobs: Sequence[TrainJob], on_done: Done) -> None:
         torch.set_num_threads(before)
 
 
-def _by_trunk(jobs: Sequence[TrainJob]) -> list[list[TrainJob]]:
+def by_trunk(jobs: Sequence[TrainJob]) -> list[list[TrainJob]]:
     """Jobs whose trunks are the same network: all of them with weights, those of one seed where it is random."""
     trunks: dict[int, list[TrainJob]] = defaultdict(list)
     for job in jobs:
