@@ -1,0 +1,32 @@
+"""The cost of a classifier audit with everything it can be asked for, against what the run then does."""
+
+import numpy as np
+
+from memorisk.audits.classifier import DryRun, audit_classifier
+from tests.counting import counted
+
+N, SIDE = 240, 8
+
+
+def coloured(path):
+    """Two classes of coloured noise, the first of one in twenty-four images."""
+    rng = np.random.default_rng(0)
+    images = rng.integers(0, 256, (N, SIDE, SIDE, 3), dtype=np.uint8)
+    np.savez(path, images=images, labels=np.where(np.arange(N) % 5 == 0, "a", "b").astype(str))
+    return path
+
+
+def test_placebo_intervention_and_canary_pairs_are_counted_as_they_are_run(tmp_path):
+    asked = {
+        "models": 2, "epochs": 2, "processes": 1, "placebo": 1, "intervene": "grayscale", "classes": ["a"],
+        "canary_pairs": 4, "augment": "hflip", "score_augmentations": 2, "store": tmp_path / "store",
+        "batch_size": 16, "model": "small_cnn",
+    }  # fmt: skip
+    source, out = coloured(tmp_path / "set.npz"), tmp_path / "r"
+    plan = audit_classifier(source, out=out, **asked, dry_run=True)
+    assert isinstance(plan, DryRun)
+    with counted() as found:
+        audit_classifier(source, out=out, **asked)
+    assert found.cost(out, bytes_images=N * SIDE * SIDE * 3) == plan.cost
+    assert plan.cost.trainings == 2 + 2 + 2 * 2 + 1
+    assert plan.cost.images_passed == 9 * 3 * N

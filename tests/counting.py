@@ -1,0 +1,141 @@
+"""Counters for what a command really does, to hold against what its dry run said."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
+from torch.optim.optimizer import register_optimizer_step_post_hook
+
+from memorisk.images import near_copies
+from memorisk.images.duplicates import near_pairs
+from memorisk.runs.cost import Cost
+from memorisk.scores.distances import blocks
+from memorisk.scores.pairs import one_pass
+from memorisk.training import fit
+from memorisk.training.optimizers import FusedAdam
+
+
+@dataclass
+class Counts:
+    """What was counted; images are inputs [b, C, H, W] of whole networks."""
+
+    steps: int = 0
+    images_trained: int = 0
+    images_passed: int = 0
+    pairs: int = 0
+    optimizers: list[Any] = field(default_factory=list)
+
+    @property
+    def trainings(self) -> int:
+        """Different optimisers that made a step."""
+        return len({id(optimizer) for optimizer in self.optimizers})
+
+    def step(self, optimizer: Any) -> None:
+        """One update."""
+        self.steps += 1
+        self.optimizers.append(optimizer)
+
+    def cost(self, run: Path, **stated: Any) -> Cost:
+        """Everything counted, with the bytes that lie in the run folder; ``stated`` is taken as it is."""
+        counted = {
+            "trainings": self.trainings,
+            "steps": self.steps,
+            "images_trained": self.images_trained,
+            "images_passed": self.images_passed,
+            "pairs": self.pairs,
+            "bytes_weights": sum(tensor_bytes(path) for path in run.rglob("*.safetensors")),
+            "bytes_outputs": sum(array_bytes(path) for path in run.rglob("logits/*.npy")),
+        }
+        return Cost(**(counted | stated))
+
+
+def tensor_bytes(path: Path) -> int:
+    """Bytes of the tensors in a safetensors file, by its size on the disk."""
+    with path.open("rb") as file:
+        return path.stat().st_size - 8 - int.from_bytes(file.read(8), "little")
+
+
+def array_bytes(path: Path) -> int:
+    """Bytes of the array in a .npy file, by its size on the disk."""
+    with path.open("rb") as file:
+        file.seek(8)
+        return path.stat().st_size - 10 - int.from_bytes(file.read(2), "little")
+
+
+@contextmanager
+def counted() -> Iterator[Counts]:
+    """Count the updates, the images and the pairs of everything in the block, in this process."""
+    found, depth = Counts(), [0]
+
+    def enters(module: nn.Module, given: tuple[Any, ...]) -> None:
+        """A network or a part of one gets its input."""
+        images = given[0] if given and isinstance(given[0], torch.Tensor) else None
+        if depth[0] == 0 and images is not None and images.ndim == 4:
+            if torch.is_grad_enabled() and any(p.requires_grad for p in module.parameters()):
+                found.images_trained += len(images)
+            else:
+                found.images_passed += len(images)
+        depth[0] += 1
+
+    def leaves(module: nn.Module, given: Any, output: Any) -> None:
+        """And is done with it."""
+        depth[0] -= 1
+
+    def tiles(evaluate: Any, at: int) -> Any:
+        """An evaluator of tiles that counts their pairs."""
+
+        def evaluated(*given: Any) -> Any:
+            """The tile."""
+            found.pairs += given[at].size
+            return evaluate(*given)
+
+        return evaluated
+
+    def matched(first: Any, second: Any, **named: Any) -> Any:
+        """Thumbnails of two sets."""
+        found.pairs += len(first) * len(second)
+        return best_matches(first, second, **named)
+
+    def stepped(self: FusedAdam) -> None:
+        """An update by our own Adam."""
+        found.step(self)
+        step(self)
+
+    def outputs(*given: Any) -> int:
+        """A check of a network on two images, which is no part of a cost."""
+        before = found.images_trained, found.images_passed
+        try:
+            return count_outputs(*given)
+        finally:
+            found.images_trained, found.images_passed = before
+
+    count_outputs = fit._count_outputs  # pyright: ignore[reportPrivateUsage]
+    step, best_matches, kept = FusedAdam.step, near_copies.best_matches, (blocks.evaluate, one_pass.evaluate)
+    handles = [
+        register_optimizer_step_post_hook(lambda optimizer, *_: found.step(optimizer)),
+        register_module_forward_pre_hook(enters),
+        register_module_forward_hook(leaves, always_call=True),
+    ]
+    FusedAdam.step, fit._count_outputs = stepped, outputs
+    blocks.evaluate, one_pass.evaluate = tiles(kept[0], 3), tiles(kept[1], 4)
+    from memorisk.audits.synthetic import clusters, comparing
+
+    def nearly(images: Any, **named: Any) -> Any:
+        """Thumbnails of one set."""
+        found.pairs += len(images) * (len(images) - 1) // 2
+        return near_pairs(images, **named)
+
+    comparing.best_matches, clusters.near_pairs = matched, nearly
+    try:
+        yield found
+    finally:
+        for handle in handles:
+            handle.remove()
+        FusedAdam.step, fit._count_outputs = step, count_outputs
+        blocks.evaluate, one_pass.evaluate = kept
+        comparing.best_matches, clusters.near_pairs = best_matches, near_pairs
