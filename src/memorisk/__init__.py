@@ -24,15 +24,18 @@ _PUBLIC = {
     "explain": "memorisk.audits.explain",
     "filter_synthetic": "memorisk.audits.filter.filtering",
     "generate": "memorisk.training.generating",
+    "kept_run": "memorisk.runs.kept",
     "load_detector": "memorisk.models.detectors",
     "load_features": "memorisk.training.feature_matrix",
     "load_generator": "memorisk.models.generators",
     "load_latents": "memorisk.training.latent_store",
     "load_manifest": "memorisk.images.sources",
+    "local_source": "memorisk.runs.mirror",
     "MemorizationWatch": "memorisk.audits.watch.watching",
     "measure_quality": "memorisk.audits.quality.measuring",
     "read_latents": "memorisk.training.latent_store",
     "Result": "memorisk.report.result",
+    "save_dataset": "memorisk.images.source_objects",
     "study_generators": "memorisk.audits.generators.study",
     "study_rare_distinctive": "memorisk.audits.study",
     "study_unique_features": "memorisk.audits.unique.study",
@@ -49,9 +52,10 @@ __all__ = ["__version__", *_PUBLIC]  # pyright: ignore[reportUnsupportedDunderAl
 
 
 def __getattr__(name: str) -> Any:
-    """Import a public name from the room that holds it."""
+    """Import a public name from the room that holds it; a function takes data sets in Python as sources, too."""
     if name in _PUBLIC:
-        return getattr(import_module(_PUBLIC[name]), name)
+        taking = import_module("memorisk.images.source_objects").taking_datasets
+        return taking(getattr(import_module(_PUBLIC[name]), name))
     raise AttributeError(f"module 'memorisk' has no attribute {name!r}")
 
 

@@ -19,6 +19,8 @@ import yaml
 from memorisk.runs.errors import GOES_ON, NO_SPACE, InputError, MemoriskError, one_line
 from memorisk.runs.files import UNFINISHED, plain, write_text
 from memorisk.runs.lock import LOCK, folder_lock, refuse_held
+from memorisk.runs.origins import as_named
+from memorisk.runs.urls import url_of
 
 CONFIG = "config.yaml"
 LOG = "log.jsonl"
@@ -101,6 +103,10 @@ def _check(out: Path, config: Mapping[str, Any], identity: Iterator[str] | list[
     Raises:
         InputError: As there.
     """
+    if (url := url_of(out, refuse_unknown=True)) is not None:
+        raise InputError(
+            f"--out {url}: a run at a URL is made in a folder here: with memorisk.kept_run(URL) as out: ..."
+        )
     try:
         out.lstat()
     except (FileNotFoundError, NotADirectoryError):
@@ -170,7 +176,8 @@ def open_run(out: Path, config: Mapping[str, Any], *, identity: list[str]) -> It
             for name in UNFINISHED:  # by a run that was killed
                 for left in (*out.glob(name), *out.glob(f"*/{name}")):
                     left.unlink(missing_ok=True)
-            write_text(out / CONFIG, yaml.safe_dump(plain(dict(config)), sort_keys=False, allow_unicode=True))
+            named = as_named(config)  # private copies of URLs by their URLs
+            write_text(out / CONFIG, yaml.safe_dump(plain(named), sort_keys=False, allow_unicode=True))
         yield RunFolder(out)
 
 

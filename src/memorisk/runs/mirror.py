@@ -18,10 +18,11 @@ from memorisk.runs.errors import GOES_ON, InputError, MemoriskError, one_line
 from memorisk.runs.files import fsync_folder, write_text
 from memorisk.runs.fingerprint import fingerprint
 from memorisk.runs.lock import folder_lock
+from memorisk.runs.origins import ORIGIN, TREE
 from memorisk.runs.storage import PART, Entry, Storage
 from memorisk.runs.urls import url_of
 
-MIRRORS, TREE, BOOK, ORIGIN = "mirrors", "tree", "book.jsonl", "origin.txt"
+MIRRORS, BOOK = "mirrors", "book.jsonl"
 TABLES = frozenset((".csv", ".tsv", ".txt", ".parquet", ".pq"))
 
 

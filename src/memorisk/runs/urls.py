@@ -11,7 +11,6 @@ import re
 import unicodedata
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 from memorisk.runs.errors import InputError, one_line, unknown_name
 
@@ -98,19 +97,6 @@ def redacted(text: object) -> str:
         if _SECRET_NAMES.search(name.upper()) and len(value) >= 6:
             shown = shown.replace(value, "***")
     return one_line(shown)
-
-
-def as_named(settings: dict[str, Any]) -> dict[str, Any]:
-    """Settings with their URLs whole again, which a ``Path`` has shortened by a slash."""
-    return {name: _whole(value) for name, value in settings.items()}
-
-
-def _whole(value: Any) -> Any:
-    if isinstance(value, Path):
-        return url_of(value) or value
-    if isinstance(value, (list, tuple)):
-        return [_whole(v) for v in value]
-    return value
 
 
 def below(url: str, name: str) -> str:
