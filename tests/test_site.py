@@ -1,5 +1,6 @@
 """The documentation site: every page is found, every link leads somewhere, and nothing is fetched from elsewhere."""
 
+import ast
 import os
 import re
 import shlex
@@ -15,6 +16,10 @@ import yaml
 from cyclopts import App
 
 from memorisk import _PUBLIC, cli
+from memorisk.audits import classifier_words, feature_page
+from memorisk.audits.filter import words as filter_words
+from memorisk.audits.synthesize import words as synthesize_words
+from memorisk.audits.synthetic import words as synthetic_words
 from tests.commands import refusal
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -23,6 +28,16 @@ PAGES = sorted(DOCS.rglob("*.md"))
 _LINK = re.compile(r"\]\(([^)\s]+)\)")
 _CODE = re.compile(r"```.*?```|`[^`\n]*`", re.DOTALL)
 _FETCHING = {"script": "src", "link": "href", "img": "src", "iframe": "src", "source": "src", "object": "data"}
+HEADLINES = (
+    classifier_words.HEADLINES,
+    feature_page.TITLES,
+    {"alone": ("fail", feature_page.ALONE), "weak": ("undecided", filter_words.WEAKLY)},
+    {"unguaranteed": ("undecided", filter_words.UNGUARANTEED), "nothing": synthesize_words.NOTHING},
+    filter_words.HEADLINES,
+    synthesize_words.HEADLINES,
+    synthetic_words.HEADLINES,
+)
+"""Kind and words of every verdict."""
 _NOT_FETCHED = {"canonical", "prev", "next"}
 
 
@@ -110,6 +125,44 @@ def test_the_reference_shows_every_public_name() -> None:
     shown = re.findall(r"^::: (\S+)$", (DOCS / "reference.md").read_text("utf-8"), re.MULTILINE)
     assert {f"{module}.{name}" for name, module in _PUBLIC.items()} <= set(shown)
     assert len(shown) == len(set(shown))
+
+
+def headings_of_reports() -> set[str]:
+    """Titles of sections and of verdicts in the reports, as a reader sees them."""
+    found = set()
+    for file in (ROOT / "src" / "memorisk" / "audits").rglob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text("utf-8"))):
+            if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "Section" and node.args:
+                title = ast.unparse(node.args[0])
+                title = re.sub(
+                    r"\{[\w.]*units\}", "patients", re.sub(r"\{[\w.]*units\.capitalize\(\)\}", "Patients", title)
+                )
+                found |= {ast.literal_eval(title.removeprefix("f"))} if title[0] in "f'\"" else set()
+    verdicts = [given for words in HEADLINES for _, given in words.values()]
+    return found | {verdict.format(units="patients") for verdict in verdicts}
+
+
+def test_the_page_on_reading_reports_names_every_section_and_verdict() -> None:
+    said = " ".join((DOCS / "report.md").read_text("utf-8").split())
+    named = headings_of_reports()
+    assert len(named) > 80
+    assert [title for title in named if title not in said] == []
+
+
+def test_every_heading_on_that_page_is_one_of_a_report() -> None:
+    text = (DOCS / "report.md").read_text("utf-8")
+    headings = re.findall(r"^### (.*)$", text, re.MULTILINE)
+    titles = [title for heading in headings if not heading.startswith("The box") for title in heading.split(", ")]
+    known = " / ".join(headings_of_reports())
+    assert len(titles) > 15
+    assert [title for title in titles if title not in known] == []
+
+
+def test_pictures_are_small_and_shown() -> None:
+    pictures = sorted((DOCS / "pictures").iterdir())
+    shown = {name for page in PAGES for name in re.findall(r"\]\(pictures/([\w.-]+)\)", page.read_text("utf-8"))}
+    assert {picture.name for picture in pictures} == shown
+    assert all(picture.suffix == ".png" and picture.stat().st_size < 150_000 for picture in pictures)
 
 
 def test_what_the_page_on_extending_names_is_there() -> None:

@@ -1,0 +1,242 @@
+"""Run the commands of every page of the site, as they are typed there, on small invented inputs.
+
+Usage: python recipes/run_docs.py [--page NAME ...] [--runs runs/site] [--again] [--docs docs/results/site_commands.md]
+
+Page by page, each in a folder of its own, with what the page calls DATA, TRAIN, scans/ and so on beside it
+(`recipes/stand_ins.py`). A page that went well is not run again until it changes: a killed run goes on with the same
+command. Settings are cut short (`DEFAULTS`) and weights of others are exchanged for untrained networks; what a page
+exchanges besides stands in `site_pages.py`, and so does what cannot be run here, with the reason. A command of which
+neither is known runs as it is.
+"""
+
+import argparse
+import hashlib
+import json
+import os
+import re
+import shlex
+import shutil
+import sys
+import time
+from dataclasses import asdict
+from pathlib import Path
+
+import yaml
+
+from doc_commands import Block, Done, Expected, blocks, commands_in_blocks, commands_in_prose, run, variants
+from memorisk.runs.environment import machine, versions
+from memorisk.runs.files import write_text
+from site_pages import DEFAULTS, EVERYWHERE, PAGES, Page
+from stand_ins import stand_in
+
+ROOT = Path(__file__).resolve().parents[1]
+SHOWN = {"--dry-run", "--tables-only", "--json", "--redact"}
+LIMIT = 900
+
+
+def lines(text: str) -> list[str]:
+    """Complete commands of a page, each once: those of blocks, then those of sentences that name a result or input."""
+    found = []
+    for command in [*commands_in_blocks(text), *commands_in_prose(text)]:
+        if (
+            command.startswith(("memorisk.", "pip "))
+            or "..." in command.split(" [")[0]
+            or (command.startswith("memorisk") and not complete(command))
+        ):
+            continue
+        bare, *others = [shlex.join(words) for words in variants(command)]
+        found += [bare, *(line for line in others if SHOWN & set(shlex.split(line)) - set(shlex.split(bare)))]
+    return list(dict.fromkeys(found))
+
+
+def complete(command: str) -> bool:
+    """Whether the command line takes it as it stands."""
+    from cyclopts import CycloptsError
+
+    from memorisk.cli import app
+
+    words = [word for word in next(variants(command))[1:] if word not in ("--follow", "--stop")]
+    if len(words) < 2 or "--help" in words or "NAME.yaml" in command:
+        return False
+    words = [{"N": "9", "PX": "9", "SEED": "0", "EPOCHS": "1", "SIZE": "9"}.get(word, word) for word in words]
+    if "--config" in words and words[0] != "study":
+        return True
+    try:
+        app.parse_args(words, exit_on_error=False, print_error=False)
+    except CycloptsError:
+        return False
+    return True
+
+
+def expected(command: str, page: Page) -> Expected | str:
+    """What a command of a page must do, or why it cannot be run here: by its longest known beginning."""
+    for known in (page.commands, DEFAULTS):
+        fitting = [key for key in known if command.startswith(key)]
+        if fitting:
+            return known[max(fitting, key=len)]
+    return Expected()
+
+
+def shortened(command: str, page: Page, one: Expected) -> Expected:
+    """The same with what is exchanged everywhere and, for plans, any verdict taken away."""
+    pairs = one.replaced or ()
+    own = (pairs,) if pairs and isinstance(pairs[0], str) else tuple(pairs)
+    said = "" if SHOWN & set(shlex.split(command)) else one.says
+    return Expected(one.codes, said, one.cut, (*own, *page.exchanged, *EVERYWHERE), one.in_checkout)
+
+
+def placed(typed: str, page: Page, folder: Path, made: Path) -> None:
+    """Put what a command reads beside it, under the names that the page uses."""
+    words = shlex.split(typed)
+    for word, name in page.given.items():
+        asked = any(w == word or w.startswith((f"{word}/", f"{word}:")) or w.endswith(f":{word}") for w in words)
+        outcome = [w for w, before in zip(words[1:], words, strict=False) if before == "--out"]
+        place = folder / word
+        if asked and word not in outcome and not place.exists():
+            place.parent.mkdir(parents=True, exist_ok=True)
+            source, _, inner = name.partition("/")
+            found = stand_in(source, made) / inner if inner else stand_in(source, made)
+            (shutil.copytree if found.is_dir() else shutil.copy)(found, place)
+
+
+def run_page(name: str, made: Path, work: Path) -> list[dict]:
+    """Every command of a page; a row each."""
+    page, text = PAGES.get(name, Page()), page_file(name).read_text("utf-8")
+    rows, folder = [], work / Path(name).stem
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    for file, code in page.files.items():
+        (folder / file).write_text(code)
+    for block in blocks(text):
+        if block.language == "yaml" and page.yaml is not None:
+            (folder / page.yaml_name).write_text(yaml.safe_dump(page.yaml(yaml.safe_load(block.text))))
+            for word, source in page.given.items():
+                if word in page.always:
+                    placed(word, Page(given={word: source}), folder, made)
+    for number, command in enumerate(lines(text)):
+        one = expected(command, page)
+        if isinstance(one, str):
+            rows.append({"page": name, "command": command, "not_run": one})
+            continue
+        where = folder / f"{number:02}" if page.alone else folder
+        where.mkdir(exist_ok=True)
+        one = shortened(command, page, one)
+        placed(one.typed(command), page, where, made)
+        rows.append(told(name, command, run(command, one, where, checkout=ROOT, limit=LIMIT)))
+    code = [block for block in blocks(text) if block.language == "python"]
+    if code:
+        rows.append(python_of(name, page, code, folder, made))
+    return rows
+
+
+def python_of(name: str, page: Page, code: list[Block], folder: Path, made: Path) -> dict:
+    """The Python of a page, as one script behind what it takes for granted."""
+    if page.python is None:
+        return {"page": name, "command": "Python", "not_run": page.no_python}
+    for word in page.given:
+        if word in page.always:
+            placed(word, page, folder, made)
+    text = "\n".join([page.python, *(block.text for block in code)])
+    for what, by in (*page.exchanged, *EVERYWHERE):
+        text = text.replace(what, by)
+    (folder / "page.py").write_text(text)
+    return told(name, "Python", run("python page.py", Expected(), folder, checkout=ROOT, limit=LIMIT))
+
+
+def told(name: str, command: str, done: Done) -> dict:
+    """A row, and a line on the terminal; all that a wrong one printed."""
+    mark = "ok" if done.right else "WRONG"
+    print(f"{mark}  {name}  exit {done.code}  {done.seconds:5.1f} s  {done.typed}", flush=True)
+    if not done.right:
+        print(done.output[-3000:], flush=True)
+    return {"page": name, "command": command} | {k: v for k, v in asdict(done).items() if k != "output"}
+
+
+def page_file(name: str) -> Path:
+    """A page of docs/, or the README of recipes/."""
+    return ROOT / name if "/" in name else ROOT / "docs" / name
+
+
+def identity(name: str) -> str:
+    """What a page's result depends on, besides memorisk itself."""
+    text = page_file(name).read_bytes() + repr(PAGES.get(name)).encode()
+    return hashlib.sha256(text if b" at 0x" not in text else re.sub(rb" at 0x\w+", b"", text)).hexdigest()
+
+
+def pages() -> list[str]:
+    """Every page that has commands or Python."""
+    names = [*sorted(file.name for file in (ROOT / "docs").glob("*.md")), "recipes/README.md"]
+    texts = {name: page_file(name).read_text("utf-8") for name in names}
+    return [n for n in names if lines(texts[n]) or any(b.language == "python" for b in blocks(texts[n]))]
+
+
+def write_page(found: dict[str, list[dict]], path: Path) -> None:
+    """Write docs/results/site_commands.md."""
+    rows = [row for page in found.values() for row in page]
+    ran = [row for row in rows if "not_run" not in row]
+    minutes = sum(row["seconds"] for row in ran) / 60
+    stated = ", ".join(f"{name} {version}" for name, version in versions().items())
+    out = [
+        "# Do the commands of the pages work?",
+        "",
+        f"Made by `python recipes/run_docs.py` ({stated}; {machine()}). Every complete command of the pages below was "
+        "run as a reader would type it, page by page, on small invented inputs (`recipes/stand_ins.py`), with settings "
+        "cut short (`recipes/site_pages.py`) and untrained networks in place of other people's weights. An exit code "
+        "of 1 is an audit that does not pass, which is right for such inputs. That all commands are *understood* is asked "
+        "on every change by `tests/test_doc_commands.py`.",
+        "",
+        f"{sum(row['right'] for row in ran)} of {len(ran)} did what the page says, in {minutes:.0f} minutes; "
+        f"{len(rows) - len(ran)} could not be run here.",
+        "",
+        "| page | commands run | right | seconds | not run |",
+        "|---|---|---|---|---|",
+    ]
+    for name, page in found.items():
+        done = [row for row in page if "not_run" not in row]
+        left = sum("not_run" in row for row in page)
+        seconds = sum(row["seconds"] for row in done)
+        out.append(f"| {name} | {len(done)} | {sum(row['right'] for row in done)} | {seconds:.0f} | {left or ''} |")
+    wrong = [row for row in ran if not row["right"]]
+    if wrong:
+        out += ["", "## What did not work", "", "| page | command | exit code |", "|---|---|---|"]
+        out += [f"| {row['page']} | `{cell(row['command'])}` | {row['code']} |" for row in wrong]
+    out += ["", "## What could not be run here", "", "| page | command | why |", "|---|---|---|"]
+    out += [f"| {row['page']} | `{cell(row['command'])}` | {row['not_run']} |" for row in rows if "not_run" in row]
+    out += ["", "## What was run", "", "| page | as the page has it | exit code | seconds |", "|---|---|---|---|"]
+    out += [f"| {row['page']} | `{cell(row['command'])}` | {row['code']} | {row['seconds']:.0f} |" for row in ran]
+    write_text(path, "\n".join(out) + "\n")
+
+
+def cell(command: str) -> str:
+    """A command within a table."""
+    return command.replace("|", "\\|")
+
+
+def main() -> int:
+    """The pages that were asked for; 1 where a command is wrong."""
+    parser = argparse.ArgumentParser(description="Run the commands of the site's pages.")
+    parser.add_argument("--page", nargs="*", default=[])
+    parser.add_argument("--runs", type=Path, default=ROOT / "runs" / "site")
+    parser.add_argument("--again", action="store_true")
+    parser.add_argument("--docs", type=Path)
+    asked = parser.parse_args()
+    made, work = (asked.runs / "made").resolve(), (asked.runs / "work").resolve()
+    os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    os.environ.setdefault("MEMORISK_CACHE", str(asked.runs.resolve() / "cache"))
+    found = {}
+    for name in asked.page or pages():
+        kept = asked.runs / f"{name.replace('/', '-')}.json"
+        old = json.loads(kept.read_text()) if kept.is_file() else {}
+        if old.get("identity") != identity(name) or asked.again or not all(r.get("right", True) for r in old["rows"]):
+            rows = run_page(name, made, work)
+            kept.parent.mkdir(parents=True, exist_ok=True)
+            write_text(kept, json.dumps({"identity": identity(name), "when": time.time(), "rows": rows}, indent=1))
+            old = {"rows": rows}
+        found[name] = old["rows"]
+    if asked.docs:
+        write_page(found, asked.docs)
+    return int(any(not row.get("right", True) for rows in found.values() for row in rows))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

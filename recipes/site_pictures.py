@@ -1,0 +1,109 @@
+"""Pictures of reports for the page on reading them: of the built-in digits, nobody's images, by a real Chromium.
+
+Usage: python recipes/site_pictures.py [--runs runs/pictures] [--docs docs/pictures]
+
+Runs the demo and an audit of a synthetic set of digits in which sixty training images are hidden, opens both reports
+and keeps parts of them as small PNG files. A minute on two cores; needs Chromium.
+"""
+
+import argparse
+import subprocess
+import sys
+from io import BytesIO
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+from sklearn.datasets import load_digits
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+from tests.report.chromium import Chromium, find_chromium  # noqa: E402
+
+WIDTH = 960
+MOST_BYTES = 150_000
+PARTS = {
+    "classifier": {
+        "verdict": ("section.callout", 400),
+        "classes": ("#classes", 1060),
+        "null": ("#null", 580),
+        "attacks": ("#attacks", 680),
+    },
+    "synthetic": {"verdict": ("section.callout", 400), "power": ("#power", 900), "exposed": ("#exposed", 560)},
+}
+"""What is kept of each report: the first element that a selector finds, and at most so many lines of it."""
+BOX = "const b = document.querySelector({!r}).getBoundingClientRect(); [b.left, b.top, b.right, b.bottom]"
+
+
+def sets(folder: Path) -> None:
+    """Digits as training, held-out and synthetic images; sixty of these are training images with a little noise."""
+    folder.mkdir(parents=True, exist_ok=True)
+    pixels = (load_digits().images * 15.9).astype(np.uint8)
+    rng = np.random.default_rng(0)
+    shuffled = pixels[rng.permutation(len(pixels))]
+    copies = np.minimum(shuffled[:60], 252) + rng.integers(0, 3, (60, 8, 8), dtype=np.uint8)
+    named = {
+        "train": shuffled[:500],
+        "held-out": shuffled[500:900],
+        "synthetic": np.concatenate([shuffled[900:1240], copies]),
+    }
+    for name, images in named.items():
+        np.save(folder / f"{name}.npy", images)
+
+
+def commands(folder: Path) -> dict[str, list[str]]:
+    """The audits whose reports are shown."""
+    train, held, synthetic = (str(folder / f"{name}.npy") for name in ("train", "held-out", "synthetic"))
+    return {
+        "classifier": ["classifier", "digits", "--models", "16", "--fail-on", "never"],
+        "synthetic": [
+            "synthetic",
+            train,
+            synthetic,
+            "--held-out",
+            held,
+            "--one-image-per-patient",
+            "--features",
+            "pixels:8",
+        ],
+    }
+
+
+def kept(picture: Image.Image, box: list[float], path: Path, most: int) -> None:
+    """A part of a page as a small file: few colours, at most so many lines of pixels."""
+    left, top, right, bottom = (round(v) for v in box)
+    part = picture.crop((left - 8, top - 8, right + 8, min(bottom + 8, top + most)))
+    file = BytesIO()
+    part.convert("RGB").quantize(48).save(file, "PNG", optimize=True)
+    if len(file.getvalue()) > MOST_BYTES:
+        raise SystemExit(f"{path} would have {len(file.getvalue()):,} bytes")
+    path.write_bytes(file.getvalue())
+    print(path, part.size, f"{len(file.getvalue()):,} bytes")
+
+
+def main() -> None:
+    """Both reports, and their parts."""
+    parser = argparse.ArgumentParser(description="Pictures of reports, of the built-in digits.")
+    parser.add_argument("--runs", type=Path, default=Path("runs/pictures"))
+    parser.add_argument("--docs", type=Path, default=ROOT / "docs" / "pictures")
+    asked = parser.parse_args()
+    sets(asked.runs)
+    asked.docs.mkdir(parents=True, exist_ok=True)
+    with Chromium(str(find_chromium())) as browser:
+        for name, words in commands(asked.runs).items():
+            run = asked.runs / name
+            done = subprocess.run(
+                [sys.executable, "-m", "memorisk.cli", "audit", *words, "--out", str(run)], check=False
+            )
+            if done.returncode not in (0, 1):
+                raise SystemExit(done.returncode)
+            browser.open(run / "report.html", width=WIDTH, height=1000)
+            whole = asked.runs / f"{name}.png"
+            browser.screenshot(whole)
+            for part, (selector, most) in PARTS[name].items():
+                box = browser.evaluate("{" + BOX.format(selector) + "}")
+                kept(Image.open(whole), box, asked.docs / f"{name}-{part}.png", most)
+
+
+if __name__ == "__main__":
+    main()
