@@ -20,7 +20,9 @@ from memorisk.images.source_official import load_official
 from memorisk.images.source_several import join_manifests, several_sources
 from memorisk.images.source_shards import load_shards
 from memorisk.images.source_tables import load_table
-from memorisk.runs.errors import InputError, one_line
+from memorisk.images.source_urls import local_images, local_options
+from memorisk.runs.errors import InputError, MemoriskError, one_line
+from memorisk.runs.mirror import as_url_says
 
 GENERATED, GENERATED_TABLE, UNFINISHED = "generate.json", "manifest.csv", "drawn.csv"
 """Files of a folder of ``memorisk generate``: the last of a finished one, its table of classes, and what one that is
@@ -35,8 +37,8 @@ def load_manifest(source: str | Path, options: ImageOptions | None = None) -> Ma
         source: ``"digits"`` (built in; a folder of that name is ``"./digits"``), a folder (class folders, DICOM tree,
             NIfTI volumes, a set that ``memorisk generate`` made), a CSV, TSV or Parquet table, arrays (npz in
             MedMNIST's layout or plain, npy, HDF5, idx), or a published data set as ``NAME:FOLDER``
-            (``source_official``); or several of these by commas (``source_several``). A path that exists is a path,
-            colon and comma or not.
+            (``source_official``); or several of these by commas (``source_several``); each also at a URL
+            (``s3://BUCKET/FOLDER``, ``source_urls``). A path that exists is a path, colon and comma or not.
         options: How images are found, labelled and grouped, and how many of them are drawn.
 
     Returns:
@@ -49,7 +51,7 @@ def load_manifest(source: str | Path, options: ImageOptions | None = None) -> Ma
     """
     options = options or ImageOptions()
     options.validate()
-    manifest = _load(source, options)
+    manifest = _load(source, local_options(options))
     return manifest if options.sample is None else sample_manifest(manifest, options.sample, options.sample_seed)
 
 
@@ -63,6 +65,11 @@ def _load(source: str | Path, options: ImageOptions) -> Manifest:
     if str(source) == "digits":
         refuse_unused(options, "digits")
         return digits_manifest()
+    if (copy := local_images(source, options)) is not None:
+        try:
+            return _load(copy[1], options)
+        except MemoriskError as error:
+            raise as_url_says(error, copy[0], source) from None
     path = Path(source)
     try:
         is_folder, is_file = path.is_dir(), path.is_file()

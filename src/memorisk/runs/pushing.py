@@ -25,7 +25,7 @@ from memorisk.runs.urls import below
 
 PUSH_SECONDS = 5.0
 """Least time between two looks for finished files."""
-_LAST = frozenset(("verdict.json", "training.json", "report.html"))
+_LAST = frozenset(("verdict.json", "training.json", "result.sha256", "report.html"))
 _IN_MEMORY = 64 << 20
 _AT_ONCE = 256 << 20  # bytes, and
 _FILES_AT_ONCE = 500  # files, that are put between two writings of the index
