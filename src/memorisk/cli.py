@@ -32,7 +32,7 @@ from memorisk.cli_feature import feature, mark
 from memorisk.cli_filter import filter_set
 from memorisk.cli_generate import generate
 from memorisk.cli_quality import quality
-from memorisk.cli_release import gate, statement
+from memorisk.cli_release import gate, statement, track
 from memorisk.cli_settings import AS_JSON, FLAT, print_settings, read_yaml
 from memorisk.cli_synthesize import synthesize_set
 from memorisk.cli_synthetic import synthetic
@@ -70,6 +70,7 @@ app.command(synthesize_set, name="synthesize")
 app.command(watch)
 app.command(statement)
 app.command(gate)
+app.command(track)
 audit_app.command(feature)
 audit_app.command(synthetic)
 images_app.command(mark)

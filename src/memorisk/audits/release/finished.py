@@ -190,14 +190,23 @@ def _events(folder: Path) -> list[dict[str, Any]]:
     return found
 
 
+def last_event(folder: Path) -> str:
+    """Whether a run last began or ended: ``started``, ``finished``, or empty where its log says neither.
+
+    Args:
+        folder: The run folder.
+    """
+    events = _events(folder)
+    return str(events[-1]["event"]) if events else ""
+
+
 def _refuse_unfinished(folder: Path) -> None:
     """Refuse a run that began once more and did not end.
 
     Raises:
         InputError: It did not.
     """
-    events = _events(folder)
-    if events and events[-1]["event"] == "started":
+    if last_event(folder) == "started":
         raise InputError(f"{one_line(folder)} was started again and has not finished: {AGAIN}")
 
 

@@ -128,9 +128,9 @@ def _quality_figures(rows: list[dict[str, Any]]) -> list[Figure]:
     found, seen = [], set()
     for number, row in enumerate(rows):
         base = f"quality/{str(row['figure']).lower().replace(' ', '_')}"
-        name = base if base not in seen else f"{base}/{number}"
+        name = base if base not in seen else f"{base}_{number}"
         seen.add(base)
-        for suffix, column, whose in (("", "estimate", ""), ("/held_out", "reference", ", held-out real images")):
+        for suffix, column, whose in (("", "estimate", ""), ("_held_out", "reference", ", held-out real images")):
             low, high = ("low", "high") if column == "estimate" else ("reference_low", "reference_high")
             if row.get(column) is not None:
                 n = row.get("n_real_patients") if column == "estimate" else row.get("n_reference_patients")

@@ -125,20 +125,28 @@ def write_statement(
 
 
 def _described(run: FinishedAudit, offered: Offered, progress: Progress) -> tuple[AuditStatement, Bound]:
-    """What a run says, and what it is tied to.
+    """What a run says, and what it is tied to."""
+    audit = described(run)
+    tie = bind(run, audit.subject, offered, progress)
+    return replace(audit, subject=tie.subject), tie
+
+
+def described(run: FinishedAudit) -> AuditStatement:
+    """What a run says, tied to no file yet.
+
+    Args:
+        run: Finished and unchanged.
 
     Raises:
-        InputError: An earlier memorisk wrote it, without numbers that are needed.
+        InputError: Another memorisk wrote it, without numbers that are needed.
     """
     try:
-        audit = _KINDS[run.kind](run)
-        tie = bind(run, audit.subject, offered, progress)
+        return _KINDS[run.kind](run)
     except (KeyError, TypeError, AttributeError) as error:
         raise InputError(
             f"{one_line(run.folder)} lacks {one_line(error, 60)}: another version of memorisk wrote it; issue the run's"
             " command again"
         ) from error
-    return replace(audit, subject=tie.subject), tie
 
 
 def _refuse_unknown(offered: Offered, bound: Sequence[Bound]) -> None:

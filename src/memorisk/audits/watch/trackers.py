@@ -1,16 +1,16 @@
 """Where looks are logged besides: TensorBoard or MLflow, into a folder, and nowhere else.
 
-Nothing is sent anywhere: MLflow's telemetry is switched off before it is loaded, and its store is a folder.
+Nothing is sent anywhere (`audits.tracker_libraries`); MLflow's store is a folder.
 """
 
 import math
-import os
 from pathlib import Path
 from typing import Any, Protocol
 
+from memorisk.audits.tracker_libraries import mlflow_client, summary_writer
 from memorisk.audits.watch.looks import Look
 from memorisk.audits.watch.options import WatchOptions
-from memorisk.runs.errors import InputError, MissingExtraError
+from memorisk.runs.errors import InputError
 from memorisk.runs.files import read_json, write_json
 
 CURVES = (
@@ -81,12 +81,7 @@ class TensorBoard:
     """
 
     def __init__(self, folder: Path) -> None:
-        try:
-            from torch.utils.tensorboard import SummaryWriter
-        except ImportError:
-            raise MissingExtraError("tensorboard", "tracking", "logging to TensorBoard") from None
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self.writer = SummaryWriter(str(folder))
+        self.writer = summary_writer(folder)
 
     def log(self, look: Look) -> None:
         """Add a point to every curve."""
@@ -110,15 +105,7 @@ class Mlflow:
     """
 
     def __init__(self, folder: Path) -> None:
-        for name in ("MLFLOW_DISABLE_TELEMETRY", "DO_NOT_TRACK", "MLFLOW_ALLOW_FILE_STORE"):
-            os.environ.setdefault(name, "true")
-        try:
-            from mlflow.tracking import MlflowClient
-        except ImportError:
-            raise MissingExtraError("mlflow-skinny", "tracking", "logging to MLflow") from None
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        store = folder.resolve().as_uri()
-        self.client: Any = MlflowClient(tracking_uri=store, registry_uri=store)
+        self.client: Any = mlflow_client(folder)
         self.run = self._opened(folder / _MLFLOW_RUN)
 
     def _opened(self, note: Path) -> str:

@@ -1,0 +1,138 @@
+"""MLflow, TensorBoard and Weights & Biases, opened so that nothing is sent anywhere that the user did not name.
+
+Telemetry is switched off before a library is loaded. A store is a folder; MLflow may be a server, where its address is
+named; Weights & Biases is only ever opened offline.
+"""
+
+import os
+import re
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from memorisk.runs.errors import InputError, MissingExtraError, one_line
+
+SERVER = re.compile(r"(https?|sqlite)://")
+_QUIET = {
+    "WANDB_MODE": "offline",
+    "WANDB_ERROR_REPORTING": "false",
+    "WANDB_SILENT": "true",
+    "WANDB_DISABLE_GIT": "true",
+    "WANDB_DISABLE_CODE": "true",
+    "WANDB_CONSOLE": "off",
+}
+
+
+def mlflow_client(place: str | Path) -> Any:
+    """A client of an MLflow store.
+
+    Args:
+        place: A folder, which is made; or ``http(s)://...`` or ``sqlite:///...``.
+
+    Raises:
+        MissingExtraError: MLflow is not installed.
+        InputError: It cannot open such a store.
+    """
+    for name in ("MLFLOW_DISABLE_TELEMETRY", "DO_NOT_TRACK", "MLFLOW_ALLOW_FILE_STORE"):
+        os.environ.setdefault(name, "true")
+    try:
+        from mlflow.tracking import MlflowClient
+    except ImportError:
+        raise MissingExtraError("mlflow-skinny", "tracking", "logging to MLflow") from None
+    address = str(place)
+    if not SERVER.match(address):
+        folder = Path(place)
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        address = folder.resolve().as_uri()
+    try:
+        return MlflowClient(tracking_uri=address, registry_uri=address)
+    except Exception as error:  # a store whose library is missing, in MLflow's many words
+        raise InputError(f"MLflow cannot open {one_line(place, 120)}: {one_line(error, 160)}") from None
+
+
+def summary_writer(folder: Path) -> Any:
+    """A writer of event files of TensorBoard.
+
+    Args:
+        folder: Where they are written; it is made.
+
+    Raises:
+        MissingExtraError: TensorBoard is not installed.
+    """
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError:
+        raise MissingExtraError("tensorboard", "tracking", "logging to TensorBoard") from None
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return SummaryWriter(str(folder))
+
+
+@contextmanager
+def wandb_offline(folder: Path, *, name: str, key: str, config: Mapping[str, Any]) -> Iterator[Any]:
+    """A run of Weights & Biases that stays in a folder; ``wandb sync FOLDER`` is the user's own act.
+
+    Nothing is recorded of the machine, the user, the program, git or the environment, and nothing outside ``folder`` is
+    written.
+
+    Args:
+        folder: New; it holds ``offline-run-TIME-KEY`` afterwards.
+        name: Of the run.
+        key: Its id: the same when it is logged once more.
+        config: Settings.
+
+    Raises:
+        MissingExtraError: The library is not installed.
+    """
+    own = folder / ".wandb-own"
+    given = _QUIET | {f"WANDB_{what}_DIR": str(own / what.lower()) for what in ("CACHE", "CONFIG", "DATA")}
+    with _environment(given):
+        try:
+            import wandb
+        except ImportError:
+            raise MissingExtraError("wandb", "wandb", "logging to Weights & Biases") from None
+        for place in ("cache", "config", "data"):
+            (own / place).mkdir(mode=0o700, parents=True, exist_ok=True)
+        unsaid = dict.fromkeys(("host", "username", "email", "program"), "")
+        settings = wandb.Settings(
+            mode="offline", console="off", silent=True, save_code=False, disable_code=True, disable_git=True,
+            disable_job_creation=True, x_disable_meta=True, x_disable_stats=True, x_disable_machine_info=True,
+            x_save_requirements=False, **unsaid,
+        )  # fmt: skip
+        run = wandb.init(
+            project="memorisk", name=name, id=key, dir=str(folder), config=dict(config), settings=settings,
+            mode="offline", reinit="create_new",
+        )  # fmt: skip
+        try:
+            yield run
+        finally:
+            run.finish()
+            wandb.teardown()
+            _keep_record(folder, own)
+
+
+def _keep_record(folder: Path, own: Path) -> None:
+    """Of what the library wrote keep the record of the run alone: logs hold paths of this machine."""
+    for made in (folder / "wandb").glob("offline-run-*"):
+        kept = folder / made.name
+        kept.mkdir(mode=0o700)
+        for record in made.glob("*.wandb"):
+            record.replace(kept / record.name)
+    for rest in (folder / "wandb", own):
+        shutil.rmtree(rest, ignore_errors=True)
+
+
+@contextmanager
+def _environment(given: Mapping[str, str]) -> Iterator[None]:
+    """Variables of the environment, for a while."""
+    before = {name: os.environ.get(name) for name in given}
+    os.environ.update(given)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
