@@ -22,7 +22,7 @@ from memorisk.training.optimizers import FusedAdam
 
 @dataclass
 class Counts:
-    """What was counted; images are inputs [b, C, H, W] of whole networks."""
+    """What was counted; images are inputs [b, C, H, W] of up to four channels."""
 
     steps: int = 0
     images_trained: int = 0
@@ -75,8 +75,9 @@ def counted() -> Iterator[Counts]:
     def enters(module: nn.Module, given: tuple[Any, ...]) -> None:
         """A network or a part of one gets its input."""
         images = given[0] if given and isinstance(given[0], torch.Tensor) else None
-        if depth[0] == 0 and images is not None and images.ndim == 4:
-            if torch.is_grad_enabled() and any(p.requires_grad for p in module.parameters()):
+        weights = list(module.parameters()) if depth[0] == 0 else []
+        if weights and images is not None and images.ndim == 4 and images.shape[1] <= 4:
+            if torch.is_grad_enabled() and any(p.requires_grad for p in weights):
                 found.images_trained += len(images)
             else:
                 found.images_passed += len(images)

@@ -66,8 +66,7 @@ def show_synthetic_plan(plan: "SyntheticPlan", *, as_json: bool) -> None:
         ("planted copies", f"{plan.plants:,} of {plan.plant_patients:,} patients"),
         ("shortest list of patients", listed),
         ("a pass needs a list of", f"{plan.copied:,}: {plan.held_out_needed:,} held-out patients"),
-        ("pairs compared", f"{plan.comparisons:,}"),
-        ("bytes", f"{plan.bytes['images']:,} of images, {plan.bytes['features_per_number']:,} a number of a feature"),
+        *plan.cost.rows(),
         *(("note", note) for note in plan.notes),
     ]
     for name, value in lines:

@@ -18,7 +18,7 @@ def test_every_number_is_shown_as_what_it_is() -> None:
     cost = Cost(trainings=2, steps=1000, images_trained=None, at_most=("steps",))
     assert [line.split() for line in cost.lines()] == [
         ["2", "trainings"],
-        ["1,000", "at", "most:", "steps", "of", "optimisers"],
+        ["at", "most", "1,000", "steps", "of", "optimisers"],
         ["unknown", "images", "forward", "and", "backward,", "repeats", "counted"],
     ]
     assert cost.as_json() == {

@@ -86,16 +86,20 @@ class Cost:
             "about": list(self.about),
         }
 
-    def lines(self) -> list[str]:
-        """A line for each number that is not 0, as the terminal shows it."""
+    def rows(self) -> list[tuple[str, str]]:
+        """What is counted and how much it is, for each number that is not 0, as the terminal shows it."""
         return [
-            f"{number:>14,} {self._how(name)}{WORDS[name]}" if number is not None else f"{'unknown':>14} {WORDS[name]}"
+            (WORDS[name], "unknown" if number is None else f"{self._how(name)}{number:,}")
             for name, number in self.numbers.items()
             if number != 0
         ]
 
+    def lines(self) -> list[str]:
+        """The same, a line each."""
+        return [f"{value:>16} {what}" for what, value in self.rows()]
+
     def _how(self, name: str) -> str:
-        return "at most: " if name in self.at_most else "about: " if name in self.about else ""
+        return "at most " if name in self.at_most else "about " if name in self.about else ""
 
 
 def total(costs: "list[Cost]") -> Cost:

@@ -1,18 +1,23 @@
 """What a synthetic audit would compare and could say, before any feature is computed (``--dry-run``)."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from memorisk.audits.synthetic.hidden import draw_plants
+from memorisk.audits.synthetic.hidden import Plants, draw_plants, hide
 from memorisk.audits.synthetic.measuring import can_plant, open_detectors, shown_names
 from memorisk.audits.synthetic.options import SyntheticOptions
+from memorisk.audits.synthetic.reviewing import NOTHING, Review
 from memorisk.audits.synthetic.sets import Sets
+from memorisk.runs.cost import Cost, total
 from memorisk.statistics.image_counts import counted_images
 from memorisk.statistics.multiple import smallest_list_of
 from memorisk.statistics.nulls import unit_p_values
 from memorisk.statistics.reversed_queries import held_out_needed
+from memorisk.training.feature_cost import features_cost
+from memorisk.training.pair_detectors import PairDetector
 
 
 @dataclass(frozen=True)
@@ -29,8 +34,8 @@ class SyntheticPlan:
         shortest_list: The fewest patients that could be listed; None without held-out images or where none could.
         copied: Copied patients that a pass must be able to list.
         held_out_needed: Held-out patients with which that is possible.
-        comparisons: Pairs of images that are compared, all passes.
-        bytes: ``images``: decoded, in the cache; ``features_per_number``: for each number of a feature, all images.
+        cost: Passes, pairs of images (all searches of every detector, and thumbnails) and bytes; not in it is that
+            planted copies are compared with their sources one by one.
         notes: What was assumed or left out.
     """
 
@@ -43,17 +48,17 @@ class SyntheticPlan:
     shortest_list: int | None
     copied: int
     held_out_needed: int
-    comparisons: int
-    bytes: dict[str, int]
+    cost: Cost
     notes: tuple[str, ...]
 
 
-def describe_sets(sets: Sets, options: SyntheticOptions) -> SyntheticPlan:
+def describe_sets(sets: Sets, options: SyntheticOptions, review: Review = NOTHING) -> SyntheticPlan:
     """Count what there is and say which list it allows.
 
     Args:
         sets: Decoded.
         options: Levels, plants, what compares.
+        review: What a person said of pairs.
     """
     train = np.unique(sets.train.manifest.groups.astype(str), return_counts=True)[1]
     held = np.empty(0, np.int64)
@@ -75,13 +80,7 @@ def describe_sets(sets: Sets, options: SyntheticOptions) -> SyntheticPlan:
         shortest_list=shortest if shortest is not None and shortest <= len(train) else None,
         copied=copied,
         held_out_needed=held_out_needed(len(train), copied, level),
-        comparisons=len(detectors) * ((n + m) * s + (m + s + plants.n) * n + s * n + n * n),
-        bytes={
-            "images": sum(
-                store.images.nbytes for store in (sets.train, sets.synthetic, sets.held) if store is not None
-            ),
-            "features_per_number": 4 * (n + s + m + plants.n),
-        },
+        cost=_cost(sets, detectors, plants, options.seed, review),
         notes=(*sets.notes, *_counted(sets)),
     )
 
@@ -96,6 +95,27 @@ def possible_list(n_images: np.ndarray, held_images: np.ndarray, level: float) -
     """
     unit, other = np.repeat(np.arange(len(n_images)), n_images), np.repeat(np.arange(len(held_images)), held_images)
     return smallest_list_of(unit_p_values(np.zeros(len(unit)), unit, np.zeros(len(other)), other).floor, level)
+
+
+def _cost(sets: Sets, detectors: Sequence[PairDetector], plants: Plants, seed: int, review: Review) -> Cost:
+    """Passes, pairs and bytes: what `measuring`, `comparing` and `clusters` do."""
+    stores = [store for store in (sets.train, sets.held) if store is not None]
+    hashes = [store.pixel_hashes for store in (*stores, hide(sets.synthetic, plants, seed).store)]
+    features = total([features_cost(d.source, hashes, sets.train.images.shape, d.detector) for d in detectors])
+    n, s = len(sets.train.images), len(sets.synthetic.images)
+    m, counted = 0, 0
+    if sets.held is not None:
+        m = len(sets.held.images)
+        chosen = counted_images(sets.train.manifest.groups.astype(str), sets.held.manifest.groups.astype(str))
+        counted = len(chosen.train) + len(chosen.held)
+    again = sum(len(left) for _, left in review.left_of(sets))
+    searches = (n + m) * s + (m + s + plants.n) * n + s * n + n * n + counted**2 + again
+    alike = len(set(sets.synthetic.pixel_hashes.tolist()))
+    thumbnails = (n + m) * s + again + len(review.pairs(sets, review.dismissed)) + alike * (alike - 1) // 2
+    return features + Cost(
+        pairs=len(detectors) * searches + thumbnails,
+        bytes_images=sum(store.images.nbytes for store in (*stores, sets.synthetic)),
+    )
 
 
 def _counted(sets: Sets) -> list[str]:
