@@ -17,6 +17,8 @@ import yaml
 from memorisk.images.columns import NO_FINDING, text
 from memorisk.runs.errors import InputError, one_line
 
+NOTE = b"memorisk_note"
+"""Key of a sentence in a schema that a manifest's notes repeat: where the data set came from."""
 _CARD_BYTES = 1 << 20
 _INFO = "dataset_info.json"
 

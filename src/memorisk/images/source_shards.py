@@ -24,7 +24,7 @@ from memorisk.images.options import ImageOptions
 from memorisk.images.paths import FileFinder, refuse_escape, within
 from memorisk.images.readers import decoding
 from memorisk.images.readers_shards import null_counts, shard_columns, shard_schema
-from memorisk.images.shard_features import Features, class_texts, read_features
+from memorisk.images.shard_features import NOTE, Features, class_texts, read_features
 from memorisk.images.shard_folders import INFO, Shard
 from memorisk.images.source_draft import Draft, finish, keep_user_columns
 from memorisk.images.source_walk import walk_files
@@ -101,6 +101,8 @@ def _roles(root: Path, shards: list[Shard], options: ImageOptions, draft: Draft)
     first = root / shards[0].path
     with decoding(first):
         schema = shard_schema(first)
+    if written := (schema.metadata or {}).get(NOTE):
+        draft.notes.append(one_line(written.decode(errors="replace"), 200))
     features = read_features(schema, first.parent if (first.parent / INFO).is_file() else root)
     roles = {"pixels": _image_column(schema, features, options, draft.name)}
     for shard in shards[1:]:
@@ -250,7 +252,7 @@ def _ids(parts: list[_Part], called: list[str], splits: list[str], roles: dict[s
         if len(set(given)) == len(given) and "" not in given:
             return given
         draft.notes.append(f"Column {one_line(roles['image'], 60)} is no id: it is empty or the same in several rows.")
-    names = [b + os.path.basename(name) for b, name in zip(before, called, strict=True)]  # noqa: PTH119
+    names = [b + _relative(name) for b, name in zip(before, called, strict=True)]
     if all(called) and len(set(names)) == len(names):
         return names
     counts: dict[str, int] = {}
@@ -259,6 +261,12 @@ def _ids(parts: list[_Part], called: list[str], splits: list[str], roles: dict[s
         places.append(counts.get(b, 0))
         counts[b] = places[-1] + 1
     return [f"{b}{place:0{len(str(counts[b] - 1))}d}" for b, place in zip(before, places, strict=True)]
+
+
+def _relative(name: str) -> str:
+    """A name that came with an image: below a folder as it is, the last part of one that starts at a root or leaves."""
+    parts = name.replace("\\", "/").split("/")
+    return parts[-1] if parts[0] in ("", "..", ".") or ":" in parts[0] or ".." in parts else "/".join(parts)
 
 
 def _locate(draft: Draft, called: list[str], embedded: np.ndarray, options: ImageOptions) -> None:

@@ -1,0 +1,250 @@
+"""Data sets that are Python objects: of the ``datasets`` library, of torchvision, or of anybody's class.
+
+``save_dataset`` writes one into the cache folder, as Parquet in the layout of the Hugging Face hub, and gives the
+folder; every public function of ``memorisk`` does so itself with a data set where a source is asked for. From there on
+it is a source like another (``source_shards``): it is decoded into a store by the same rules, a finished run can be
+opened again, and the same pixels have the same hashes as in a folder of files.
+
+The pixels of a ``datasets`` data set are the files' own bytes; those of any other are what ``object_items`` finds in
+its items, without its ``transform`` where that leaves images: an audit needs pixels, not what training made of them at
+random.
+"""
+
+import os
+import re
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from functools import wraps
+from inspect import isfunction
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from memorisk.images.cache import cache_folder
+from memorisk.images.columns import text, texts
+from memorisk.images.object_items import class_names, item_label, plain_items, read_item
+from memorisk.images.options import ImageOptions
+from memorisk.images.shard_features import NOTE
+from memorisk.runs.errors import InputError, one_line
+from memorisk.runs.files import fsync_folder
+from memorisk.runs.fingerprint import file_fingerprint, fingerprint
+
+IMAGE = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
+T = TypeVar("T")
+_SPLIT = re.compile(r"\w+")
+_ROWS = 64  # in a row group
+_ASKED_TWICE = 8  # items that are compared with themselves
+
+
+def save_dataset(
+    dataset: Any,
+    *,
+    groups: str | Sequence[Any] | np.ndarray | None = None,
+    labels: Sequence[Any] | np.ndarray | None = None,
+    store: str | Path | None = None,
+) -> Path:
+    """Write a data set that is a Python object where memorisk can read it.
+
+    Args:
+        dataset: ``datasets.Dataset`` or ``DatasetDict``; a data set of torchvision, MedMNIST, MONAI or anybody's with
+            ``len()`` and items by number, each an image, ``(image, label)`` or ``{"image": ..., "label": ...}``; or a
+            dictionary of these by split.
+        groups: Whose each image is: the name of a column (of a dictionary's items: of a key), or a value for each
+            image, [n]. Columns of a ``datasets`` data set are kept, so that ``group_column`` chooses one later, too.
+        labels: A label for each image, [n]; else the items' own. Numbers are named by the data set's ``classes``.
+        store: The cache folder, as the setting of that name.
+
+    Returns:
+        A folder of Parquet files, named by its content: the same data set is written once. It holds the images, as a
+        store does: personal data, readable by their owner alone.
+
+    Raises:
+        InputError: An item holds no image, or another one when it is asked again; values of another number than
+            images; a stream; images at addresses instead of files.
+
+    Example:
+        >>> folder = save_dataset(CIFAR10("data"), groups=patients)  # doctest: +SKIP
+        >>> memorisk.audit_classifier(folder, out="runs/cifar")  # doctest: +SKIP
+    """
+    parts = dict(dataset) if isinstance(dataset, Mapping) else {"": dataset}
+    strange = [split for split in parts if isinstance(dataset, Mapping) and not _SPLIT.fullmatch(str(split))]
+    if strange:
+        raise InputError(
+            f"{one_line(repr(strange[0]), 60)} is no name of a split; letters, digits and _ may stand in it"
+        )
+    if len(parts) > 1 and (labels is not None or not isinstance(groups, (str, type(None)))):
+        raise InputError("labels and groups are a value for each image of one data set; save each split by itself")
+    place = cache_folder(None if store is None else Path(store)) / "datasets"
+    place.mkdir(mode=0o700, exist_ok=True)
+    building = Path(tempfile.mkdtemp(prefix=".writing-", dir=place))
+    try:
+        names = []
+        for split, part in parts.items():
+            names.append(f"{split}-00000-of-00001.parquet" if split else "data.parquet")
+            _write(building / names[-1], part, groups, labels)
+        key = fingerprint([[name, file_fingerprint(building / name)] for name in names], length=32)
+        folder = place / key / (_name(dataset) if not isinstance(dataset, dict) else "dataset")
+        if not folder.is_dir():
+            folder.parent.mkdir(mode=0o700, exist_ok=True)
+            building.replace(folder)
+            fsync_folder(folder.parent)
+        return folder
+    finally:
+        shutil.rmtree(building, ignore_errors=True)
+
+
+def is_dataset(value: Any) -> bool:
+    """Whether a value is a data set that `save_dataset` takes: of ``datasets``, of PyTorch, or a dictionary of them."""
+    if isinstance(value, dict):
+        return bool(value) and all(map(is_dataset, value.values()))
+    if _is_hugging(value):
+        return True
+    torch_data = sys.modules.get("torch.utils.data")  # without it there is no such object
+    return torch_data is not None and isinstance(value, torch_data.Dataset)
+
+
+def taking_datasets(function: T) -> T:
+    """A function that takes data sets where it takes sources: each argument that is one is saved first.
+
+    Anything but a function is given back as it is.
+    """
+    if not isfunction(function):
+        return function
+
+    @wraps(function)
+    def taking(*values: Any, **named: Any) -> Any:
+        """The function, called with folders."""
+        store = named.get("store")
+        store = next((v.store for v in values if isinstance(v, ImageOptions)), store)
+        store = store if isinstance(store, (str, Path)) and "://" not in str(store) else None
+        kept = [save_dataset(v, store=store) if is_dataset(v) else v for v in values]
+        return function(*kept, **{k: save_dataset(v, store=store) if is_dataset(v) else v for k, v in named.items()})
+
+    return taking  # type: ignore[return-value]
+
+
+def _is_hugging(value: Any) -> bool:
+    return type(value).__module__.partition(".")[0] == "datasets" and hasattr(value, "features")
+
+
+def _name(dataset: Any) -> str:
+    """What a data set is called in reports."""
+    base = dataset
+    while not _is_hugging(base) and hasattr(base, "dataset"):  # a subset of another
+        base = base.dataset
+    given = getattr(getattr(base, "info", None), "dataset_name", None)
+    name = given if isinstance(given, str) and given else type(base).__name__
+    return "".join(c if c.isalnum() or c in "-_" else "_" for c in name)[:60] or "dataset"
+
+
+def _write(path: Path, dataset: Any, groups: Any, labels: Any) -> None:
+    """One data set as one Parquet file.
+
+    Raises:
+        InputError: See `save_dataset`.
+    """
+    said = one_line(_name(dataset), 60)
+    if not hasattr(dataset, "__len__") or not hasattr(dataset, "__getitem__"):
+        raise InputError(
+            f"{said} is a stream, whose images cannot be counted or asked for again; write it as files, or make a data "
+            "set of it that has a length"
+        )
+    n = len(dataset)
+    if not n:
+        raise InputError(f"{said}: no images")
+    given = {"label": labels, "group": None if isinstance(groups, str) else groups}
+    columns = {role: _of_each(values, n, role, said) for role, values in given.items() if values is not None}
+    key = groups if isinstance(groups, str) else None
+    tables = (
+        _hugging_tables(dataset, columns, key, said)
+        if _is_hugging(dataset)
+        else _item_tables(dataset, columns, key, said)
+    )
+    first = next(tables)
+    with pq.ParquetWriter(path, first.schema) as writer:
+        writer.write_table(first)
+        for table in tables:
+            writer.write_table(table)
+    path.chmod(0o600)
+
+
+def _of_each(values: Any, n: int, role: str, said: str) -> list[str]:
+    found = texts(np.asarray(values).ravel().tolist() if not isinstance(values, (list, tuple)) else values)
+    if len(found) != n:
+        raise InputError(f"{said}: {len(found):,} {role}s are given, for {n:,} images")
+    return found
+
+
+def _hugging_tables(dataset: Any, columns: dict[str, list[str]], key: str | None, said: str) -> Iterator[pa.Table]:
+    """The rows of a ``datasets`` data set, its images as the bytes of their files."""
+    import datasets
+
+    images = [name for name, feature in dataset.features.items() if isinstance(feature, datasets.Image)]
+    if key is not None and key not in dataset.features:
+        raise InputError(f"{said}: no column {one_line(key, 60)} among {one_line(', '.join(dataset.features), 200)}")
+    for name in images:
+        dataset = dataset.cast_column(name, datasets.Image(decode=False))
+    schema = dataset.features.arrow_schema
+    kept = [
+        f.name for f in schema if f.name in images or not (pa.types.is_struct(f.type) or pa.types.is_binary(f.type))
+    ]
+    kept = [name for name in kept if name not in columns]
+    dataset = dataset.select_columns(kept).with_format("arrow")
+    schema = dataset.features.arrow_schema
+    for first in range(0, len(dataset), _ROWS):
+        table = dataset[first : first + _ROWS].cast(schema)
+        for name in images:
+            rows = [_with_bytes(value, said) for value in table.column(name).to_pylist()]
+            table = table.set_column(table.schema.get_field_index(name), pa.field(name, IMAGE), pa.array(rows, IMAGE))
+        for role, values in columns.items():
+            table = table.append_column(role, pa.array(values[first : first + _ROWS], pa.string()))
+        if key is not None and "group" not in table.column_names:
+            table = table.append_column("group", pa.array(texts(table.column(key).to_pylist()), pa.string()))
+        yield table.replace_schema_metadata(schema.metadata)
+
+
+def _with_bytes(value: Any, said: str) -> dict[str, Any] | None:
+    """An image of the library with its file's content.
+
+    Raises:
+        InputError: It lies at an address, or its file cannot be read.
+    """
+    if value is None or value["bytes"] is not None or not value["path"]:
+        return value
+    path = value["path"]
+    if "://" in path:
+        raise InputError(f"{said}: the image {one_line(path, 120)} is not in a file of this machine; download it first")
+    try:
+        return {"bytes": Path(path).read_bytes(), "path": os.path.basename(path)}  # noqa: PTH119
+    except (OSError, ValueError) as error:
+        raise InputError(f"{said}: {one_line(path, 120)}: {one_line(error, 120)}") from None
+
+
+def _item_tables(dataset: Any, columns: dict[str, list[str]], key: str | None, said: str) -> Iterator[pa.Table]:
+    """The items of any other data set."""
+    plain, note = plain_items(dataset, said)
+    n = len(plain)
+    classes = class_names(dataset)
+    spread = np.unique(np.linspace(0, n - 1, min(n, _ASKED_TWICE)).astype(int)).tolist()
+    metadata = {NOTE: f"Written from {said}, a data set in Python{note}."}
+    for first in range(0, n, _ROWS):
+        rows = range(first, min(first + _ROWS, n))
+        items = [read_item(plain, row, key, said) for row in rows]
+        for row in set(rows) & set(spread):
+            if read_item(plain, row, key, said)[0] != items[row - first][0]:
+                raise InputError(
+                    f"{said}: item {row} is another image when it is asked for again: give the data set without random "
+                    "transforms"
+                )
+        table = {"image": pa.array([image for image, _, _ in items], IMAGE)}
+        own = [item_label(label, classes, row, said) for row, (_, label, _) in zip(rows, items, strict=True)]
+        table["label"] = pa.array(columns["label"][first : rows.stop] if "label" in columns else own, pa.string())
+        if "group" in columns or key is not None:
+            of = columns["group"][first : rows.stop] if "group" in columns else [text(group) for *_, group in items]
+            table["group"] = pa.array(of, pa.string())
+        yield pa.table(table).replace_schema_metadata(metadata)

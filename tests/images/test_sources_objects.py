@@ -1,0 +1,241 @@
+"""Data sets that are Python objects: of torchvision, of the ``datasets`` library, of anybody's class."""
+
+import inspect
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from torch.utils.data import ConcatDataset, Dataset, Subset, TensorDataset
+
+import memorisk
+from memorisk.images.manifest import Manifest
+from memorisk.images.options import ImageOptions
+from memorisk.images.source_objects import is_dataset, save_dataset
+from memorisk.images.sources import load_manifest
+from memorisk.images.store import ImageStore, build_store
+from memorisk.runs.errors import InputError
+
+
+class Items(Dataset):
+    """A list of items, as a user's own class has them."""
+
+    def __init__(self, items: list[Any]) -> None:
+        self.items = items
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+    def __getitem__(self, row: int) -> Any:
+        return self.items[row]
+
+
+def pixels(seed: int, *shape: int) -> np.ndarray:
+    return np.random.default_rng(seed).integers(0, 256, shape or (6, 5, 3), dtype=np.uint8)
+
+
+def folder(root: Path, n: int = 6) -> Path:
+    for i in range(n):
+        path = root / ("mel" if i % 2 else "nv") / f"p{i // 2}_{i}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(pixels(i)).save(path)
+    return root
+
+
+def stored(source: Path, tmp_path: Path, **settings: Any) -> ImageStore:
+    options = ImageOptions(store=tmp_path / "cache", **settings)
+    return build_store(load_manifest(source, options), options)
+
+
+def test_torchvisions_folder_is_the_folder(tmp_path: Path) -> None:
+    vision = pytest.importorskip("torchvision")
+    root = folder(tmp_path / "skin")
+    Image.fromarray(pixels(9, 6, 5, 4), "RGBA").save(
+        root / "nv" / "p9_9.png"
+    )  # alpha: not what torchvision makes of it
+    shaken = vision.transforms.Compose([vision.transforms.RandomHorizontalFlip(), vision.transforms.ToTensor()])
+    dataset = vision.datasets.ImageFolder(root, transform=shaken)
+    saved = save_dataset(dataset, store=tmp_path / "cache")
+    assert saved == save_dataset(dataset, store=tmp_path / "cache")  # written once
+    assert (saved.name, saved.stat().st_mode & 0o77) == ("ImageFolder", 0)
+    assert dataset.transform is shaken
+    assert stored(saved, tmp_path).data_hash == stored(root, tmp_path).data_hash
+    manifest = load_manifest(saved)
+    assert manifest.notes[0] == "Written from ImageFolder, a data set in Python, without its transform."
+    grouped = stored(saved, tmp_path, group_from="^(p[0-9]+)_")
+    assert grouped.data_hash == stored(root, tmp_path, group_from="^(p[0-9]+)_").data_hash
+
+
+def test_real_images_are_the_same_by_either_way(tmp_path: Path, shared_data: Path) -> None:
+    vision = pytest.importorskip("torchvision")
+    root = shared_data / "busi_ultrasound" / "Dataset_BUSI_with_GT"
+    whole = vision.datasets.ImageFolder(root)
+    rows = list(range(0, len(whole), 60))
+    part = Subset(whole, rows)
+    patients = [f"p{row // 120}" for row in rows]
+    store = stored(save_dataset(part, groups=patients, store=tmp_path / "cache"), tmp_path, size=64)
+    plain = load_manifest(root)
+    of_id = {image: row for row, image in enumerate(plain.images)}
+    names = [Path(whole.samples[row][0]).relative_to(root).as_posix() for row in rows]
+    options = ImageOptions(store=tmp_path / "cache", size=64)
+    files = build_store(plain.subset([of_id[name] for name in names]), options)
+    assert store.manifest.groups.tolist() == patients
+    assert store.manifest.labels.tolist() == files.manifest.labels.tolist()
+    assert store.manifest.images.tolist() == names
+    assert store.pixel_hashes.tolist() == files.pixel_hashes.tolist()
+    assert len(rows) > 10
+
+
+def test_what_items_may_be(tmp_path: Path) -> None:
+    colour, grey = pixels(0), pixels(1, 6, 5)
+    deep = grey.astype(np.uint16) * 200
+    tensor = torch.from_numpy(colour).permute(2, 0, 1)
+    cases: list[tuple[Any, np.ndarray]] = [
+        (Image.fromarray(colour), colour),
+        (colour, colour),
+        (np.moveaxis(colour, 2, 0), colour),
+        (tensor, colour),
+        (tensor.float() / 255, colour),
+        (torch.from_numpy(grey)[None].double() / 255, grey[..., None]),
+        (grey, grey[..., None]),
+        (grey.astype(np.int64), grey[..., None]),
+        (grey > 100, (grey > 100).astype(np.uint8)[..., None] * 255),
+        (Image.fromarray(deep), deep[..., None]),
+        (deep, deep[..., None]),
+    ]
+    for i, (item, wanted) in enumerate(cases):
+        for j, given in enumerate((item, (item, 1), {"image": item, "label": 1})):
+            place = tmp_path / f"{i}_{j}"
+            depth = 16 if wanted.dtype == np.uint16 else 8
+            options = ImageOptions(store=place, depth=depth)
+            manifest = load_manifest(save_dataset(Items([given]), store=place), options)
+            assert manifest.labels.tolist() == ["" if j == 0 else "1"]
+            assert np.array_equal(build_store(manifest, options).images[0], wanted), (i, j)
+
+
+def test_labels_groups_and_classes(tmp_path: Path) -> None:
+    items = Items([(pixels(i), i % 2) for i in range(5)])
+    items.classes = ["benign", "malignant"]  # type: ignore[attr-defined]
+    named = load_manifest(save_dataset(Subset(items, [4, 3, 1]), store=tmp_path))
+    assert named.labels.tolist() == ["benign", "malignant", "malignant"]
+    assert not named.groups_given
+    grouped = save_dataset(items, groups=np.array([7, 7, 8, 8, 9]), labels=list("abcde"), store=tmp_path)
+    manifest = load_manifest(grouped)
+    assert manifest.groups.tolist() == ["7", "7", "8", "8", "9"]
+    assert manifest.labels.tolist() == list("abcde")
+    several = Items([(pixels(0), np.array([1, 0, 1])), (pixels(1), np.array([0, 0, 0])), (pixels(2), np.array([3]))])
+    assert load_manifest(save_dataset(several, store=tmp_path)).labels.tolist() == ["0|2", "none", "3"]
+    keyed = Items([{"image": pixels(i), "label": "x", "patient": f"p{i // 2}"} for i in range(4)])
+    assert load_manifest(save_dataset(keyed, groups="patient", store=tmp_path)).groups.tolist() == [
+        "p0",
+        "p0",
+        "p1",
+        "p1",
+    ]
+    both = ConcatDataset([items, Items([(pixels(9), 0)])])
+    assert load_manifest(save_dataset(both, store=tmp_path)).labels.tolist()[-1] == "benign"
+    parts = load_manifest(save_dataset({"train": items, "val": Items([(pixels(9), 0)])}, store=tmp_path))
+    assert parts.splits is not None
+    assert parts.splits.tolist() == ["train"] * 5 + ["val"]
+    assert load_manifest(save_dataset(TensorDataset(torch.zeros(3, 1, 4, 4), torch.arange(3)), store=tmp_path)).n == 3
+
+
+def test_what_cannot_be_used(tmp_path: Path) -> None:
+    random = np.random.default_rng(0)
+
+    class Restless(Items):
+        def __getitem__(self, row: int) -> Any:
+            return random.integers(0, 256, (4, 4), dtype=np.uint8), 0
+
+    class Stream(torch.utils.data.IterableDataset):
+        def __iter__(self) -> Any:
+            return iter([])
+
+    class Broken(Items):
+        def __getitem__(self, row: int) -> Any:
+            raise OSError("the disk\nis gone")
+
+    image = pixels(0)
+    for dataset, what in [
+        (Restless([0] * 3), "item 0 is another image when it is asked for again.*random"),
+        (Stream(), "Stream is a stream"),
+        (Broken([0]), "item 0 cannot be read .the disk.+is gone"),
+        (Items([]), "no images"),
+        (Items([(torch.randn(3, 4, 4), 0)]), "floats of images are from 0 to 1; leave out what normalises"),
+        (Items([(torch.full((3, 4, 4), float("nan")), 0)]), "values from nan to nan"),
+        (Items([(image.astype(int) * 1000, 0)]), "values from .* to .*, those of images are 0 to 255"),
+        (Items([(image.astype(np.uint16) * 200, 0)]), "colour image of 16 bits"),
+        (Items([(np.zeros((2, 3, 4, 5)), 0)]), r"array of shape \(2, 3, 4, 5\), no image"),
+        (Items([("a.png", 0)]), "item 0 is .*, no image"),
+        (Items([(image, {"boxes": 1})]), "the label of item 0 is .*give labels"),
+        ({"a/b": Items([(image, 0)])}, "'a/b' is no name of a split"),
+    ]:
+        with pytest.raises(InputError, match=what) as error:
+            save_dataset(dataset, store=tmp_path)
+        assert "\n" not in str(error.value)
+    with pytest.raises(InputError, match="2 groups are given, for 1 images"):
+        save_dataset(Items([(image, 0)]), groups=["a", "b"], store=tmp_path)
+    with pytest.raises(InputError, match="item 0 has no patient"):
+        save_dataset(Items([(image, 0)]), groups="patient", store=tmp_path)
+    assert [*(tmp_path / "datasets").iterdir()] == []
+
+
+def test_public_functions_take_them_as_sources(tmp_path: Path) -> None:
+    items = Items([(pixels(i), i % 2) for i in range(4)])
+    options = ImageOptions(store=tmp_path / "cache")
+    manifest = memorisk.load_manifest(items, options)
+    assert isinstance(manifest, Manifest)
+    assert manifest.name == "Items"
+    assert manifest.root is not None
+    assert manifest.root.is_relative_to(tmp_path / "cache" / "datasets")
+    assert memorisk.check_images(items, options).n == 4
+    with pytest.raises(InputError, match=r"canar|too few|class"):
+        memorisk.audit_classifier(items, out=tmp_path / "run", store=tmp_path / "cache")
+    assert not (tmp_path / "run").exists()
+    assert inspect.signature(memorisk.audit_classifier).parameters["out"].kind is inspect.Parameter.KEYWORD_ONLY
+    assert not any(
+        is_dataset(value) for value in ("digits", tmp_path, manifest, [1], {}, {"a": 1}, torch.nn.Sequential())
+    )
+
+
+def test_data_sets_of_the_library(tmp_path: Path) -> None:
+    datasets = pytest.importorskip("datasets")
+    root = folder(tmp_path / "skin")
+    paths = sorted(str(path) for path in root.rglob("*.png"))
+    features = datasets.Features(
+        image=datasets.Image(), label=datasets.ClassLabel(names=["mel", "nv"]), patient_id=datasets.Value("string")
+    )
+    columns = {
+        "image": paths,
+        "label": [int("nv" in path) for path in paths],
+        "patient_id": [Path(path).name.partition("_")[0] for path in paths],
+    }
+    made = datasets.Dataset.from_dict(columns, features=features).with_transform(lambda rows: 1 / 0)
+    store = stored(save_dataset(made.select([5, 0, 2]), store=tmp_path / "cache"), tmp_path)
+    plain = stored(root, tmp_path, group_from="^(p[0-9]+)_")
+    of_file = dict(zip(plain.manifest.images, plain.pixel_hashes, strict=True))
+    names = [Path(paths[i]).relative_to(root).as_posix() for i in (5, 0, 2)]
+    assert store.manifest.images.tolist() == [Path(name).name for name in names]
+    assert store.pixel_hashes.tolist() == [of_file[name] for name in names]
+    assert store.manifest.labels.tolist() == ["nv", "mel", "mel"]
+    assert store.manifest.groups.tolist() == ["p2", "p0", "p2"]
+    parts = memorisk.load_manifest(
+        datasets.DatasetDict(train=made.select([0, 1]), test=made.select([2])), ImageOptions(store=tmp_path / "cache")
+    )
+    assert parts.splits is not None
+    assert sorted(parts.splits.tolist()) == ["test", "train", "train"]
+    given = load_manifest(
+        save_dataset(made, groups=list("aabbcc"), labels=list("uvwxyz"), store=tmp_path / "cache"),
+        ImageOptions(group_column="group"),
+    )
+    assert given.groups.tolist() == list("aabbcc")
+    assert given.labels.tolist() == list("uvwxyz")
+    with pytest.raises(InputError, match="is a stream"):
+        save_dataset(made.with_format(None).to_iterable_dataset(), store=tmp_path / "cache")
+    away = datasets.Dataset.from_dict(
+        {"image": ["https://example.org/a.png"]}, features=datasets.Features(image=datasets.Image())
+    )
+    with pytest.raises(InputError, match="not in a file of this machine"):
+        save_dataset(away, store=tmp_path / "cache")
