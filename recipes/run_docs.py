@@ -1,6 +1,7 @@
 """Run the commands of every page of the site, as they are typed there, on small invented inputs.
 
-Usage: python recipes/run_docs.py [--page NAME ...] [--runs runs/site] [--again] [--docs docs/results/site_commands.md]
+Usage: python recipes/run_docs.py [--page NAME ...] [--runs runs/site] [--again] [--tables-only]
+                                  [--docs docs/results/site_commands.md]
 
 Page by page, each in a folder of its own, with what the page calls DATA, TRAIN, scans/ and so on beside it
 (`recipes/stand_ins.py`). A page that went well is not run again until it changes: a killed run goes on with the same
@@ -182,8 +183,8 @@ def write_page(found: dict[str, list[dict]], path: Path) -> None:
         f"Made by `python recipes/run_docs.py` ({stated}; {machine()}). Every complete command of the pages below was "
         "run as a reader would type it, page by page, on small invented inputs (`recipes/stand_ins.py`), with settings "
         "cut short (`recipes/site_pages.py`) and untrained networks in place of other people's weights. An exit code "
-        "of 1 is an audit that does not pass, which is right for such inputs. That all commands are *understood* is asked "
-        "on every change by `tests/test_doc_commands.py`.",
+        "of 1 is an audit that does not pass, which is right for such inputs. That all commands are *understood* is "
+        "asked on every change by `tests/test_doc_commands.py`.",
         "",
         f"{sum(row['right'] for row in ran)} of {len(ran)} did what the page says, in {minutes:.0f} minutes; "
         f"{len(rows) - len(ran)} could not be run here.",
@@ -218,6 +219,7 @@ def main() -> int:
     parser.add_argument("--page", nargs="*", default=[])
     parser.add_argument("--runs", type=Path, default=ROOT / "runs" / "site")
     parser.add_argument("--again", action="store_true")
+    parser.add_argument("--tables-only", action="store_true")
     parser.add_argument("--docs", type=Path)
     asked = parser.parse_args()
     made, work = (asked.runs / "made").resolve(), (asked.runs / "work").resolve()
@@ -227,6 +229,9 @@ def main() -> int:
     for name in asked.page or pages():
         kept = asked.runs / f"{name.replace('/', '-')}.json"
         old = json.loads(kept.read_text()) if kept.is_file() else {}
+        if asked.tables_only:
+            found[name] = old.get("rows") or [{"page": name, "command": "all", "not_run": "was not run this time"}]
+            continue
         if old.get("identity") != identity(name) or asked.again or not all(r.get("right", True) for r in old["rows"]):
             rows = run_page(name, made, work)
             kept.parent.mkdir(parents=True, exist_ok=True)

@@ -299,7 +299,8 @@ def nearness(
         InputError: Lengths differ, a distance is not finite, or a second distance is below the first.
 
     Source:
-        METHODS section 5: kept as a description, since as a test it flags 16.6 % at 5 % without any copy.
+        METHODS section 5: kept as a description, since as a test it flags 14 % at 5 % without any copy
+        (`recipes/synthetic_null.py`).
     """
     ours, held = check_distances(synthetic_distance), check_distances(held_distance)
     groups = np.arange(len(held)) if held_group is None else np.asarray(held_group)

@@ -112,3 +112,18 @@ def test_the_terminal_shows_fid_of_as_many_images(digits, tmp_path, capsys):
     row = next(line for line in told.splitlines() if line.strip().startswith("1 "))
     assert row.split()[-3:] == [f"{value:.4g}" for value in (look.fid, look.fid_same_number, look.fid_held_out)]
     assert "as many: of no more drawn images than are held out" in told
+
+
+def test_the_page_says_how_the_error_is_divided_and_no_setting_that_the_generator_lacks(digits, tmp_path):
+    said = {1: "for a single look is all of it", 4: "4 equal ones", None: "the k (k + 1)-th"}
+    for looks, words in said.items():
+        watch = watch_of(digits, HELD, tmp_path / f"{looks}", looks=looks)
+        watch.look(1, copies(digits, 0.0))
+        page = report_of(watch)
+        assert words in page
+        assert "Sampling" not in page  # a sample of the user's own
+    watch.kind = "gan"
+    assert "Sampling" in report_of(watch)
+    assert "sampling_steps" not in report_of(watch)
+    watch.kind = "dit"
+    assert "sampling_steps 50" in report_of(watch)

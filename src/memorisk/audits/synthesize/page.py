@@ -21,6 +21,7 @@ from memorisk.audits.synthesize.outlook import said_of
 from memorisk.audits.synthesize.table_three import table_three_block
 from memorisk.audits.synthetic.pictures import Pair
 from memorisk.audits.synthetic.words import Terms, p_words
+from memorisk.models.sampling_options import SamplingOptions
 from memorisk.report.blocks import (
     Block,
     Callout,
@@ -189,7 +190,8 @@ def _audited(n: dict[str, Any], terms: Terms) -> list[Block]:
     columns = [Column(source="what", heading="", row_heading=True), Column(source="found", heading="Found")]
     why = [Name(str(reason)) for reason in audit["why"]]
     table = Table(frame=frame, columns=columns, caption="The audit of the kept set.")
-    return [Paragraph(told), table, Paragraph(test), Details("Why the audit says so", [Steps(why)])]
+    said = [Paragraph(str(nearer["said"]))] if nearer.get("said") else []  # patients counted by one image: in sight
+    return [Paragraph(told), table, Paragraph(test), *said, Details("Why the audit says so", [Steps(why)])]
 
 
 def _table_three(n: dict[str, Any]) -> list[Block]:
@@ -210,10 +212,11 @@ def _setup(result: Result, redact: bool) -> list[Block]:
         told.append((title, named(s["names"][key], counted, redact)))
     made, settings = s["generator"], s["settings"]
     conditioned = made["conditioning"] or made["conditioned_on"]
+    sampling = SamplingOptions(**s["sampling"]).told(str(made["kind"]))
     told += [
         ("Generator", Name(f"{'' if redact else made['name'] + ', '}{made['kind']}, conditioned on {conditioned}")),
         ("Its fingerprint", Name(str(n["generator_source"]))),
-        ("Sampling", Name(", ".join(f"{name} {value}" for name, value in s["sampling"].items()))),
+        ("Sampling", Name(", ".join(f"{name} {value}" for name, value in sampling.items()))),
     ]
     drawn: Told = [
         ("Balance", "paired with training images" if settings["paired"] else str(settings["balance"])),

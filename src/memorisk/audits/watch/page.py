@@ -239,11 +239,17 @@ def _meaning(watch: "MemorizationWatch") -> list[Block]:
         (
             "Error",
             f"A training that memorizes nothing is stopped at any of its looks with a probability of at most "
-            f"{o.error:.0%}: each look has its part of that"
-            + (f", {o.looks:,} equal ones." if o.looks else ", look k the k (k + 1)-th."),
+            f"{o.error:.0%}: each look has its part of that" + _divided(o.looks),
         ),
     ]
     return [Definitions(told), Callout("warning", "The final audit needs other patients", [Paragraph(_CHOSE)])]
+
+
+def _divided(looks: int | None) -> str:
+    """How the looks share the error."""
+    if looks is None:
+        return ", look k the k (k + 1)-th."
+    return f", {looks:,} equal ones." if looks > 1 else ", which for a single look is all of it."
 
 
 def _not_said(watch: "MemorizationWatch") -> list[Text]:
@@ -272,13 +278,21 @@ def _setup(watch: "MemorizationWatch", redact: bool) -> list[Block]:
         ("Images a look", count(o.images)),
         ("Stops on", o.stop_on + ("" if watch.stop else ", noted only")),
         ("Looks in a row", count(o.patience)),
-        ("Sampling", f"{o.sampler}, {o.sampling_steps} steps, guidance {o.guidance:g} (of generators of memorisk)"),
+        *_sampling(watch),
         ("Seed", str(o.seed)),
         ("Fingerprint, training", Name(real.train.data_hash)),
         ("Fingerprint, held out", Name(real.held.data_hash)),
         *((name, Name(version)) for name, version in versions().items()),
     ]
     return [Definitions([row for row in told if not (redact and str(row[0]).startswith("Fingerprint"))], compact=True)]
+
+
+def _sampling(watch: "MemorizationWatch") -> list[tuple[Text, Text]]:
+    """How images were drawn, as far as the generator has such settings; a sample of the user's own has none."""
+    if watch.kind is None:
+        return []
+    settings = watch.options.sampling().told(watch.kind)
+    return [("Sampling", ", ".join(f"{name} {value}" for name, value in settings.items()))]
 
 
 def _spoken(table: pd.DataFrame, column: str, how) -> str:

@@ -102,12 +102,15 @@ class MemorizationWatch:
     ) -> None:
         self.options, self.stop, self.progress = watch_options(settings), stop, progress
         self.folder = None if out is None else Path(out)
+        given = named_sources({"the training images": train, "the held-out images": held_out})
+        if self.options.log_to is not None:
+            refuse_overlap(self.options.log_to, given, called="log_to")
         if self.folder is not None:
-            refuse_overlap(self.folder, named_sources({"the training images": train, "the held-out images": held_out}))
+            refuse_overlap(self.folder, given)
             check_out(self.folder, {}, identity=[])
         self.shared = SharedError(self.options.error, self.options.looks)
-        given = {"train_groups": train_groups, "held_out_groups": held_out_groups}
-        self.real = open_real(train, held_out, self.options, progress, **given)
+        groups = {"train_groups": train_groups, "held_out_groups": held_out_groups}
+        self.real = open_real(train, held_out, self.options, progress, **groups)
         self.chosen = self.options.stop_on == "auto"
         """Whether the rule was left to the number of held-out patients."""
         self.options = choose_rule(self.options, self.shared, self.real.n_held)
@@ -116,6 +119,8 @@ class MemorizationWatch:
             if self.chosen and self.options.stop_on == "never":
                 warnings.warn(f"This watch can stop nothing. {self.rule}", stacklevel=2)
         self._doubts: list[str] = []
+        self.kind: str | None = None
+        """Of memorisk's generator that draws (``dit``, ``gan``); None of a sample of the user's own."""
         self.quality = LookQuality(self.real, self.options, progress)
         if self.folder is not None:
             check_out(self.folder, self._config(), identity=["run"])
@@ -153,6 +158,7 @@ class MemorizationWatch:
         Args:
             generator: Which draws, or draws later.
         """
+        self.kind = generator.config.kind
         more = trained_on_more(generator, self.real.train, "this watch")
         for doubt in (more and f"{more}.", unknown_weights(generator, self.real.train)):
             if doubt and doubt not in self._doubts:
