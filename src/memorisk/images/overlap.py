@@ -12,12 +12,13 @@ from memorisk.runs.errors import InputError, one_line
 Source = str | Path | Manifest | ImageStore
 
 
-def refuse_overlap(out: str | Path, sources: Mapping[str, Source | None]) -> None:
+def refuse_overlap(out: str | Path, sources: Mapping[str, Source | None], *, called: str = "OUT") -> None:
     """Refuse a folder for results inside a folder of images, or around one: inputs are never written to.
 
     Args:
         out: The folder for results.
         sources: By what they are called.
+        called: What the folder is called.
 
     Raises:
         InputError: It is one.
@@ -26,9 +27,9 @@ def refuse_overlap(out: str | Path, sources: Mapping[str, Source | None]) -> Non
     for what, source in sources.items():
         for place in source_places(source):
             if place.is_dir() and target.is_relative_to(place):
-                raise InputError(f"OUT {one_line(str(out))} lies inside {what}: name a folder outside the images")
+                raise InputError(f"{called} {one_line(str(out))} lies inside {what}: name a folder outside the images")
             if place.exists() and place.is_relative_to(target):
-                raise InputError(f"OUT {one_line(str(out))} holds {what}: name a folder that does not")
+                raise InputError(f"{called} {one_line(str(out))} holds {what}: name a folder that does not")
 
 
 def named_sources(sources: Mapping[str, object]) -> dict[str, Source | None]:

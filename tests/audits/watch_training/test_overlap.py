@@ -51,6 +51,25 @@ def test_of_folders_of_images(place, capsys, out, said):
 
 
 @pytest.mark.parametrize(
+    ("folder", "said"),
+    [*REFUSED, ("real/steps/step-1/logs", "inside the images of step 1"), ("real/steps/logs-2", "images of step 2")],
+)
+def test_of_folders_of_logs(place, capsys, folder, said):
+    before = files(place)
+    given = {"train": "real/train", "held_out": "real/held", "quality": "none", "stop_on": "never"}
+    for watch in (watch_training, plan_watch):
+        with pytest.raises(InputError, match=f"log_to .*{said}"):
+            watch("real/steps", out="out", log="tensorboard", log_to=folder, **given)
+    if "step" not in said and "steps/.." not in folder:
+        with pytest.raises(InputError, match=f"log_to .*{said}"):
+            MemorizationWatch(**given, log="tensorboard", log_to=folder)
+    command = ("watch", "real/steps", "--train", "real/train", "--held-out", "real/held", "--out", "out")
+    line = refusal(capsys, *command, "--log", "tensorboard", "--log-to", folder)
+    assert f"--log-to {folder}" in line
+    assert files(place) == before
+
+
+@pytest.mark.parametrize(
     ("out", "said"),
     [
         ("real/steps/step-1", "lies inside the images of step 1"),

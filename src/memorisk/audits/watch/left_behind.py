@@ -61,11 +61,14 @@ def open_left(
         progress: Likewise.
 
     Raises:
-        InputError: It is neither, its images are not named, or ``out`` lies inside or around them.
+        InputError: It is neither, its images are not named, or ``out`` or ``log_to`` lies inside or around them.
     """
-    if out is not None:
+    if out is not None or options.log_to is not None:
         of_run = read_config(place)["images"] if train is None and is_training(place) else train
-        refuse_overlap(out, named_sources({"the training images": of_run, "the held-out images": held_out}))
+        given = named_sources({"the training images": of_run, "the held-out images": held_out})
+        for folder, called in ((out, "OUT"), (options.log_to, "log_to")):
+            if folder is not None:
+                refuse_overlap(folder, given, called=called)
     if is_training(place):
         return _run(place, train, held_out, out, options, progress)
     if train is None or out is None:
@@ -74,6 +77,8 @@ def open_left(
             "the training images with train, held-out ones with held_out, and out"
         )
     _refuse_among_steps(place, out)
+    if options.log_to is not None:
+        _refuse_among_steps(place, options.log_to, called="log_to")
     return LeftBehind(train, held_out, Path(out), Path(out), options, *_folders(place, options, progress))
 
 
@@ -154,23 +159,24 @@ def planned(options: WatchOptions, looks: int, every: int) -> WatchOptions:
     return replace(options, every=every, looks=options.looks or looks)
 
 
-def _refuse_among_steps(place: Path, out: str | Path) -> None:
+def _refuse_among_steps(place: Path, out: str | Path, *, called: str = "OUT") -> None:
     """Refuse a folder for looks inside the drawn images of a step, around them, or where a step's would lie.
 
     Args:
         place: With a folder for each step.
-        out: For the looks.
+        out: For the looks, or for logs.
+        called: What it is called.
 
     Raises:
         InputError: It is one.
     """
     steps = {f"the images of step {one.step}": one.folder for one in image_folders(place)}
-    refuse_overlap(out, named_sources(steps))
+    refuse_overlap(out, named_sources(steps), called=called)
     target, root = Path(out).resolve(), place.resolve()
     within = target.relative_to(root).parts if target.is_relative_to(root) else ()
     if within and step_of(within[0]) is not None:
         raise InputError(
-            f"OUT {one_line(str(out))} lies in a folder whose name ends in a number, which a watch takes for the "
+            f"{called} {one_line(str(out))} lies in a folder whose name ends in a number, which a watch takes for the "
             f"images of step {step_of(within[0])}: name another"
         )
 

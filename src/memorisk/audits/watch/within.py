@@ -76,6 +76,8 @@ def _opened(
     """The watch, without a folder where it is but planned."""
     options = settings_of(TrainGeneratorOptions, settings)
     refuse_overlap(out, {"IMAGES": images})
+    if watching is not None and watching.log_to is not None:
+        refuse_overlap(watching.log_to, {"IMAGES": images}, called="log_to")
     if watching is not None and options.kind == "gan":
         watching.refuse_diffusion("a GAN")  # not at its first look, in the middle of the training
     parts, _ = training_images(str(images), options, progress)
