@@ -134,6 +134,9 @@ EXPECTED: dict[str, list[Expected]] = {
     "memorisk synthesize runs/generator": [
         Expected((0, 1), "Ledger: ", " --sampling-steps 5 --most-tries 2", ("--images 1000", "--images 20"))
     ],
+    "memorisk statement runs/synthetic": [Expected((1,), "Card: release/model-card.md")],
+    "memorisk gate release/privacy-statement.json": [Expected((1,), "may not be released")],
+    "memorisk track runs/synthetic": [Expected((0,), "runs/synthetic: logged to mlflow:tracking")],
     "memorisk images mark xray.png": [Expected((0,), "seen.png")],
     "memorisk audit feature net.onnx": [Expected((0, 1), "Report: ", " --n-controls 30")],
     "memorisk report RUN --redact": [Expected((0,), "report-redacted.html", replaced=("RUN", "runs/skin"))],

@@ -23,6 +23,7 @@ _PUBLIC = {
     "create_model": "memorisk.models.zoo",
     "explain": "memorisk.audits.explain",
     "filter_synthetic": "memorisk.audits.filter.filtering",
+    "gate": "memorisk.audits.release.gate",
     "generate": "memorisk.training.generating",
     "kept_run": "memorisk.runs.kept",
     "load_detector": "memorisk.models.detectors",
@@ -40,12 +41,14 @@ _PUBLIC = {
     "study_rare_distinctive": "memorisk.audits.study",
     "study_unique_features": "memorisk.audits.unique.study",
     "synthesize": "memorisk.audits.synthesize.synthesizing",
+    "track": "memorisk.audits.release.tracking",
     "train_autoencoder": "memorisk.training.autoencoder",
     "train_classifier": "memorisk.training.classifier",
     "train_detector": "memorisk.training.detector",
     "train_generator": "memorisk.training.generator",
     "watch_training": "memorisk.audits.watch.running",
     "watch_within": "memorisk.audits.watch.within",
+    "write_statement": "memorisk.audits.release.stating",
 }
 
 __all__ = ["__version__", *_PUBLIC]  # pyright: ignore[reportUnsupportedDunderAll]
