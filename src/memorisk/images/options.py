@@ -10,6 +10,7 @@ from typing import Literal, get_args
 
 from memorisk.runs.errors import InputError, unknown_name
 from memorisk.runs.settings import check_types
+from memorisk.runs.urls import url_of
 
 Layout = Literal["auto", "folder", "dicom", "nifti", "table", "arrays", "shards"]
 Frames = Literal["auto", "first", "middle", "all"]
@@ -94,6 +95,8 @@ class ImageOptions:
         for field, allowed in choices.items():
             if getattr(self, field) not in get_args(allowed):
                 raise unknown_name(field, getattr(self, field), get_args(allowed))
+        if self.store is not None and (url := url_of(self.store, refuse_unknown=True)) is not None:
+            raise InputError(f"store {url}: decoded images are read in place; name a folder of this machine")
         if self.depth not in (8, 16):
             raise InputError(f"depth is {self.depth!r}; allowed are 8 and 16")
         if self.channels not in ("auto", 1, 3):

@@ -28,8 +28,9 @@ LIBRARIES = {
 """Protocols, and the library that fsspec needs for each; Python has the others."""
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):(/+)(.*)", re.DOTALL)
 _CHAIN = re.compile(r"[A-Za-z0-9+.-]+::.*:/", re.DOTALL)
+_USER = re.compile(r"([A-Za-z0-9+.-]+)(:/+)([^\s/]*)@")
 _OF_STORAGE = frozenset(("abfs", "abfss", "az"))  # CONTAINER@ACCOUNT names no user
-_MAY_NAME_USER = frozenset(("sftp", "ssh", "ftp", "smb"))
+_MAY_NAME = frozenset(("sftp", "ssh", "ftp", "smb", *_OF_STORAGE))  # a name without a password is no secret
 _SECRET_NAMES = re.compile(r"SECRET|PASSWORD|PASSWD|TOKEN|CREDENTIAL|SIGNATURE|ACCESS_KEY|ACCOUNT_KEY|_SAS")
 
 
@@ -72,7 +73,7 @@ def _refuse_secrets(protocol: str, rest: str) -> None:
     """
     user, at, _ = rest.partition("/")[0].rpartition("@")
     shown = redacted(f"{protocol}://{rest}")
-    if at and (":" in user or protocol not in _MAY_NAME_USER | _OF_STORAGE):
+    if at and (":" in user or protocol not in _MAY_NAME):
         raise InputError(
             f"{shown}: a URL with a password or key would be kept in settings and reports; leave it out and give it "
             "by the environment (docs/storage.md)"
@@ -90,9 +91,8 @@ def _refuse_secrets(protocol: str, rest: str) -> None:
 def redacted(text: object) -> str:
     """Any text on one line, without what may be secret: users of URLs, their queries, secrets of the environment."""
     shown = str(text)
-    shown = re.sub(r"(?<=://)[^\s/]*@", lambda m: "***@" if ":" in m[0] else m[0], shown)
-    shown = re.sub(r"(?<=http://)[^\s/]*@|(?<=https://)[^\s/]*@|(?<=s3://)[^\s/]*@", "***@", shown)
-    shown = re.sub(r"(://[^\s?#]*)[?#][^\s'\")]*", r"\1?***", shown)
+    shown = _USER.sub(lambda m: m[0] if m[1].lower() in _MAY_NAME and ":" not in m[3] else f"{m[1]}{m[2]}***@", shown)
+    shown = re.sub(r"(:/+[^\s?#]*)[?#][^\s'\")]*", r"\1?***", shown)
     for name, value in os.environ.items():
         if _SECRET_NAMES.search(name.upper()) and len(value) >= 6:
             shown = shown.replace(value, "***")
