@@ -6,14 +6,15 @@ a sentence why it cannot be run here.
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from doc_commands import Expected
 
+RECIPES = Path(__file__).resolve().parent
 HUB = "downloads weights by name, and the hub is not reached from here"
 SETUP = "sets up the environment that this runs in"
 AUDIT = (0, 1)
-_PAIRS = ("--detectors runs/lcmem/stage1=stage1 runs/lcmem/detector=LCMem", "runs/lcmem/")
 LCMEM = " --backbone small_cnn@none --epochs 1 --stage2-epochs 1"
 DATA_OF_PAPERS = "reads an official layout that is not here; `tests/images` reads miniatures of it"
 
@@ -233,7 +234,9 @@ PAGES: dict[str, Page] = {
         ),
     ),
     "explain.md": Page(
-        given={"RUN": "run", "labelled": "labelled"}, exchanged=(("explain RUN", "explain RUN --images labelled"),), always=("RUN",)
+        given={"RUN": "run", "labelled": "labelled"},
+        exchanged=(("explain RUN", "explain RUN --images labelled"),),
+        always=("RUN",),
     ),
     "extending.md": Page(given={"FOLDER": "generator"}, no_python="run by tests/test_extending.py"),
     "feature.md": Page(
@@ -392,10 +395,9 @@ PAGES: dict[str, Page] = {
         python=_LCMEM_CODE,
     ),
     "losses.md": Page(
+        exchanged=(("losses FILE", "losses losses.parquet"),),
         commands={
-            "python recipes/losses_sklearn.py": Expected(
-                (0,), in_checkout=True, replaced=("losses.parquet", "/dev/null")
-            ),
+            "python recipes/losses_sklearn.py": Expected(replaced=("recipes/", f"{RECIPES}/")),
         },
         no_python="the core of `recipes/losses_sklearn.py`, which is run",
     ),

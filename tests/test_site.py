@@ -101,6 +101,18 @@ def test_relative_links_lead_to_files(page: Path) -> None:
     assert [target for target in targets if target and not (page.parent / target).exists()] == []
 
 
+@pytest.mark.parametrize("page", [ROOT / "README.md", *PAGES], ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_links_into_pages_lead_to_headings(page: Path) -> None:
+    text = _CODE.sub("", page.read_text("utf-8"))
+    for link in _LINK.findall(text):
+        target, _, anchor = link.partition("#")
+        place = page if not target else page.parent / target
+        if anchor and not is_elsewhere(link) and place.suffix == ".md":
+            headings = re.findall(r"^#+ (.*)$", place.read_text("utf-8"), re.MULTILINE)
+            slugs = {re.sub(r"[-\s]+", "-", re.sub(r"[^\w\s-]", "", heading).strip().lower()) for heading in headings}
+            assert anchor in slugs, link
+
+
 def test_the_start_page_names_every_command() -> None:
     said = (DOCS / "index.md").read_text("utf-8")
     commands = [*commands_of(cli.app)]
