@@ -27,6 +27,7 @@ STALE_SECONDS = 300.0
 """Age of a claim of another machine from which it is watched instead of respected."""
 WATCH_SECONDS = 2.2 * BEAT_SECONDS
 _SETTLE_SECONDS = 0.3
+_HELD: set[str] = set()  # tokens of the claims that this process holds, so that it knows those that it left behind
 
 
 class Claim:
@@ -60,6 +61,7 @@ class Claim:
         found = self._read()
         if found is None or found.get("token") != self._token:
             raise InputError(f"{self._storage.url} is in use by {holder(found or {})}: wait for it")
+        _HELD.add(self._token)
         self._thread.start()
 
     def check(self) -> None:
@@ -79,6 +81,7 @@ class Claim:
         self._ended.set()
         if self._thread.is_alive():
             self._thread.join()
+        _HELD.discard(self._token)
         try:
             found = self._read()
             if found is not None and found.get("token") == self._token:
@@ -105,7 +108,8 @@ class Claim:
         """
         url = self._storage.url
         if found.get("machine") == _machine() and isinstance(found.get("pid"), int):
-            if _started(found["pid"]) == found.get("started"):
+            left_behind = found["pid"] == os.getpid() and found.get("token") not in _HELD
+            if _started(found["pid"]) == found.get("started") and not left_behind:
                 raise InputError(f"{url} is in use by {holder(found)}: wait for it, or name another place")
             return
         silent = _seconds_since(found.get("beat"))
