@@ -161,6 +161,12 @@ def test_the_page_on_reading_reports_names_every_section_and_verdict() -> None:
     assert [title for title in named if title not in said] == []
 
 
+def test_every_verdict_has_an_entry_among_wrong_conclusions() -> None:
+    said = " ".join((DOCS / "wrong-conclusions.md").read_text("utf-8").split())
+    verdicts = {words.format(units="patients") for given in HEADLINES for _, words in given.values()}
+    assert [verdict for verdict in verdicts if verdict not in said] == []
+
+
 def test_every_heading_on_that_page_is_one_of_a_report() -> None:
     text = (DOCS / "report.md").read_text("utf-8")
     headings = re.findall(r"^### (.*)$", text, re.MULTILINE)
