@@ -5,6 +5,7 @@ compared in lower case without blanks and punctuation. What was guessed is said 
 """
 
 import gzip
+import json
 import re
 import zlib
 from collections.abc import Iterable
@@ -99,7 +100,9 @@ def texts(values: Iterable[Any]) -> list[str]:
 
 
 def read_described(path: Path) -> pd.DataFrame:
-    """A CSV or TSV (also gzipped) or Parquet file; CSV values are text as they stand (``007`` and ``NA`` stay that).
+    """A CSV or TSV (also gzipped), JSON lines or Parquet file.
+
+    Values of CSV are text as they stand (``007`` and ``NA`` stay that).
 
     Raises:
         InputError: The file is no such table.
@@ -109,6 +112,8 @@ def read_described(path: Path) -> pd.DataFrame:
             head = file.read(4)
         if head == b"PAR1":
             return _read_parquet(path)
+        if head[:1] == b"{":
+            return _read_json_lines(path)
         packed = head[:2] == b"\x1f\x8b"
         with gzip.open(path, "rt", encoding="utf-8-sig") if packed else path.open(encoding="utf-8-sig") as file:
             header = file.readline()
@@ -126,9 +131,26 @@ def read_described(path: Path) -> pd.DataFrame:
         raise InputError(f"{one_line(path)}: the table is empty") from None
     except UnicodeDecodeError:
         raise InputError(f"{one_line(path)}: the table is not UTF-8 text; save it as UTF-8 or Parquet") from None
-    except (OSError, EOFError, ValueError, zlib.error, pd.errors.ParserError) as error:
+    except (OSError, EOFError, ValueError, zlib.error, pd.errors.ParserError, RecursionError) as error:
         reason = "there is no such file" if isinstance(error, FileNotFoundError) else one_line(error, 160)
         raise InputError(f"{one_line(path)}: cannot be read as a table ({reason})") from None
+
+
+def _read_json_lines(path: Path) -> pd.DataFrame:
+    """A table with an object of JSON in each line; values that are objects or lists are left out.
+
+    Raises:
+        ValueError: A line is no object.
+    """
+    rows = []
+    with path.open(encoding="utf-8-sig") as file:
+        for number, line in enumerate(file, 1):
+            found = json.loads(line) if line.strip() else {}
+            if not isinstance(found, dict):
+                raise ValueError(f"line {number} is no object of JSON")
+            if found:
+                rows.append({k: None if isinstance(v, (dict, list)) else v for k, v in found.items()})
+    return pd.DataFrame(rows, dtype=object)
 
 
 def _read_parquet(path: Path) -> pd.DataFrame:

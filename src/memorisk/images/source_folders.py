@@ -2,7 +2,8 @@
 
 The class of an image is the folder it lies in. A train, val or test folder above the classes gives the split; where
 the images' own folders have such names they are splits, not classes. Where all images lie in one folder of a name
-that says nothing (``images``), there are no classes.
+that says nothing (``images``), there are no classes. A file of metadata beside the images says more
+(``source_metadata``).
 """
 
 from collections import Counter
@@ -18,6 +19,7 @@ from memorisk.images.paths import refuse_escape
 from memorisk.images.shard_folders import hub_shards
 from memorisk.images.source_dicom import dicom_draft
 from memorisk.images.source_draft import Draft, finish, refuse_unused
+from memorisk.images.source_metadata import folder_metadata, join_metadata
 from memorisk.images.source_shards import load_shards
 from memorisk.images.source_walk import KIND_BY_SUFFIX, Walk, suffix, walk_files
 from memorisk.images.wording import listed
@@ -61,7 +63,11 @@ def load_folder(root: Path, options: ImageOptions) -> Manifest:
     draft = Draft(
         table=pd.DataFrame(), root=root, name=root.resolve().name or "images", skipped=[*walk.skipped], kind=kind
     )
-    refuse_unused(options, root.name, allowed=("label_column",) if kind == "dicom" else ())
+    metadata = None if kind == "dicom" else folder_metadata(root, others, options)
+    if metadata is None:
+        refuse_unused(options, root.name, allowed=("label_column",) if kind == "dicom" else ())
+    else:
+        others = [file for file in others if file not in metadata.files]
     _note_others(draft, walk, by_kind, others, kind, options)
     if kind == "dicom":
         return finish(dicom_draft(draft, by_kind["dicom"], options), options)
@@ -72,6 +78,8 @@ def load_folder(root: Path, options: ImageOptions) -> Manifest:
         draft.table["label"] = labels
     if any(splits):
         draft.table["split"] = splits
+    if metadata is not None:
+        join_metadata(draft, metadata, options)
     return finish(draft, options)
 
 

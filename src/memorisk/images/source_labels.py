@@ -60,7 +60,7 @@ def join_labels(draft: "Draft", options: ImageOptions) -> None:
         f"{len(matched):,} of {len(chosen):,} "
         f"images have a row, {len(set(matched)):,} of {len(table):,} rows an image."
     )
-    _take_others(draft, table, chosen, options, used={key, column}, source=source)
+    take_columns(draft, table, chosen, options, used={key, column}, source=source)
 
 
 def _best_key(
@@ -162,10 +162,19 @@ def _one_each(rows: list[list[int]], labels: list[str], keys: list[str], source:
     return [r[0] if r else None for r in rows]
 
 
-def _take_others(
+def take_columns(
     draft: "Draft", table: pd.DataFrame, chosen: list[int | None], options: ImageOptions, used: set[str], source: str
 ) -> None:
-    """Group, split, data set and further columns of the joined rows."""
+    """Group, split, data set and further columns of a table's rows.
+
+    Args:
+        draft: Whose rows get them.
+        table: The table.
+        chosen: For each row of the draft the table's, or None.
+        options: Which columns are named.
+        used: Columns that have been taken.
+        source: The table's name.
+    """
     roles: dict[Role, str | None] = {
         "group": options.group_column,
         "split": options.split_column,

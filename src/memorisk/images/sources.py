@@ -27,7 +27,7 @@ from memorisk.runs.mirror import as_url_says
 GENERATED, GENERATED_TABLE, UNFINISHED = "generate.json", "manifest.csv", "drawn.csv"
 """Files of a folder of ``memorisk generate``: the last of a finished one, its table of classes, and what one that is
 not finished has."""
-_TABLES = frozenset((".csv", ".tsv", ".txt", ".parquet", ".pq"))
+_TABLES = frozenset((".csv", ".tsv", ".txt", ".jsonl", ".parquet", ".pq"))
 
 
 def load_manifest(source: str | Path, options: ImageOptions | None = None) -> Manifest:
