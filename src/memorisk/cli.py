@@ -31,6 +31,7 @@ from memorisk.cli_explain import explain
 from memorisk.cli_feature import feature, mark
 from memorisk.cli_filter import filter_set
 from memorisk.cli_generate import generate
+from memorisk.cli_plan import plan_app
 from memorisk.cli_quality import quality
 from memorisk.cli_release import gate, statement, track
 from memorisk.cli_settings import AS_JSON, FLAT, print_settings, read_yaml
@@ -68,6 +69,7 @@ app.command(quality)
 app.command(generate)
 app.command(synthesize_set, name="synthesize")
 app.command(watch)
+app.command(plan_app)
 app.command(statement)
 app.command(gate)
 app.command(track)

@@ -1,0 +1,261 @@
+"""A search over all pairs on paper: pairs, operations, bytes, blocks, jobs, cards and hours, for tables of any size.
+
+Nothing is read and nothing is searched but, for the hours on this machine, a small table of random vectors. Counts are
+exact (`memorisk.scores.pair_counts`); bytes are those of the arrays that a search holds; hours on a card are a lower
+bound at its data sheet's peak, and another number only at a share of it that the caller states, since none was
+measured.
+"""
+
+import time
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from memorisk.runs.errors import InputError
+from memorisk.scores.cards import Card, find_card
+from memorisk.scores.distances import find_measure, fit_measure, nearest
+from memorisk.scores.distances import gpu_blocks as measure_blocks
+from memorisk.scores.distances.rows import rows_per_block
+from memorisk.scores.pair_counts import PairCounts, count_pairs
+from memorisk.scores.pairs import gpu_blocks as head_blocks
+from memorisk.scores.pairs import one_pass, survey
+
+HEAD = "head"
+JOB_ROWS = 8192
+TIMED_ROWS = 2048
+"""Rows a side of the search that is timed here: seconds on any machine."""
+_FLOAT32, _NEIGHBOUR, _LISTED, _BIN = 4, 16, 24, 8  # bytes of a number, of a row and its score, of a pair, of a count
+
+
+@dataclass(frozen=True, kw_only=True)
+class PairPlanOptions:
+    """What is to be planned."""
+
+    synthetic: int
+    """Synthetic images: rows of the first table."""
+    train: int | None = None
+    """Training images: rows of the second one; not given for all pairs of the first, each once."""
+    width: int = 512
+    """Numbers of a vector."""
+    measure: str = HEAD
+    """What compares: head, a Siamese detector's, or one of the 14 measures."""
+    neighbours: int = 1
+    """Most similar rows that are kept of each."""
+    listed: int = 0
+    """Pairs above a threshold that are listed, at most; 0 for none."""
+    bins: int = 0
+    """Of a histogram of all pairs; 0 for none."""
+    job_rows: int = JOB_ROWS
+    """Rows of the first table a job."""
+    workers: int = 1
+    """Processes like the one that is timed here, or machines like this one."""
+    card: str | None = None
+    """A GPU by name."""
+    rate: float | None = None
+    """In place of a name: its float32 operations a second, a multiply-add being two, in units of 1e12."""
+    memory: float | None = None
+    """With rate: its memory, in units of 1e9 bytes."""
+    cards: int = 1
+    """GPUs, each with a part of the first table."""
+    share: float | None = None
+    """Of the card's peak that a search reaches, as you measured it."""
+    timing: bool = True
+    """Time a small search on this machine."""
+
+    def validate(self) -> None:
+        """Refuse what cannot be.
+
+        Raises:
+            InputError: A number below 1, a share beyond 1, half a card, or no such measure.
+        """
+        for name in ("synthetic", "width", "neighbours", "job_rows", "workers", "cards"):
+            if getattr(self, name) < 1:
+                raise InputError(f"{name} is {getattr(self, name)}; give at least 1")
+        for name in ("listed", "bins"):
+            if getattr(self, name) < 0:
+                raise InputError(f"{name} is {getattr(self, name)}; give at least 0")
+        if self.train is not None and self.train < 1:
+            raise InputError(f"train is {self.train}; give at least 1")
+        if self.measure != HEAD:
+            find_measure(self.measure)
+        if self.card is not None and (self.rate, self.memory) != (None, None):
+            raise InputError("card names a GPU and rate and memory describe one: give either")
+        if (self.rate is None) != (self.memory is None):
+            raise InputError("rate and memory describe a GPU together: give both")
+        if self.share is not None and not 0 < self.share <= 1:
+            raise InputError(f"share is {self.share}; it must lie between 0 and 1")
+        if self.share is not None and self.chosen_card is None:
+            raise InputError("share is of a card's peak: name the card, or give rate and memory")
+
+    @property
+    def chosen_card(self) -> Card | None:
+        """The GPU; None where none is planned with."""
+        if self.card is not None:
+            return find_card(self.card)
+        if self.rate is None or self.memory is None:
+            return None
+        return Card("own", self.rate * 1e12, self.memory * 1e9)
+
+
+@dataclass(frozen=True)
+class CardPlan:
+    """A search on GPUs."""
+
+    card: Card
+    """Each of them."""
+    cards: int
+    """How many; each takes a part of the first table and all of the second."""
+    table_bytes: int
+    """Of both tables as one card keeps them, where they fit."""
+    work_bytes: int
+    """Of a tile and of blocks that are made ready, on one card."""
+    kept: bool
+    """Whether both tables stay on each card; a search keeps one that takes less than a quarter of the free memory."""
+    sent_again_bytes: int
+    """To one card, beyond sending each table once: the table that is not kept, for every block of the first."""
+    cards_for_memory: int | None
+    """The fewest cards of this kind that keep both tables; None where the second table is too large for any number."""
+    hours_at_peak: float
+    """If every operation ran at the data sheet's peak: no search is quicker."""
+    hours: float | None
+    """At the share of the peak that the caller stated; None without one."""
+
+
+@dataclass(frozen=True)
+class PairPlan:
+    """A search over all pairs, on paper."""
+
+    counts: PairCounts
+    """Of one process that does all of it on a CPU."""
+    operations: int
+    """Of arithmetic, at most: two for every column (a subtraction and an addition, or a multiplication and one)."""
+    jobs: int
+    """Parts for `--executor`, each some rows of the first table against all of the second."""
+    input_bytes: int
+    """Of both tables in float32."""
+    answer_bytes: int
+    """Of what is kept, at most."""
+    worker_bytes: int
+    """Held by a process beside the tables and answers, about: blocks and a tile."""
+    pairs_per_second: float | None
+    """Here, by a small search just now, with all its threads; None where it was not timed."""
+    hours_here: float | None
+    """At that rate, by the workers that were asked for."""
+    gpu: CardPlan | None
+    """On cards; None where none was named."""
+
+
+def plan_pairs(options: PairPlanOptions) -> PairPlan:
+    """Plan a search.
+
+    Args:
+        options: What is compared with what, and where.
+
+    Raises:
+        InputError: Numbers or names that cannot be.
+
+    Example:
+        >>> options = PairPlanOptions(synthetic=10_000_000, train=10_000_000, card="H200", timing=False)
+        >>> plan = plan_pairs(options)
+        >>> plan.counts.pairs, plan.input_bytes, plan.jobs
+        (100000000000000, 40960000000, 1221)
+    """
+    options.validate()
+    n, m, d = options.synthetic, options.train, options.width
+    head = options.measure == HEAD
+    counts = count_pairs(n, m, d, head=head)
+    rate = _pairs_per_second(options) if options.timing else None
+    card = options.chosen_card
+    return PairPlan(
+        counts=counts,
+        operations=2 * counts.columns,
+        jobs=-(-n // options.job_rows),
+        input_bytes=_FLOAT32 * d * (n + (m or 0)),
+        answer_bytes=_NEIGHBOUR * n * options.neighbours + _LISTED * options.listed + _BIN * options.bins,
+        worker_bytes=_worker_bytes(n, m or n, d, head=head, listed=bool(options.listed)),
+        pairs_per_second=rate,
+        hours_here=None if rate is None else counts.pairs / rate / options.workers / 3600,
+        gpu=None if card is None else _on_cards(card, options, counts),
+    )
+
+
+def _worker_bytes(n: int, m: int, d: int, *, head: bool, listed: bool) -> int:
+    """Blocks of both tables in float64 and as they are compared, and a tile a thread."""
+    many, few = min(n, rows_per_block(d, one_pass.FIRST)), min(m, rows_per_block(d))
+    short = 2 if head else _FLOAT32
+    tile = one_pass.TILE_ROWS * few * (4 + _LISTED * listed)
+    return (many + few) * d * (8 + short) + _threads() * tile
+
+
+def _on_cards(card: Card, options: PairPlanOptions, counts: PairCounts) -> CardPlan:
+    """Memory and hours of cards that share the first table."""
+    n, m, d = options.synthetic, options.train or options.synthetic, options.width
+    head, own = options.measure == HEAD, -(-n // options.cards)
+    width = head_blocks.padded(d, head_blocks.CHUNK) + head_blocks.CHUNK if head else d  # both signs are filled up
+    room, row = card.memory / 4, _FLOAT32 * width
+    kept = (row * m < room, row * own < room)
+    block = head_blocks.ROWS if head else rows_per_block(d, measure_blocks.QUERIES)
+    again = (-(-own // block) - 1) * row * m if not kept[0] else 0
+    tile = _FLOAT32 * min(head_blocks.ROWS, own) * min(head_blocks.ROWS, m) if head else 4 * measure_blocks.TILE
+    held = row * 2 * min(block, max(own, m))
+    product = not head and find_measure(options.measure).family == "product"
+    seconds = counts.pairs * d * 2 / (card.rate if product else card.rate / 2) / options.cards
+    return CardPlan(
+        card=card,
+        cards=options.cards,
+        table_bytes=row * (m + own) if options.train is not None else row * m,
+        work_bytes=tile + held,
+        kept=all(kept),
+        sent_again_bytes=int(again),
+        cards_for_memory=_fewest(n, row, room) if kept[0] else None,
+        hours_at_peak=seconds / 3600,
+        hours=None if options.share is None else seconds / options.share / 3600,
+    )
+
+
+def _fewest(n: int, row: int, room: float) -> int:
+    """Cards with which a part of the first table takes less than the room."""
+    most = int((room - 1) // row)  # rows
+    return -(-n // max(1, most))
+
+
+def _threads() -> int:
+    """Of a search here."""
+    from numba import config
+
+    return int(getattr(config, "NUMBA_NUM_THREADS", 1))
+
+
+def _pairs_per_second(options: PairPlanOptions) -> float:
+    """Of a small search with the same questions on random vectors here, the second of two: the first one compiles."""
+    rng = np.random.default_rng(0)
+    u, v = (rng.normal(size=(TIMED_ROWS, options.width)).astype(np.float32) for _ in range(2))
+    weight = rng.normal(size=options.width)
+    search = _head_search(u, v, weight, options) if options.measure == HEAD else _measure_search(u, v, options)
+    seconds = 0.0
+    for _ in range(2):
+        begun = time.perf_counter()
+        search()
+        seconds = time.perf_counter() - begun
+    return TIMED_ROWS**2 / seconds
+
+
+def _head_search(u: np.ndarray, v: np.ndarray, weight: np.ndarray, options: PairPlanOptions) -> Any:
+    """The survey that is timed."""
+    edges = np.linspace(-1, 1, options.bins + 1) * 4 * np.abs(weight).sum() if options.bins else None
+    threshold = 0.0 if options.listed else None
+    return lambda: survey(u, v, weight, 0.0, threshold=threshold, k=options.neighbours, edges=edges, device="cpu")
+
+
+def _measure_search(u: np.ndarray, v: np.ndarray, options: PairPlanOptions) -> Any:
+    """The search for the nearest that is timed; vectors of no sign, which all measures take."""
+    measure = fit_measure(options.measure, abs(v), binarise="median" if _binary(options.measure) else None)
+    return lambda: nearest(abs(u), abs(v), measure, options.neighbours, device="cpu")
+
+
+def _binary(name: str) -> bool:
+    """Whether a measure takes zeros and ones."""
+    from memorisk.scores.distances.fitted import BINARY
+
+    return name in BINARY
