@@ -1,9 +1,13 @@
-"""A study on Dask and Ray clusters that are hurt while it runs: are its tables those of one machine, byte for byte?
+"""A study and searches on clusters that are hurt while they run: are the bytes those of one machine?
 
-    python -m recipes.cluster_truth [--runs runs/cluster-truth] [--epochs 20] [--out docs/results/cluster_truth.md]
+    python -m recipes.cluster_truth [--runs runs/cluster-truth] [--epochs 20] [--rows 20000]
+        [--out docs/results/cluster_truth.md]
 
 From the root of a checkout, with the extras cluster and dev. The study is of the built-in digits: two networks, two
-seeds, eight trainings and their report. It runs by processes of this machine; then on a Dask cluster of three workers
+seeds, eight trainings and their report. The searches are over all pairs of two tables of so many rows of 64 numbers,
+on a coarse grid so that there are ties everywhere: the nearest three by cosine, Canberra and Mahalanobis distances
+without those of one's own group, and of a head the pairs above a threshold, the most similar five and a histogram; and
+the features of as many images by a small network. Each runs by this machine; then on a Dask cluster of three workers
 on loopback, of which one that is in the middle of a job is killed with SIGKILL, another stopped for three seconds and
 continued, and the wire to the scheduler is cut once; then on a Ray cluster of three machines on loopback, of which a
 worker in the middle of a job is killed, another stopped and continued, and a whole machine taken away.
@@ -11,6 +15,7 @@ worker in the middle of a job is killed, another stopped and continued, and a wh
 
 import argparse
 import os
+import shutil
 import signal
 import threading
 import time
@@ -18,11 +23,22 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pandas as pd
 import psutil
 from tests.runs.clusters import DaskCluster, Wire, dask_cluster, ray_cluster
 
 import memorisk
-from memorisk.runs.files import write_text
+from memorisk.images.decoding import hash_pixels
+from memorisk.images.manifest import Manifest
+from memorisk.images.store import ImageStore
+from memorisk.runs.files import write_array, write_text
+from memorisk.runs.placement import ClusterOptions
+from memorisk.scores.distances import fit_measure
+from memorisk.scores.pairs import check_head
+from memorisk.training.devices import limited_threads
+from memorisk.training.feature_matrix import load_features
+from memorisk.training.workplace import open_workplace
 
 STOPPED_SECONDS = 3.0
 FREE = {"config.yaml", "log.jsonl", ".lock"}
@@ -40,16 +56,54 @@ def study(epochs: int, **where: str) -> dict[str, Any]:
     }
 
 
+def searches(folder: Path, rows: int, **where: Any) -> None:
+    """Leave the answers of all searches, and features, as files."""
+    rng = np.random.default_rng(0)
+    u, v = ((rng.integers(1, 9, (rows, 64)) / 8).astype(np.float32) for _ in range(2))
+    v[::3] = u[::3]
+    groups = (rng.integers(0, rows // 4, rows), rng.integers(0, rows // 4, rows))
+    head = check_head(-rng.integers(1, 9, 64) / 8, 9.0, 64)
+    folder.mkdir(parents=True)
+    found: dict[str, Any] = {}
+    options = ClusterOptions(**where)
+    with open_workplace(options, folder / "store", folder, device="cpu", threads=1) as workplace:
+        for name in ("cosine", "canberra", "mahalanobis"):
+            near = workplace.search.nearest(u, v, fit_measure(name, v), 3, exclude_same=groups)
+            found |= {f"{name}-rows": near.indices, f"{name}-distances": near.distances}
+        asked: dict[str, Any] = {"threshold": -4.0, "limit": 5000, "k": 5, "edges": np.linspace(-30, 10, 41)}
+        survey = workplace.search.survey(u, v, head, exclude_same=groups, **asked)
+        assert survey.pairs is not None
+        assert survey.top is not None
+        found |= {"pairs": np.stack([survey.pairs.first, survey.pairs.second]), "logits": survey.pairs.logit}
+        found |= {"top": survey.top.indices, "top-logits": survey.top.logits, "counts": survey.counts}
+        images = (u.reshape(-1, 8, 8, 1) * 255).astype(np.uint8)
+        store = store_of(images, folder / "store")
+        with limited_threads(1):
+            found["features"] = load_features(store, "small_cnn@none", work=workplace.features).values
+    shutil.rmtree(folder / "store")
+    for name, array in found.items():
+        write_array(folder / f"{name}.npy", array)
+
+
+def store_of(images: np.ndarray, folder: Path) -> ImageStore:
+    """Images in memory as a store."""
+    names = [f"{row:06d}" for row in range(len(images))]
+    table = pd.DataFrame({"image": names, "path": "", "label": "", "group": names}, dtype=object)
+    nothing = pd.DataFrame({"image": [], "path": [], "reason": []}, dtype=object)
+    hashes = np.array([hash_pixels(image) for image in images], dtype=object)
+    return ImageStore(images, Manifest(table, None, "rows"), "rows", folder / "stores" / "rows", nothing, hashes)
+
+
 def run(
-    folder: Path, epochs: int, hurt: Callable[[], list[str]] | None = None, **where: str
+    work: Callable[..., Any], folder: Path, hurt: Callable[[], list[str]] | None = None, **where: str
 ) -> tuple[float, list[str]]:
-    """Run the study and what hurts its cluster meanwhile; seconds, and what was done to the cluster."""
+    """Do the work and what hurts its cluster meanwhile; seconds, and what was done to the cluster."""
     told: list[str] = []
     thread = None if hurt is None else threading.Thread(target=lambda: told.extend(hurt()))
     if thread is not None:
         thread.start()
     began = time.monotonic()
-    memorisk.study_rare_distinctive(study(epochs, **where), out=folder)
+    work(folder, **where)
     seconds = time.monotonic() - began
     if thread is not None:
         thread.join()
@@ -105,36 +159,46 @@ def hurt_ray(cluster: Any) -> list[str]:
 
 
 def main() -> None:
-    """Run the three studies, compare them, and print the page."""
+    """Do all of it here and on both clusters, compare, and print the page."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=Path, default=Path("runs/cluster-truth"))
     parser.add_argument("--epochs", type=int, default=20)
+    parser.add_argument("--rows", type=int, default=20000)
     parser.add_argument("--out", type=Path)
     given = parser.parse_args()
-    rows = []
-    seconds, _ = run(given.runs / "here", given.epochs)
-    here = results(given.runs / "here")
-    rows.append(("this machine", "-", f"{len(here)}", "-", f"{seconds:.0f}"))
+    works = {
+        "study": lambda out, **where: memorisk.study_rare_distinctive(study(given.epochs, **where), out=out),
+        "searches": lambda out, **where: searches(out, given.rows, **where),
+    }
+    rows = [row for name, work in works.items() for row in everywhere(name, work, given.runs)]
+    lines = ["| what | where | what was done to it | files | other bytes | seconds |", "|---|---|---|---|---|---|"]
+    lines += [f"| {' | '.join(row)} |" for row in rows]
+    text = (__doc__ or "").split("\n\n")[2]
+    command = f"python -m recipes.cluster_truth --epochs {given.epochs} --rows {given.rows}"
+    title = f"# A study and searches on clusters that are hurt\n\n`{command}`. {text}\n"
+    left_out = ", ".join(sorted(FREE))
+    page = [title, *lines, "", f"Files: tables, scores, weights, reports, answers, features; not {left_out}.", ""]
+    print("\n".join(page))
+    if given.out:
+        write_text(given.out, "\n".join(page))
+
+
+def everywhere(what: str, work: Callable[..., Any], runs: Path) -> list[tuple[str, ...]]:
+    """The rows of one piece of work: here, on Dask, on Ray."""
+    seconds, _ = run(work, runs / f"{what}-here")
+    here = results(runs / f"{what}-here")
+    rows: list[tuple[str, ...]] = [(what, "this machine", "-", f"{len(here)}", "-", f"{seconds:.0f}")]
     with dask_cluster(3, "--nthreads", "1") as dask:
         wire = Wire(dask.port)
         wire.start()
         where = {"executor": "dask", "cluster": f"tcp://127.0.0.1:{wire.port}"}
-        seconds, told = run(given.runs / "dask", given.epochs, lambda: hurt_dask(dask, wire), **where)
-    rows.append(compared("Dask, three workers", given.runs / "dask", here, seconds, told))
+        seconds, told = run(work, runs / f"{what}-dask", lambda: hurt_dask(dask, wire), **where)
+    rows.append((what, *compared("Dask, three workers", runs / f"{what}-dask", here, seconds, told)))
     with ray_cluster(3) as ray:
         where = {"executor": "ray", "cluster": ray.address}
-        seconds, told = run(given.runs / "ray", given.epochs, lambda: hurt_ray(ray), **where)
-    rows.append(compared("Ray, three machines", given.runs / "ray", here, seconds, told))
-    lines = ["| where | what was done to it | files | other bytes | seconds |", "|---|---|---|---|---|"]
-    lines += [f"| {' | '.join(row)} |" for row in rows]
-    text = (__doc__ or "").split("\n\n")[2]
-    title = (
-        f"# A study on clusters that are hurt\n\n`python -m recipes.cluster_truth --epochs {given.epochs}`. {text}\n"
-    )
-    page = [title, *lines, "", f"Files: tables, scores, weights, reports; not {', '.join(sorted(FREE))}.", ""]
-    print("\n".join(page))
-    if given.out:
-        write_text(given.out, "\n".join(page))
+        seconds, told = run(work, runs / f"{what}-ray", lambda: hurt_ray(ray), **where)
+    rows.append((what, *compared("Ray, three machines", runs / f"{what}-ray", here, seconds, told)))
+    return rows
 
 
 def compared(name: str, folder: Path, here: dict[str, bytes], seconds: float, told: list[str]) -> tuple[str, ...]:

@@ -1,7 +1,8 @@
 """Features of images as jobs: blocks of whole batches, each by a worker that opens the same encoder.
 
 Images stay where their store is; what lies in memory alone goes to shared storage first. Blocks begin where batches
-begin, so that every image stands in the batch that it would stand in here. A block that is done stays until the command
+begin, so that every image stands in the batch that it would stand in here, and a job has as many threads: a network's
+last bits depend on both. A block that is done stays until the command
 ends: a killed one goes on.
 """
 
@@ -130,6 +131,8 @@ class FeatureWork:
 
         place = replace(self.place, files=needed_files(like.source))
         run_jobs(run_features, todo, threads=self.threads, on_done=ended, place=place)
+        for piece in (piece for job in jobs for piece in job.pieces if piece.shared is not None):
+            Path(piece.path).unlink(missing_ok=True)
         for job in jobs:
             wait_for(Path(job.answer))
             found = _answered(job)

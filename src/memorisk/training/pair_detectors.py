@@ -3,7 +3,7 @@
 A folder of ``memorisk train detector`` (with a head or a measure), or any source of features with a measure.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -52,6 +52,10 @@ class PairDetector:
     def fits(self) -> bool:
         """Whether something is fitted on the vectors that it compares, so that they must be named."""
         return self.source.kind == "pca" or self.measure in ("seuclidean", "mahalanobis", *BINARY, *POSITIVE)
+
+    def working_at(self, workplace: Workplace) -> "PairDetector":
+        """The same, its passes of images and its searches somewhere else."""
+        return replace(self, workplace=workplace)
 
     def features(
         self,

@@ -35,7 +35,8 @@ Arrays = dict[str, np.ndarray]
 WORTH = 1 << 33
 """Differences of numbers from which a search leaves this machine: a second or two of one core."""
 _PER_JOB = 1 << 35
-_FEWEST, _MOST, _MOST_JOBS = 64, 8192, 4096
+_FEWEST, _MOST = 64, 8192  # rows of a job
+_JOBS, _MOST_JOBS = 32, 4096
 
 
 @dataclass(frozen=True)
@@ -113,8 +114,8 @@ class SharedSearch:
     """On shared storage, for tables and answers."""
     threads: int = 1
     """Of a job."""
-    worth: int = WORTH
-    """Differences of numbers from which workers are asked."""
+    worth: int | None = None
+    """Differences of numbers from which workers are asked; None for `WORTH`."""
     rows: int | None = None
     """Of a job; None for what takes it some seconds."""
 
@@ -186,7 +187,7 @@ class SharedSearch:
     def _leaves(self, left: Any, right: Any) -> bool:
         """Whether a search is worth the way to the workers."""
         n, d = np.shape(left)
-        return n * (n / 2 if right is None else len(right)) * d >= self.worth
+        return n * (n / 2 if right is None else len(right)) * d >= (WORTH if self.worth is None else self.worth)
 
     def _by_measure(
         self, queries: Any, references: Any, measure: FittedMeasure, asked: Question, exclude_same: Any, device: str
@@ -293,9 +294,13 @@ def _survey(part: Arrays, limit: int | None) -> Survey:
 
 
 def _rows_of(n: int, whole: SearchJob) -> int:
-    """Rows of a job: some seconds of a core, not so few that reading the other table takes as long as comparing."""
+    """Rows of a job: some seconds of a core, not so few that reading the other table takes as long as comparing.
+
+    By the tables alone, so that a command that goes on finds what is answered, whatever workers there are.
+    """
     shape = np.shape((whole.right or whole.left).open())
-    return max(_FEWEST, -(-n // _MOST_JOBS), min(_MOST, _PER_JOB // max(1, int(np.prod(shape)))))
+    seconds = _PER_JOB // max(1, int(np.prod(shape)))
+    return max(_FEWEST, -(-n // _MOST_JOBS), min(_MOST, seconds, -(-n // _JOBS)))
 
 
 def _numbers(edges: ArrayLike) -> tuple[float, ...]:

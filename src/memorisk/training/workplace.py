@@ -11,6 +11,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import torch
+
 from memorisk.images.cache import cache_folder
 from memorisk.runs.executors import connection
 from memorisk.runs.fingerprint import fingerprint
@@ -39,7 +41,7 @@ LOCAL = Workplace()
 
 @contextmanager
 def open_workplace(
-    options: ClusterOptions, store: Path | None, out: Path, *, device: str, threads: int = 1
+    options: ClusterOptions, store: Path | None, out: Path, *, device: str, threads: int | None = None
 ) -> Iterator[Workplace]:
     """This machine, or the cluster that a command names, as long as it runs.
 
@@ -51,7 +53,8 @@ def open_workplace(
         store: Folder of decoded images; None for the usual one.
         out: The run folder: what makes a command the same.
         device: Of jobs.
-        threads: Of a job.
+        threads: Of a job; None for one of a search, whose answers are the same by any number, and for as many of a
+            pass of images as it has here: the last bits of a network's sums depend on them.
 
     Raises:
         InputError: The folder cannot be written, or the same command runs already.
@@ -69,9 +72,11 @@ def open_workplace(
         folder = root / key
         with write_guard(root, "tables of a search"):
             folder.mkdir(mode=0o700, exist_ok=True)
-        place = options.placement(cache, cores=threads, gpus=int(device.startswith("cuda")))
-        with connection(place):
-            yield Workplace(SharedSearch(place, folder, threads), FeatureWork(place, folder, threads))
+        of_pass, gpus = threads or torch.get_num_threads(), int(device.startswith("cuda"))
+        search = SharedSearch(options.placement(cache, cores=threads or 1, gpus=gpus), folder, threads or 1)
+        with connection(search.place):
+            place = options.placement(cache, cores=of_pass, gpus=gpus)
+            yield Workplace(search, FeatureWork(place, folder, of_pass))
         shutil.rmtree(folder, ignore_errors=True)
 
 

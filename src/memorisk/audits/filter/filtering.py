@@ -40,12 +40,14 @@ from memorisk.images.overlap import refuse_overlap
 from memorisk.images.store import ImageStore
 from memorisk.report.page import render_page
 from memorisk.report.result import Result
+from memorisk.runs.devices import check_device
 from memorisk.runs.environment import machine, versions
 from memorisk.runs.files import write_json, write_table, write_text
 from memorisk.runs.folder import RunFolder, check_out, open_run
 from memorisk.runs.progress import Progress, quiet
 from memorisk.statistics.guarantee import MissGuarantee
 from memorisk.training.pair_detectors import PairDetector
+from memorisk.training.workplace import open_workplace
 
 REPORT, FINISHED = "report.html", "filter.json"
 MANIFEST = "manifest"
@@ -89,6 +91,7 @@ def filter_synthetic(
     refuse_overlap(folder, {"TRAIN": train, "SYNTHETIC": synthetic, "the calibration images": calibration})
     if not dry_run:
         check_out(folder, {}, identity=[])
+        options.reach_cluster()
     names = Pseudonyms.from_options(options)
     found = read_manifests(train, synthetic, calibration, options, progress)
     check_keepable(manifest_of(found.synthetic))
@@ -96,7 +99,9 @@ def filter_synthetic(
     counted = counted_guarantees(sets.calibration, families, len(detectors), options)
     if dry_run:
         return describe_sets(sets, detectors, families, counted)
-    evidence = gather(sets, detectors, families, counted, options, progress)
+    with open_workplace(options, options.store, folder, device=str(check_device(options.device))) as workplace:
+        working = [detector.working_at(workplace) for detector in detectors]
+        evidence = gather(sets, working, families, counted, options, progress)
     config = {"train": source_name(train), "synthetic": source_name(synthetic), "out": str(folder), **asdict(options)}
     with open_run(folder, config | {"run": _identity(evidence, options)}, identity=["run"]) as run:
         run.log("started", versions=versions(), machine=machine())

@@ -13,6 +13,7 @@ from cyclopts import Parameter
 from memorisk.audits.options import ReportOptions
 from memorisk.images.options import ImageOptions, image_options, of_synthetic_images
 from memorisk.runs.errors import InputError, unknown_name
+from memorisk.runs.placement import ClusterOptions
 from memorisk.runs.settings import check_types, settings_of
 
 AUTO, HALF = "auto", "half"
@@ -20,7 +21,7 @@ KEEP = ("copy", "link")
 
 
 @dataclass(frozen=True, kw_only=True)
-class ScreeningOptions(ReportOptions, ImageOptions):
+class ScreeningOptions(ReportOptions, ImageOptions, ClusterOptions):
     """What a filter and a loop around one are told alike; how images are read is the same for all sets."""
 
     detector: tuple[str, ...] = ()
@@ -72,6 +73,7 @@ class ScreeningOptions(ReportOptions, ImageOptions):
         """
         ImageOptions.validate(self)
         check_types(self)
+        self.check_cluster()
         if self.sample is not None:
             raise InputError("sample draws from one set of images, and here are three: name smaller sets instead")
         choices = {

@@ -12,6 +12,7 @@ from cyclopts import Parameter
 
 from memorisk.images.options import ImageOptions
 from memorisk.runs.errors import InputError, unknown_name
+from memorisk.runs.placement import ClusterOptions
 from memorisk.runs.settings import check_types, settings_of
 
 AUTO = "auto"
@@ -20,7 +21,7 @@ FIGURES = ("FID", "KID", "MiFID", "precision", "recall", "density", "coverage", 
 
 
 @dataclass(frozen=True, kw_only=True)
-class QualityOptions(ImageOptions):
+class QualityOptions(ImageOptions, ClusterOptions):
     """Everything that `memorisk quality` can be told; how images are read is the same for all three sets."""
 
     held_out: str | None = None
@@ -75,6 +76,7 @@ class QualityOptions(ImageOptions):
         """
         ImageOptions.validate(self)
         check_types(self)
+        self.check_cluster()
         if self.sample is not None:
             raise InputError("sample draws from one set of images, and here are three: name smaller sets instead")
         if self.precision not in ("auto", "fp32", "bf16", "fp16"):

@@ -31,6 +31,7 @@ from memorisk.runs.files import write_json, write_table, write_text
 from memorisk.runs.folder import RunFolder, check_out, open_run
 from memorisk.runs.progress import Progress, quiet
 from memorisk.training.feature_matrix import Features, load_features
+from memorisk.training.workplace import Workplace, open_workplace
 
 AUTO_SIDE = 32
 REPORT, SUMMARY, TABLES = "report.html", "quality.json", "tables"
@@ -130,7 +131,8 @@ def assess_quality(
     refuse_overlap(folder, named_sources(given))
     if not dry_run:
         check_out(folder, {}, identity=[])
-    check_device(options.device)
+        options.reach_cluster()
+    device = str(check_device(options.device))
     held_out = options.held_out if held_out is None else held_out
     reading = SyntheticOptions(**options.of_images())
     sets = decode(read_manifests(train, synthetic, held_out, reading, progress), reading, progress)
@@ -141,7 +143,8 @@ def assess_quality(
         check_transfer(transfer, options)
     if dry_run:
         return _plan(sets, sources, options)
-    tables = [_measure(source, sets, options, progress) for source in sources]
+    with open_workplace(options, options.store, folder, device=device) as workplace:
+        tables = [_measure(source, sets, options, workplace, progress) for source in sources]
     config = {"train": _name(train), "synthetic": _name(synthetic), "out": str(folder), **asdict(options)}
     with open_run(folder, config | {"run": _identity(sets, options, tables)}, identity=["run"]) as run:
         run.log("started", versions=versions(), machine=machine())
@@ -174,7 +177,7 @@ def _sources(options: QualityOptions, sets: Sets) -> list[FeatureSource]:
 
 
 def _measure(
-    source: FeatureSource, sets: Sets, options: QualityOptions, progress: Progress
+    source: FeatureSource, sets: Sets, options: QualityOptions, workplace: Workplace, progress: Progress
 ) -> tuple[QualityTable, Features]:
     """The figures in one feature space, and the training images' features."""
     if source.kind == "saved":
@@ -193,6 +196,7 @@ def _measure(
             normalise=options.normalise,
             device=options.device,
             precision=options.precision,
+            work=workplace.features,
             progress=progress,
         )
         train, synthetic = load(sets.train), load(sets.synthetic)

@@ -4,7 +4,7 @@ Why a detector failed stands in ``failed.json`` until it runs through; the other
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
@@ -20,6 +20,7 @@ from memorisk.runs.errors import MemoriskError, one_line
 from memorisk.runs.executors import Outcome, run_jobs
 from memorisk.runs.folder import RunFolder
 from memorisk.runs.progress import Progress, quiet
+from memorisk.training.workplace import LOCAL, Workplace, open_workplace
 
 CELLS = "cells"
 
@@ -44,6 +45,8 @@ class Cell(CellFolder):
     """Where networks are computed."""
     parts: tuple[str, ...]
     """Names of the results that it leaves."""
+    workplace: Workplace = LOCAL
+    """Where features are computed and all pairs are looked at."""
 
     @property
     def name(self) -> str:
@@ -75,7 +78,7 @@ class Cell(CellFolder):
             reference = self.division.rows(VALIDATION)
         return open_judge(
             self.contender, self.store, reference, size=o.network_size, precision=o.precision, device=self.device,
-            progress=progress,
+            workplace=self.workplace, progress=progress,
         )  # fmt: skip
 
     def _file(self, name: str) -> Path:
@@ -134,8 +137,12 @@ def run_cells(run: RunFolder, cells: Sequence[Cell], work: Work, progress: Progr
             run.log("failed", detector=cell.name, why=why)
         progress("measuring detectors", done, len(todo))
 
+    options = todo[0].options
     try:
-        run_jobs(measure, todo, on_done=finished)
+        with open_workplace(
+            options, options.store, run.path, device=todo[0].device, threads=options.threads
+        ) as workplace:
+            run_jobs(measure, [replace(cell, workplace=workplace) for cell in todo], on_done=finished)
     except MemoriskError as error:
         if not any(cell.failure for cell in todo):
             raise

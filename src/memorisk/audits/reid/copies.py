@@ -63,6 +63,8 @@ def benchmark_copies(
     """
     folder, options = Path(out), copies_options(settings)
     check_tables_only(folder, tables_only)
+    if not tables_only:
+        options.reach_cluster()
     other = None if options.reid is None else read_board(options.reid, "reid")
     ready = _prepare(images, folder, options, progress)
     config = {"images": str(images), "out": str(folder), **asked(options)}

@@ -17,9 +17,11 @@ from memorisk.images.store import ImageStore
 from memorisk.runs.errors import InputError
 from memorisk.runs.progress import Progress, quiet
 from memorisk.scores import distances
+from memorisk.scores.searching import HERE, Search
 from memorisk.scores.similarity import MeasureSimilarity, Similarity
 from memorisk.training.feature_matrix import Features, load_features
 from memorisk.training.feature_pca import fit_pixel_pca
+from memorisk.training.workplace import LOCAL, Workplace
 
 FloatArray = NDArray[np.float64]
 SIMILARITIES = ("cosine", "correlation")
@@ -123,6 +125,7 @@ class PixelJudge:
     images: np.ndarray
     device: str
     described: dict[str, Any]
+    search: Search = HERE
     at_half = float("nan")
 
     def scores(self, first: np.ndarray, second: np.ndarray) -> FloatArray:
@@ -159,7 +162,7 @@ class PixelJudge:
         values = self.images[rows].reshape(len(rows), d).astype(np.float64) * scale
         measure = distances.fit_measure({"mse": "sqeuclidean", "ncc": "correlation"}[self.name], values)
         shift = 1.0 if self.name == "ncc" else 0.0
-        return VectorJudge(values, MeasureSimilarity(measure), shift, None, {"device": self.device}, {})
+        return VectorJudge(values, MeasureSimilarity(measure, self.search), shift, None, {"device": self.device}, {})
 
 
 def open_judge(
@@ -170,6 +173,7 @@ def open_judge(
     size: int | None,
     precision: str,
     device: str,
+    workplace: Workplace = LOCAL,
     progress: Progress = quiet,
 ) -> Judge:
     """What compares the images of a store as a detector does; vectors are computed or found.
@@ -181,6 +185,7 @@ def open_judge(
         size: Pixels a side that networks get.
         precision: Of networks.
         device: Where they are computed.
+        workplace: Whose machines compute them and look at all pairs.
         progress: Called with (stage, done, total).
 
     Raises:
@@ -188,13 +193,13 @@ def open_judge(
     """
     if contender.pixel is not None:
         said = {"encoder": contender.compares, "dimension": int(np.prod(store.images.shape[1:])), "notes": []}
-        return PixelJudge(contender.pixel, store.images, device, said)
-    detector = contender.detector
-    assert detector is not None
+        return PixelJudge(contender.pixel, store.images, device, said, workplace.search)
+    assert contender.detector is not None
+    detector = contender.detector.working_at(workplace)
     source: Any = detector.source
     if source.kind == "pca" and source.weights is None:
         source = fit_pixel_pca(store.images, int(source.components or 0), rows=reference, side=source.side)
-    how: dict[str, Any] = {"device": device, "precision": precision}
+    how: dict[str, Any] = {"device": device, "precision": precision, "work": workplace.features}
     if detector.source.kind in ("network", "transformers"):
         how["size"] = size
     found = load_features(store, source, progress=progress, **how)

@@ -8,6 +8,7 @@ from cyclopts import Parameter
 
 from memorisk.images.options import ImageOptions
 from memorisk.runs.errors import InputError, one_line, unknown_name
+from memorisk.runs.placement import ClusterOptions
 from memorisk.runs.settings import check_types, settings_of
 
 Several = Annotated[tuple[str, ...], Parameter(consume_multiple=True)]
@@ -18,7 +19,7 @@ _SEEDS = 1 << 32
 
 
 @dataclass(frozen=True, kw_only=True)
-class PairBenchOptions(ImageOptions):
+class PairBenchOptions(ImageOptions, ClusterOptions):
     """What both benchmarks can be told."""
 
     detectors: Several = ("mse", "ncc", "ssim")
@@ -63,6 +64,7 @@ class PairBenchOptions(ImageOptions):
         """
         ImageOptions.validate(self)
         check_types(self)
+        self.check_cluster()
         if not self.detectors and self.baselines == "none":
             raise InputError("no detectors are named; give --detectors mse ncc, a detector's folder, or a network@FILE")
         if len(set(self.detectors)) < len(self.detectors):

@@ -55,6 +55,8 @@ def benchmark_reid(
     """
     folder, options = Path(out), reid_options(settings)
     check_tables_only(folder, tables_only)
+    if not tables_only:
+        options.reach_cluster()
     other = None if options.copies is None else read_board(options.copies, "copies")
     ready = _prepare(images, folder, options, progress)
     config = {"images": str(images), "out": str(folder), **asked(options)}

@@ -17,6 +17,7 @@ from memorisk.report.frames import numbers, rows, texts
 from memorisk.report.result import Result
 from memorisk.runs.errors import InputError
 from memorisk.runs.fingerprint import file_fingerprint
+from memorisk.runs.placement import ClusterOptions
 from memorisk.runs.progress import Progress
 from memorisk.statistics.nearer_set import NearerSet, nearer_set
 from memorisk.training.pair_detectors import PairDetector, open_pair_detector
@@ -121,7 +122,9 @@ def check_audit(train: ImageStore, held: ImageStore, options: SynthesizeOptions,
 
 def _settings(options: SynthesizeOptions) -> dict[str, Any]:
     """What the audit is told."""
-    shared = {f.name: getattr(options, f.name) for kind in (ImageOptions, ReportOptions) for f in fields(kind)}
+    shared = {
+        f.name: getattr(options, f.name) for kind in (ImageOptions, ReportOptions, ClusterOptions) for f in fields(kind)
+    }
     more = ("seed", "device", "precision", "one_image_per_patient")
     return shared | {name: getattr(options, name) for name in more} | {"detector": (str(options.auditor),)}
 

@@ -57,6 +57,7 @@ from memorisk.statistics.proportions import Proportion
 from memorisk.training.drawing import image_name, plan_draws
 from memorisk.training.generating import rehearse
 from memorisk.training.pair_detectors import PairDetector, open_pair_detector
+from memorisk.training.workplace import Workplace, open_workplace
 
 REPORT, MANIFEST, LEDGER, LABELS = "report.html", "manifest", "ledger", "labels.csv"
 _ROUNDS, _BUILDING, _OLD = "rounds", ".kept.building", ".kept.old"
@@ -135,15 +136,36 @@ def synthesize(
     refuse_overlap(folder, {"TRAIN": train, "the calibration images": calibration, "the held-out images": held_out})
     if not dry_run:
         check_out(folder, {}, identity=[])
+    options.reach_cluster()
     names = Pseudonyms.from_options(options)
     asked = _read(train, made, calibration, held_out, options, progress)
-    found = _calibrate(asked, progress)
-    if dry_run:
-        return describe_loop(
-            made, asked.plan, asked.real, asked.detectors, asked.families, asked.counted, found.new, options,
-            asked.device,
-        )  # fmt: skip
-    config = {"train": source_name(train), "out": str(folder), **asdict(options), "run": _identity(asked, found)}
+    with open_workplace(options, options.store, folder, device=asked.device) as workplace:
+        asked = _working_at(workplace, asked)
+        found = _calibrate(asked, progress)
+        if dry_run:
+            return describe_loop(
+                made, asked.plan, asked.real, asked.detectors, asked.families, asked.counted, found.new, options,
+                asked.device,
+            )  # fmt: skip
+        return _run(folder, {"train": source_name(train), "out": str(folder)}, asked, found, names, progress)
+
+
+def _working_at(workplace: Workplace, asked: _Asked) -> _Asked:
+    """The same, its detectors' passes of images and searches somewhere else."""
+    detectors = [detector.working_at(workplace) for detector in asked.detectors]
+    return replace(asked, detectors=detectors, quality=asked.quality.working_at(workplace))
+
+
+def _run(
+    folder: Path,
+    named: Mapping[str, str],
+    asked: _Asked,
+    found: _Calibration,
+    names: Pseudonyms,
+    progress: Progress,
+) -> Result:
+    """The loop in its run folder; what is finished already is read."""
+    config = {**named, **asdict(asked.options), "run": _identity(asked, found)}
     with _disk(folder), open_run(folder, config, identity=["run"]) as run:
         if (run / FINISHED).is_file():
             _clear(run)

@@ -46,7 +46,9 @@ from memorisk.runs.files import write_table, write_text
 from memorisk.runs.fingerprint import fingerprint
 from memorisk.runs.folder import RunFolder, check_out, open_run
 from memorisk.runs.progress import Progress, quiet
+from memorisk.scores.similarity import HeadSimilarity
 from memorisk.training.pair_detectors import PairDetector
+from memorisk.training.workplace import open_workplace
 
 REPORT = "report.html"
 MANIFESTS: Mapping[str, str] = {TRAIN: "training", SYNTHETIC: "synthetic", HELD_OUT: "held_out"}
@@ -90,6 +92,7 @@ def audit_synthetic(
     refuse_overlap(folder, named_sources(given))
     if not dry_run:
         check_out(folder, {}, identity=[])
+        options.reach_cluster()
     names = Pseudonyms.from_options(options)
     found = read_manifests(train, synthetic, held_out, options, progress)
     sets = decode(found, options, progress)
@@ -98,9 +101,12 @@ def audit_synthetic(
         detector_notes(detector, sets)
     pairing, review = read_pairing(options.paired, sets, options.seed), read_review(options.review, sets, names)
     if dry_run:
-        return describe_sets(sets, options)
-    evidence = gather(sets, options, progress, detectors=detectors, pairing=pairing, review=review)
+        return describe_sets(sets, options, review)
     config = {"train": _name(train), "synthetic": _name(synthetic), "out": str(folder), **asdict(options)}
+    device = str(check_device(options.device))
+    with open_workplace(options, options.store, folder, device=device) as workplace:
+        working = tuple(detector.working_at(workplace) for detector in detectors)
+        evidence = gather(sets, options, progress, detectors=working, pairing=pairing, review=review)
     with open_run(folder, config | {"run": _identity(evidence, options)}, identity=["run"]) as run:
         _log_start(run, evidence)
         _write_manifests(run, sets, names)
@@ -148,7 +154,7 @@ def gather(
         features = measure_features(detector, sets, hidden, options, progress)
         similarity = fit_similarity(detector, features, sets)
         distances = compare(features, similarity, sets, plants, progress, review=review, device=device)
-        spread = None if detector.head is None else logit_spread(detector.head, features, sets)
+        spread = logit_spread(similarity, features, sets) if isinstance(similarity, HeadSimilarity) else None
         views.append(View(name, features, similarity, distances, spread))
     copies = compare_pixels(sets, progress, review)
     return SyntheticEvidence(sets, plants, tuple(views), copies, pairing, review)

@@ -12,13 +12,14 @@ from cyclopts import Parameter
 from memorisk.audits.options import ReportOptions
 from memorisk.images.options import ImageOptions, image_options, of_synthetic_images
 from memorisk.runs.errors import InputError, unknown_name
+from memorisk.runs.placement import ClusterOptions
 from memorisk.runs.settings import check_types
 
 AUTO = "auto"
 
 
 @dataclass(frozen=True, kw_only=True)
-class SyntheticOptions(ReportOptions, ImageOptions):
+class SyntheticOptions(ReportOptions, ImageOptions, ClusterOptions):
     """Everything that `memorisk audit synthetic` can be told; how images are read is the same for all three sets."""
 
     held_out: str | None = None
@@ -85,6 +86,7 @@ class SyntheticOptions(ReportOptions, ImageOptions):
         """
         ImageOptions.validate(self)
         check_types(self)
+        self.check_cluster()
         if self.sample is not None:
             raise InputError("sample draws from one set of images, and here are three: name smaller sets instead")
         choices = {

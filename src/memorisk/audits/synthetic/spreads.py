@@ -12,6 +12,7 @@ from memorisk.audits.synthetic.measuring import FeatureTables
 from memorisk.audits.synthetic.sets import Sets
 from memorisk.scores import pairs
 from memorisk.scores.pairs import Head
+from memorisk.scores.similarity import HeadSimilarity
 
 SAME, OTHER, SET = "same identity", "two identities", "synthetic, training"
 BINS = 48
@@ -32,11 +33,11 @@ class Spread:
     """Pairs of two patients that reach it: with as many the detector does not see an exact copy."""
 
 
-def logit_spread(head: Head, found: FeatureTables, sets: Sets) -> Spread:
+def logit_spread(similarity: HeadSimilarity, found: FeatureTables, sets: Sets) -> Spread:
     """Count the pairs of real images, training and held out alike, and those of the set with the training images.
 
     Args:
-        head: Of the detector.
+        similarity: Of the detector, whose search looks at all pairs.
         found: Its features.
         sets: For the patients.
     """
@@ -45,15 +46,20 @@ def logit_spread(head: Head, found: FeatureTables, sets: Sets) -> Spread:
     if sets.held is not None:
         names.append(np.char.add("held out: ", sets.held.manifest.groups.astype(str)))
     groups = np.concatenate(names)
+    head, search = similarity.head, similarity.search
     edges = _edges(head, real, found.synthetic)
     wide = np.array([-np.inf, *edges[1:-1], np.inf])
-    weight, bias = head.weight, head.bias
-    apart = pairs.histogram(real, None, weight, bias, wide, exclude_same=groups)
-    counts = {OTHER: apart, SET: pairs.histogram(found.synthetic, found.train, weight, bias, wide)}
+    between = search.survey(real, None, head, edges=wide, threshold=head.bias, limit=0, exclude_same=groups)
+    beside = search.survey(found.synthetic, found.train, head, edges=wide).counts
+    assert between.counts is not None
+    assert between.pairs is not None
+    assert beside is not None
+    counts = {OTHER: between.counts, SET: beside}
     if len(np.unique(groups)) < len(groups):
-        counts[SAME] = pairs.histogram(real, None, weight, bias, wide) - apart
-    reaching = pairs.above(real, None, weight, bias, bias, limit=0, exclude_same=groups)
-    return Spread(edges, counts, bias, reaching.count)
+        everything = search.survey(real, None, head, edges=wide).counts
+        assert everything is not None
+        counts[SAME] = everything - between.counts
+    return Spread(edges, counts, head.bias, between.pairs.count)
 
 
 def _edges(head: Head, real: np.ndarray, synthetic: np.ndarray) -> np.ndarray:

@@ -1,0 +1,117 @@
+"""Commands whose searches and passes of images run on a real Dask cluster end at the bytes of this machine alone."""
+
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import memorisk
+from memorisk.audits.reid.reid import benchmark_reid
+from memorisk.runs.errors import InputError
+from memorisk.runs.executors import run_jobs
+from memorisk.training import feature_jobs, shared_search
+from tests.audits.filter_set.making import OF
+from tests.audits.filter_set.making import write_folders as write_filter_folders
+from tests.audits.reid.conftest import GROUPS, patients, small_detector, stored
+from tests.audits.synthesize_set.making import HERE
+from tests.audits.synthesize_set.making import OF as OF_LOOP
+from tests.audits.synthesize_set.making import write_folders as write_loop_folders
+from tests.audits.synthetic_set.making import write_sets
+from tests.audits.test_on_cluster import results
+from tests.runs.clusters import DaskCluster, dask_cluster
+
+pytest.importorskip("distributed")
+
+Both = Callable[..., Counter[str]]
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    """Two workers."""
+    with dask_cluster(2, "--nthreads", "1") as made:
+        yield made
+
+
+@pytest.fixture
+def both(cluster: DaskCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Both:
+    """Runs a command there and here, each with a cache of its own, and compares all files; counts the jobs there."""
+    monkeypatch.setattr(shared_search, "WORTH", 0)
+    monkeypatch.setattr(shared_search, "_PER_JOB", 64 * 64 * 64)
+    monkeypatch.setattr(feature_jobs, "_FEWEST", 0)
+    monkeypatch.setattr("memorisk.training.feature_extraction.MAX_BATCH", 32)
+    sent: Counter[str] = Counter()
+
+    def counted(function: Any, jobs: list[Any], **how: Any) -> list[Any]:
+        """Count what leaves this machine."""
+        assert how["place"].remote
+        sent[function.__name__] += len(jobs)
+        return run_jobs(function, jobs, **how)
+
+    for module in (shared_search, feature_jobs):
+        monkeypatch.setattr(module, "run_jobs", counted)
+
+    def run(command: Callable[..., Any], *given: Any, out: str = "", **settings: Any) -> Counter[str]:
+        """The numbers of jobs."""
+        sent.clear()
+        there = {"executor": "dask", "cluster": cluster.address, "store": tmp_path / "there-store"}
+        command(*given, out=tmp_path / "there", **settings, **there)
+        gone = Counter(sent)
+        command(*given, out=tmp_path / "here", store=tmp_path / "here-store", **settings)
+        assert sent == gone
+        made = results(tmp_path / "here")
+        assert results(tmp_path / "there") == made
+        assert {"report.html"} <= set(made)
+        assert [file.name for file in (tmp_path / "there-store" / "searches").iterdir() if file.is_dir()] == []
+        return gone
+
+    return run
+
+
+def test_an_audit_of_synthetic_images(both: Both, tmp_path: Path) -> None:
+    given = write_sets(tmp_path, copied=12, noise=3)
+    headed = small_detector(tmp_path / "headed", stored(Path(given["train"])))
+    detectors = {"detector": (str(headed), "pixels"), "plants": 3}
+    sent = both(memorisk.audit_synthetic, given["train"], given["set"], held_out=given["held"], **detectors)
+    assert sent["run_search"] > 30
+    assert sent["run_features"] > 8
+    with pytest.raises(InputError, match="no scheduler of Dask answers"):
+        memorisk.audit_synthetic(
+            given["train"], given["set"], out=tmp_path / "no", executor="dask", cluster="tcp://127.0.0.1:1"
+        )
+    assert not (tmp_path / "no").exists()
+
+
+@pytest.mark.slow
+def test_a_filter(both: Both, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    write_filter_folders(tmp_path)
+    told = OF | {"detector": "small_cnn@none", "families": ("noise:0.1",), "calibration": str(tmp_path / "new")}
+    sent = both(memorisk.filter_synthetic, tmp_path / "train", tmp_path / "set", **told)
+    assert min(sent["run_search"], sent["run_features"]) >= 5
+
+
+def test_a_benchmark_of_pairs(both: Both, tmp_path: Path) -> None:
+    people = patients(tmp_path / "images", [12, 2, 3, 4, 2, 1] * 4)
+    headed = small_detector(tmp_path / "siamese", stored(people, **GROUPS))
+    sent = both(benchmark_reid, people, **GROUPS, detectors=("mse", "ssim", f"{headed}=Siamese"))
+    assert sent["run_search"] > 3
+    assert sent["run_features"] == 3  # batches of 32 images of 96
+
+
+@pytest.mark.slow
+def test_a_loop_that_draws_screens_and_is_audited(both: Both, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    write_loop_folders(tmp_path)
+    told = {"generator": f"{HERE}:copying", "seed": 1, "images": 40, "calibration": str(tmp_path / "new")}
+    told |= {"held_out": str(tmp_path / "held"), "auditor": "pca:16"}
+    sent = both(memorisk.synthesize, tmp_path / "train", **told, **OF_LOOP)
+    assert sent["run_search"] > 10
+
+
+@pytest.mark.slow
+def test_figures_of_quality(both: Both, tmp_path: Path) -> None:
+    given = write_sets(tmp_path)
+    told = {"held_out": given["held"], "features": ("small_cnn@none",), "figures": ("FID", "IRS")}
+    assert both(memorisk.assess_quality, given["train"], given["set"], **told)["run_features"] > 8
