@@ -1,0 +1,198 @@
+"""Licences of everything that memorisk asks for, and what is known of holes in it.
+
+The first reads the metadata of the installed packages and writes a page; the second runs ``pip-audit`` over
+``constraints.txt``, in an environment of its own, where the advisory database can be reached.
+
+    python recipes/dependencies.py --markdown docs/licences.md
+    python -m venv /tmp/audit && /tmp/audit/bin/python -m pip install pip-audit
+    python recipes/dependencies.py --audit /tmp/audit/bin/pip-audit
+"""
+
+import argparse
+import json
+import re
+import subprocess
+import sys
+import tomllib
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+BASE = "memorisk itself"
+_NAME = re.compile(r"([A-Za-z0-9._-]+)(\[[^\]]*\])?\s*(.*)")
+_COPYLEFT = re.compile(r"\b(A?GPL|LGPL|MPL|EUPL|CDDL|EPL|GNU)", re.IGNORECASE)
+_SHORT = 60
+_CLASSIFIER = "License :: "
+_KNOWN = (  # how licences are named in metadata, and their names in SPDX's list
+    (r"apache", "Apache-2.0"),
+    (r"\bMIT\b|MIT License", "MIT"),
+    (r"BSD.?3|3-clause|new bsd|modified bsd", "BSD-3-Clause"),
+    (r"BSD.?2|2-clause", "BSD-2-Clause"),
+    (r"\bBSD\b", "BSD"),
+    (r"mozilla|MPL", "MPL-2.0"),
+    (r"python software foundation|\bPSF\b", "PSF-2.0"),
+    (r"\bISC\b", "ISC"),
+    (r"unlicense", "Unlicense"),
+)
+
+
+@dataclass(frozen=True)
+class Dependency:
+    """A package that memorisk asks for.
+
+    Attributes:
+        name: As ``pyproject.toml`` has it.
+        versions: That are allowed.
+        extra: Which extra asks for it; `BASE` for memorisk itself.
+        licence: As its own metadata say; "" where it is not installed or says nothing.
+    """
+
+    name: str
+    versions: str
+    extra: str
+    licence: str
+
+    @property
+    def remark(self) -> str:
+        """What should be looked at: a copyleft licence, or none that is known."""
+        if not self.licence:
+            return "unknown: look at the package"
+        return "copyleft: look at what it asks of you" if _COPYLEFT.search(self.licence) else ""
+
+
+def asked() -> list[tuple[str, str, str]]:
+    """Name, versions and extra of each dependency, as ``pyproject.toml`` has them."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    groups = {BASE: project["dependencies"], **project["optional-dependencies"]}
+    found = []
+    for extra, lines in groups.items():
+        for line in lines:
+            match = _NAME.match(line)
+            assert match is not None, line
+            found.append((match[1], match[3].replace(" ", "") or "any", extra))
+    return found
+
+
+def licence(name: str) -> str:
+    """The licence of an installed package by its metadata: expression, classifier, or the field; "" if it says none."""
+    try:
+        found = metadata.metadata(name)
+    except metadata.PackageNotFoundError:
+        return ""
+    if expression := found.get("License-Expression"):
+        return expression
+    classes = [c.split(" :: ")[-1] for c in found.get_all("Classifier") or () if c.startswith(_CLASSIFIER)]
+    said = " and ".join(dict.fromkeys(_named(c) for c in classes if c != "OSI Approved"))
+    text = (found.get("License") or "").strip()
+    return said or _named(text.splitlines()[0][:_SHORT] if text else "") or _by_files(name)
+
+
+def _named(text: str) -> str:
+    """A licence's short name where the text is one of the usual, else the text."""
+    return next((name for pattern, name in _KNOWN if re.search(pattern, text, re.IGNORECASE)), text)
+
+
+def _by_files(name: str) -> str:
+    """By the first lines of a licence that the package brings along."""
+    for file in metadata.files(name) or ():
+        if re.search(r"(licen[sc]e|copying)[^/]*$", str(file), re.IGNORECASE):
+            try:
+                head = Path(str(file.locate())).read_text(encoding="utf-8", errors="replace")[:400]
+            except OSError:
+                continue
+            found = next((known for pattern, known in _KNOWN if re.search(pattern, head, re.IGNORECASE)), "")
+            if found:
+                return found
+    return ""
+
+
+def dependencies() -> list[Dependency]:
+    """All of them, memorisk's own first."""
+    return [Dependency(name, versions, extra, licence(name)) for name, versions, extra in asked()]
+
+
+def page(found: list[Dependency]) -> str:
+    """The page."""
+    rows = [f"| {d.name} | {d.versions} | {d.extra} | {d.licence or '?'} | {d.remark} |" for d in found]
+    return "\n".join(
+        [
+            "# Licences of the dependencies",
+            "",
+            "memorisk is under the Apache License 2.0. What it asks for, and under which licence that is, by the "
+            "metadata of the packages themselves; written by `recipes/dependencies.py`. A package may hold parts under "
+            "further licences, and asks for packages of its own: `pip-licenses` lists what is installed on a machine.",
+            "",
+            "Nothing of the extras is installed unless asked for; without them no line below the first group applies.",
+            "",
+            "| package | versions | asked for by | licence | remark |",
+            "|---|---|---|---|---|",
+            *rows,
+            "",
+            "## Known holes",
+            "",
+            "`python recipes/dependencies.py --audit PIP-AUDIT` holds `constraints.txt`, the exact versions that the "
+            "tests run with, against the public advisory databases, which takes a connection to them. Run it before a "
+            "release and where memorisk is installed: what is known changes every day. It ends with 0 only where every "
+            "package was looked up and nothing is known; pip-audit itself ends so where it looked up nothing, too.",
+            "",
+            "No answer of it stands here: the machine that these pages were made on reaches no such database.",
+            "",
+        ]
+    )
+
+
+def audit(program: str) -> int:
+    """Hold the exact versions against the advisories by pip-audit: 0 nothing known, 1 something, 2 it cannot be said.
+
+    pip-audit answers 0, too, where it could look up nothing: whatever it left out is counted here.
+    """
+    line = [program, "--requirement", str(ROOT / "constraints.txt"), "--no-deps", "--disable-pip", "--format", "json"]
+    try:
+        done = subprocess.run(line, check=False, capture_output=True, text=True)
+    except OSError as error:
+        print(
+            f"{program} cannot be run ({error.strerror}): python -m pip install pip-audit, and name it", file=sys.stderr
+        )
+        return 2
+    try:
+        return _answer(json.loads(done.stdout)["dependencies"])
+    except (ValueError, KeyError):
+        last = done.stderr.strip().splitlines()[-1:] or ["it said nothing"]
+        print(f"the advisories cannot be reached: {last[0][:200]}", file=sys.stderr)
+        return 2
+
+
+def _answer(found: list[dict[str, Any]]) -> int:
+    """What pip-audit found, in words, and the exit code."""
+    skipped = [d["name"] for d in found if "skip_reason" in d]
+    for one in found:
+        for hole in one.get("vulns", ()):
+            mended = ", ".join(hole["fix_versions"]) or "no version yet"
+            print(f"{one['name']} {one['version']}: {hole['id']}, mended in {mended}")
+    n = sum(len(d.get("vulns", ())) for d in found)
+    print(f"{len(found) - len(skipped)} of {len(found)} packages were looked up: {n} known holes")
+    if skipped:
+        print(f"NOT looked up, so nothing is said of them: {', '.join(skipped)}", file=sys.stderr)
+    return 1 if n else 2 if skipped or not found else 0
+
+
+def main() -> int:
+    """The page, or the audit."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--markdown", type=Path, help="where the page of licences goes; else it is printed")
+    parser.add_argument("--audit", metavar="PIP-AUDIT", help="the program pip-audit, of an environment of its own")
+    given = parser.parse_args()
+    if given.audit:
+        return audit(given.audit)
+    text = page(dependencies())
+    if given.markdown is None:
+        print(text)
+    else:
+        given.markdown.write_text(text, encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,63 @@
+"""The page of licences names what pyproject asks for, and an audit that could look up nothing is no all-clear."""
+
+import importlib.util
+import json
+import stat
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+@pytest.fixture(scope="module")
+def recipe():
+    spec = importlib.util.spec_from_file_location("dependencies", ROOT / "recipes" / "dependencies.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["dependencies"] = module
+    spec.loader.exec_module(module)
+    yield module
+    del sys.modules["dependencies"]
+
+
+def rows() -> list[list[str]]:
+    lines = (ROOT / "docs" / "licences.md").read_text(encoding="utf-8").splitlines()
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines if line.startswith("| ")][1:]
+
+
+def test_the_page_names_what_pyproject_asks_for(recipe):
+    assert [tuple(row[:3]) for row in rows()] == recipe.asked(), (
+        "python recipes/dependencies.py --markdown docs/licences.md"
+    )
+
+
+def test_every_licence_is_known_and_copyleft_is_flagged(recipe):
+    for name, _, extra, licence, remark in rows():
+        assert licence != "?", name
+        assert bool(remark) == bool(recipe._COPYLEFT.search(licence)), name
+        assert not remark or extra == "dev", f"{name} ({licence}) would come to users"
+
+
+def test_what_is_installed_is_as_the_page_says(recipe):
+    for name, _, _, licence, _ in rows():
+        assert recipe.licence(name) in ("", licence), name
+
+
+SOUND: dict[str, object] = {"name": "a", "version": "1", "vulns": []}
+HOLE = SOUND | {"vulns": [{"id": "CVE-1", "fix_versions": []}]}
+LEFT_OUT = {"name": "b", "skip_reason": "not found"}
+
+
+@pytest.mark.parametrize(
+    ("found", "code"), [([SOUND], 0), ([HOLE, LEFT_OUT], 1), ([SOUND, LEFT_OUT], 2), ([], 2), (None, 2)]
+)
+def test_what_was_not_looked_up_is_no_all_clear(recipe, tmp_path, found, code):
+    program = tmp_path / "pip-audit"
+    said = "no such host" if found is None else json.dumps({"dependencies": found})
+    program.write_text(f"#!/bin/sh\ncat <<'END'\n{said}\nEND\n")
+    program.chmod(program.stat().st_mode | stat.S_IXUSR)
+    assert recipe.audit(str(program)) == code
+    assert recipe.audit(str(tmp_path / "absent")) == 2
