@@ -47,11 +47,11 @@ def membership(given: Given) -> Arrays:
     wrong = rng.random(len(x)) < 0.1
     labels = np.where(wrong, rng.integers(0, 10, len(x)), labels)
     order = rng.permutation(len(x))
-    scored, population = order[400:800] if given.small else order[400:], order[:400]
+    scored, population = order[400:700] if given.small else order[400:1200], order[:400]
     pairs = 9 if given.small else 33
     first = rng.random((pairs, len(scored))) < 0.5
     member = np.stack([first, ~first], axis=1).reshape(2 * pairs, -1)
-    logits = _networks(x / 16, labels, scored, member, 40 if given.small else 250)
+    logits = _networks(x / 16, labels, scored, member, 40 if given.small else 150)
     phi = np.stack([logit_margin(one, labels) for one in logits])
     log_p = -np.logaddexp(0.0, -phi)
     kept = [0, *range(2, 2 * pairs)]  # not the target's twin
@@ -94,7 +94,7 @@ def _forward(weights: list[torch.Tensor], x: torch.Tensor) -> torch.Tensor:
 def influence(given: Given) -> Arrays:
     """Images of noise [N, 3, 32, 32], labels, two checkpoints of CNN-2 and their learning rates."""
     rng = np.random.default_rng(0)
-    n = 16 if given.small else 64
+    n = 16 if given.small else 48
     found: Arrays = {
         "images": rng.integers(0, 256, (n, 32, 32, 3), dtype=np.uint8),
         "labels": np.arange(n) % 10,
@@ -109,7 +109,7 @@ def influence(given: Given) -> Arrays:
 def neighbours(given: Given) -> Arrays:
     """Queries and references of 512 columns about 40 centres; every eighth query is a reference."""
     rng = np.random.default_rng(0)
-    n = 256 if given.small else 4096
+    n = 256 if given.small else 3072
     centres = 4 * rng.normal(size=(40, 512))
     queries, references = ((centres[rng.integers(0, 40, m)] + rng.normal(size=(m, 512))) for m in (n, 2 * n))
     queries[::8] = references[: len(queries[::8])]
@@ -179,7 +179,7 @@ def copies(given: Given) -> Arrays:
     if given.data is None:
         return {}
     rng = np.random.default_rng(4)
-    n, planted = (40, 2) if given.small else (200, 20)
+    n, planted = (40, 2) if given.small else (150, 20)
     found: Arrays = {"weights": np.array(str(given.data / SQUEEZENET))}
     for name, folder, size, pattern in (
         ("ham10000", "ham10000_224", 224, None),

@@ -1,6 +1,6 @@
 """memorisk beside other projects: the same inputs, the same run, each peer in an environment of its own.
 
-    python benchmarks/peers/run.py NAME... | all | page [--data DATA] [--small] [--pairs 7] [--folder FOLDER]
+    python benchmarks/peers/run.py NAME... | all | page [--data DATA] [--small] [--pairs 9] [--folder FOLDER]
 
 NAME is a key of `registry.PEERS`. For each peer an environment is made of ``requirements/NAME.txt`` (pinned; PyTorch
 is linked, see `environments`) and removed again; peers that do not come from the package index are there by their
@@ -42,7 +42,7 @@ from memorisk.runs.environment import machine, versions  # noqa: E402
 from memorisk.runs.files import read_json, write_json  # noqa: E402
 
 RESULT = HERE.parent / "results" / "peers.json"
-LONGEST, FEWEST = 120.0, 3
+LONGEST, FEWEST = 60.0, 5
 """Seconds of pairs after which a case ends, if it has this many."""
 OURS = ("memorisk", "numpy", "scipy", "torch", "numba")
 THREADS = ("OMP", "OPENBLAS", "MKL", "NUMBA", "TF_NUM_INTEROP", "TF_NUM_INTRAOP")
@@ -185,7 +185,7 @@ def main() -> int:
     parser.add_argument("names", nargs="+", choices=("all", "page", *PEERS), help="page: the page again, from results")
     parser.add_argument("--data", type=Path)
     parser.add_argument("--small", action="store_true")
-    parser.add_argument("--pairs", type=int, default=7)
+    parser.add_argument("--pairs", type=int, default=9)
     parser.add_argument(
         "--folder", type=Path, help="where environments and arrays are made, a temporary one by default"
     )
@@ -205,13 +205,13 @@ def main() -> int:
                 np.savez(arrays[name], **made)
             else:
                 print(f"{name}: left out, it needs --data", flush=True)
-        results = read_json(RESULT) if RESULT.exists() else {}
         for name in names:
             found = run(name, PEERS[name], arrays, folder, 1 if given.small else given.pairs)
             failed |= bool(found["failed"])
             if not given.small and found["cases"]:
-                results = {key: value for key, value in (results | {name: found}).items() if key in PEERS}
-                write_json(RESULT, {key: results[key] for key in PEERS if key in results})
+                results = (read_json(RESULT) if RESULT.exists() else {}) | {name: found}
+                results = {key: results[key] for key in PEERS if key in results}
+                write_json(RESULT, results)
                 write_page(results)
     return 1 if failed else 0
 
