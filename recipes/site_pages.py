@@ -412,6 +412,15 @@ PAGES: dict[str, Page] = {
         no_python="a signature; `recipes/own_training.py` is run",
     ),
     "quality.md": Page(given=_SETS),
+    "start.md": Page(
+        given={"DATA": "labelled"},
+        commands={
+            "python3 -m venv": SETUP,
+            "memorisk audit classifier digits": Expected((0,), "NOT READY FOR RELEASE"),
+            "memorisk audit classifier DATA --out runs/mine --dry-run": Expected(says="trainings"),
+            "memorisk report": Expected((0,), "report-redacted.html"),
+        },
+    ),
     "study-generators.md": Page(given=_SCANS, always=("scans",), yaml=_generators),
     "study.md": Page(given={"scans": "coloured"}, always=("scans",), yaml=_study),
     "synthesize.md": Page(
