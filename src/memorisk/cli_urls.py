@@ -1,6 +1,7 @@
 """URLs on the command line: what a command reads of them is brought over before it runs, what it writes is kept there.
 
-Images keep their URL, which `images.sources.load_manifest` resolves. Loads nothing heavy where no URL is named.
+Images and weights keep their URL, which `images.sources.load_manifest` and `models.weights.read_state_dict` resolve:
+it is part of a training's name, which must be the same on every machine. Loads nothing heavy where no URL is named.
 """
 
 import re
@@ -15,7 +16,8 @@ from memorisk.runs.errors import InputError, MemoriskError
 from memorisk.runs.urls import LIBRARIES, url_of
 
 _IMAGES = frozenset(("images", "train", "synthetic", "held_out", "probes", "calibration", "image_root", "labels_csv"))
-_LEFT = frozenset((*_IMAGES, "cluster", "log_to", "store", "out"))
+_WEIGHTS = frozenset(("weights", "feature_weights", "classifier_weights", "conditioning_weights"))
+_LEFT = frozenset((*_IMAGES, *_WEIGHTS, "cluster", "log_to", "store", "out"))
 _WRITTEN_IN = ("run", "training")  # arguments whose folder is written into where no --out is given
 _NO_RUNS = ("report", "mark", "statement")  # commands whose --out is no run folder
 _INSIDE = re.compile(rf"(?:(.*)[:@=])?((?:{'|'.join(sorted(LIBRARIES))})://.*)", re.DOTALL)

@@ -23,6 +23,7 @@ from memorisk.models.features_saved import is_feature_file
 from memorisk.models.specs import SPECS, ModelSpec, model_spec
 from memorisk.models.zoo import is_download
 from memorisk.runs.errors import InputError, one_line, unknown_name
+from memorisk.runs.mirror import local_source
 
 Kind = Literal["network", "transformers", "detector", "pixels", "pca", "saved"]
 RANDOM, DEFAULT = "none", "default"
@@ -116,7 +117,7 @@ def check_network(name: str, weights: str | Path | None) -> ModelSpec:
             f"features of {said} need its pre-trained weights: {said}@FILE, {said}@default to download them, or "
             f"{said}@none for random ones"
         )
-    if weights != RANDOM and not is_download(weights, spec) and not Path(weights).is_file():
+    if weights != RANDOM and not is_download(weights, spec) and not local_source(weights).is_file():
         raise InputError(f"there is no weights file {one_line(weights)} for {said}")
     return spec
 

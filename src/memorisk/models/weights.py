@@ -25,6 +25,7 @@ from memorisk.models.parts import head_names, stem_names
 from memorisk.models.whole_files import State, WholeFile, take_trunk, whole_file
 from memorisk.runs.errors import InputError, one_line
 from memorisk.runs.files import atomic_path
+from memorisk.runs.mirror import local_source
 
 Note = Callable[[str], None]
 
@@ -47,12 +48,13 @@ _UNREADABLE = (
 def read_state_dict(path: str | Path) -> State:
     """Tensors by name from a file, its kind told by its content.
 
-    Wrappers (``state_dict``, ``model_state_dict``, ``model``, ``net``) are opened.
+    A file at a URL is brought over first (`memorisk.runs.mirror`). Wrappers (``state_dict``, ``model_state_dict``,
+    ``model``, ``net``) are opened.
 
     Raises:
         InputError: if the file is missing, unreadable, would run code when loaded, or holds no tensors.
     """
-    file = Path(path)
+    file = local_source(path)
     if not file.is_file():
         raise InputError(f"there is no weights file {one_line(path)}")
     with file.open("rb") as stream:

@@ -130,7 +130,7 @@ def _check(out: Path, config: Mapping[str, Any], identity: Iterator[str] | list[
     if CONFIG not in entries:
         raise InputError(f"--out {one_line(out)} holds files that are no run of memorisk: name a new or empty folder")
     before = read_config(out)
-    now = plain(dict(config))
+    now = plain(as_named(config))
     for key in identity:
         if _kind(before.get(key)) != _kind(now.get(key)):
             raise InputError(f"--out {one_line(out)} holds another kind of run. {_ANOTHER}")
