@@ -1,0 +1,79 @@
+"""Small finished runs of every kind that a statement knows, made once; in folders, as a user has them."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from memorisk.audits.evidence import write_scores
+from memorisk.audits.feature import audit_feature
+from memorisk.audits.filter.filtering import filter_synthetic
+from memorisk.audits.losses import audit_losses
+from memorisk.audits.quality.quality import assess_quality
+from memorisk.audits.synthetic.audit import audit_synthetic
+from memorisk.audits.watch.watching import MemorizationWatch
+from memorisk.models.weights import save_weights
+from memorisk.models.zoo import create_model
+from tests.audits.synthetic import twin_evidence
+from tests.audits.synthetic_set.making import parts
+
+PASSES = {"copied": 0.15, "recall": 0.2, "plants": 12, "plant_kinds": ("exact", "noised", "jpeg")}
+OF = {"group_from": r"([a-z]+\d+)_"}
+
+
+@pytest.fixture(scope="session")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with ``runs/KIND`` of every kind, and the images and weights that they looked at."""
+    root = tmp_path_factory.mktemp("release")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CONFIG_HOME", str(root / "config"))
+        patch.chdir(root)
+        _folders(root)
+        _sets()
+        _models(root)
+    return root
+
+
+@pytest.fixture
+def runs(made: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The same, as the working directory: runs name their files from there."""
+    monkeypatch.chdir(made)
+    return made
+
+
+def _folders(root: Path) -> None:
+    """Training, held-out and generated images; of the last one set without copies and one of copies."""
+    train, held, made = parts()
+    noise = np.random.default_rng(5).integers(-6, 7, train[:16].shape)
+    copies = np.clip(train[:16].astype(int) + noise, 0, 255).astype(np.uint8)
+    for name, images in {"train": train, "held": held, "clean": made, "copies": np.r_[copies, made[16:]]}.items():
+        (root / name).mkdir()
+        for row, image in enumerate(images):
+            Image.fromarray(image[..., 0]).save(root / name / f"{name}{row:04d}_0.png")
+
+
+def _sets() -> None:
+    """The runs about images."""
+    for name in ("clean", "copies"):
+        audit_synthetic("train", name, held_out="held", out=f"runs/{name}", **PASSES, **OF)
+    filter_synthetic("train", "copies", "runs/filter", calibration="held", families=("noise:0.1",), detector="pixels",
+                     **OF)  # fmt: skip
+    assess_quality("train", "clean", held_out="held", out="runs/quality", features=("pixels",), **OF)
+    train, held, made = parts()
+    for name, drawn in (("watch", train), ("calm", made)):
+        settings = {"images": 60, "looks": 2, "quality": "none", "stop_on": "share"}
+        with MemorizationWatch(train, held, out=f"runs/{name}", stop=False, **settings) as watch:
+            watch.look(100, lambda n, seed, drawn=drawn: drawn[:n])
+            watch.report()
+
+
+def _models(root: Path) -> None:
+    """The runs about models."""
+    write_scores(root / "scores.parquet", twin_evidence(sizes={"a": 40, "b": 40}, n_test=40, n_seeds=8, seed=2))
+    audit_losses("scores.parquet", out="runs/losses")
+    (root / "models").mkdir()
+    model = create_model("small_cnn", num_classes=3, in_chans=1, image_size=24, weights="none", seed=0)
+    save_weights(root / "models" / "net.safetensors", model)
+    audit_feature("small_cnn@models/net.safetensors", out="runs/feature", mark="text:DOE", mark_scale=1, text_height=5,
+                  probes="held", size=24, normalise="0.5/0.25", n_controls=19, redraws=1)  # fmt: skip

@@ -1,0 +1,166 @@
+"""Statements from finished runs: never more than the runs say, about files and not names, the same bytes again."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from memorisk.audits.release.stating import state, write_statement
+from memorisk.runs.errors import InputError
+from tests.commands import answer, refusal
+
+STATUS = {
+    "clean": "pass",
+    "copies": "fail",
+    "filter": "undecided",
+    "quality": "not asked",
+    "watch": "fail",
+    "calm": "undecided",
+    "losses": None,
+    "feature": None,
+}
+
+
+@pytest.fixture
+def again(runs: Path, tmp_path: Path):
+    """A copy of a run, to be spoilt."""
+
+    def copy(name: str) -> Path:
+        shutil.copytree(runs / "runs" / name, tmp_path / name)
+        return tmp_path / name
+
+    return copy
+
+
+@pytest.mark.parametrize("name", STATUS)
+def test_each_kind_says_what_its_run_says(runs: Path, name: str) -> None:
+    found = state(f"runs/{name}")
+    (audit,) = found.audits
+    verdict = runs / "runs" / name / "verdict.json"
+    told = json.loads(verdict.read_text()) if verdict.is_file() else {"status": STATUS[name], "why": []}
+    assert audit.status == told["status"]
+    assert STATUS[name] in (None, audit.status)
+    assert list(audit.why[: len(told["why"])]) == told["why"]
+    assert found.verdict.status == ("undecided" if audit.status == "not asked" else audit.status)
+    assert audit.not_examined
+    assert audit.assumptions
+    assert audit.figures
+    assert found.as_json()["content_sha256"]
+
+
+@pytest.mark.parametrize("name", STATUS)
+def test_no_id_no_path_and_no_mark_leaves_the_house(runs: Path, name: str, tmp_path: Path) -> None:
+    out = write_statement(f"runs/{name}", out=tmp_path / "out").folder
+    for file in sorted(out.iterdir()):
+        text = file.read_text()
+        for secret in ("train0", "held0", "DOE", "patient-", "a-canary", "net.safetensors", str(runs), str(tmp_path)):
+            assert secret not in text, (file.name, secret)
+    assert sorted(p.name for p in out.iterdir()) == ["model-card.md", "privacy-statement.json"]
+
+
+def test_the_same_runs_give_the_same_bytes(runs: Path, tmp_path: Path) -> None:
+    for name in ("one", "other"):
+        write_statement(["runs/clean", "runs/filter", "runs/feature"], out=tmp_path / name)
+    for file in ("privacy-statement.json", "model-card.md"):
+        assert (tmp_path / "one" / file).read_bytes() == (tmp_path / "other" / file).read_bytes()
+
+
+def test_a_pass_beside_anything_else_is_none(runs: Path) -> None:
+    assert state("runs/clean").verdict.status == "pass"
+    assert state(["runs/clean", "runs/quality"]).verdict.status == "pass"  # which is no question of privacy
+    assert state(["runs/clean", "runs/calm"]).verdict.status == "undecided"
+    both = state(["runs/clean", "runs/copies"]).verdict
+    assert both.status == "fail"
+    assert "one passes and one fails" in both.contradictions[0]
+    assert all(reason.startswith("synthetic: ") for reason in both.why)
+
+
+def test_sets_and_weights_are_found_by_content(runs: Path, tmp_path: Path, monkeypatch) -> None:
+    moved = tmp_path / "moved"
+    shutil.copytree(runs / "clean", moved)
+    by_place, by_name = state("runs/clean").released, state("runs/clean", images=[moved]).released
+    assert by_place == by_name
+    with pytest.raises(InputError, match="not what any of these runs looked at"):
+        state("runs/clean", images=["copies"])
+    (moved / "clean0000_0.png").write_bytes((runs / "clean" / "clean0001_0.png").read_bytes())
+    with pytest.raises(InputError, match="not what any of these runs looked at"):
+        state("runs/clean", images=[moved])
+    weights = tmp_path / "renamed.bin"
+    shutil.copyfile(runs / "models" / "net.safetensors", weights)
+    assert state("runs/feature", weights=[weights]).released == state("runs/feature").released
+    monkeypatch.chdir(tmp_path)  # where the runs' own paths lead nowhere
+    lost = state([runs / "runs" / "clean", runs / "runs" / "feature"])
+    assert lost.released == ()
+    assert "--images" in lost.audits[0].subject.why
+    assert "--weights" in lost.audits[1].subject.why
+
+
+def test_losses_are_tied_to_no_file(runs: Path) -> None:
+    found = state("runs/losses")
+    assert found.released == ()
+    assert "which models they are of cannot be seen" in found.audits[0].subject.why
+
+
+def test_a_run_that_was_changed_is_refused(again) -> None:
+    for name, file, said in (
+        ("copies", "verdict.json", "is not what the run wrote"),
+        ("clean", "tables/plants.parquet", "is not what the run wrote"),
+        ("filter", "kept/copies0100_0.png", "is not what the run kept"),
+        ("quality", "quality.json", "tell different figures"),
+        ("watch", "watch.jsonl", "tell of different looks"),
+    ):
+        run = again(name)
+        text = (run / file).read_bytes()
+        changed = (
+            text.replace(b'"fail"', b'"pass"').replace(b"0.0", b"0.9") if file.endswith(("json", "jsonl")) else text
+        )
+        (run / file).write_bytes(changed if changed != text else text[:-1] + b"x")
+        with pytest.raises(InputError, match=said):
+            state(run)
+
+
+def test_a_run_that_is_not_finished_is_refused(again) -> None:
+    run = again("clean")
+    with (run / "log.jsonl").open("a") as log:
+        log.write('{"event": "started"}\n')
+    with pytest.raises(InputError, match="has not finished"):
+        state(run)
+    run = again("copies")
+    (run / "result.sha256").unlink()
+    with pytest.raises(InputError, match="issue the run's command again"):
+        state(run)
+    (run / "verdict.json").unlink()
+    with pytest.raises(InputError, match="holds no finished run"):
+        state(run)
+
+
+@pytest.mark.parametrize(
+    ("config", "said"),
+    [
+        ("run: {benchmark: reid}", "compares detectors"),
+        ("run: {study: rare-distinctive}", "a study of many models"),
+        ("run: {backbone: x}", "a training"),
+    ],
+)
+def test_what_says_nothing_of_a_release_is_refused(tmp_path: Path, capsys, config: str, said: str) -> None:
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "config.yaml").write_text(config)
+    (tmp_path / "run" / "training.json").write_text("{}")
+    assert said in refusal(capsys, "statement", tmp_path / "run", "--out", tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_command_answers_by_its_exit_code(runs: Path, tmp_path: Path, capsys) -> None:
+    code, said, _ = answer(capsys, "statement", "runs/clean", "--images", "clean", "--out", tmp_path / "out")
+    assert (code, said.splitlines()[0]) == (0, "PASSED")
+    code, said, _ = answer(capsys, "statement", "runs/clean", "runs/calm", "--out", tmp_path / "out", "--json")
+    assert code == 1
+    assert json.loads(said) == json.loads((tmp_path / "out" / "privacy-statement.json").read_text())
+    for out, why in (
+        ("runs/clean/inner", "lies inside the run"),
+        ("clean", "holds other files"),
+        ("runs", "other files"),
+    ):
+        assert why in refusal(capsys, "statement", "runs/clean", "--out", out)
+    assert "named twice" in refusal(capsys, "statement", "runs/clean", "runs/../runs/clean", "--out", tmp_path / "o")
