@@ -2,12 +2,14 @@
 
 import errno
 import io
+import os
 
 import numpy as np
 import pytest
 
 from memorisk.runs.errors import InputError, MemoriskError
-from memorisk.runs.unfinished import array_header, reserve_array, write_guard
+from memorisk.runs.lock import folder_lock
+from memorisk.runs.unfinished import JOURNAL, array_header, remove_abandoned, reserve_array, write_guard
 
 
 @pytest.mark.parametrize(("shape", "dtype"), [((3, 2), np.float32), ((4, 5, 6, 1), "|u1"), ((2, 3), np.uint16)])
@@ -33,3 +35,16 @@ def test_another_refusal_names_both_ways_out(tmp_path):
     line = r"^features cannot be written to .* \(Permission denied\): name another folder with store, or do without$"
     with pytest.raises(InputError, match=line), write_guard(tmp_path, "features", otherwise=", or do without"):
         raise PermissionError(errno.EACCES, "Permission denied")
+
+
+def test_what_is_being_built_is_not_taken_for_abandoned_whatever_the_clock_says(tmp_path):
+    """A clock that was set forward by a year, or stood at 1970 when the journal was written."""
+    for key in ("mine", "left"):
+        (tmp_path / f".{key}.building").mkdir()
+        (tmp_path / f".{key}.building" / JOURNAL).write_text("")
+        os.utime(tmp_path / f".{key}.building" / JOURNAL, (0, 0))
+    with folder_lock(tmp_path, name="mine.lock"):
+        remove_abandoned(tmp_path)
+        assert [p.name for p in tmp_path.glob(".*.building")] == [".mine.building"]
+    remove_abandoned(tmp_path)
+    assert not list(tmp_path.glob(".*.building"))

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from memorisk.runs.errors import NO_SPACE, InputError, MemoriskError, one_line
+from memorisk.runs.lock import folder_lock
 
 JOURNAL = "journal.jsonl"
 ABANDONED = 7 * 86400.0
@@ -23,12 +24,16 @@ ABANDONED = 7 * 86400.0
 
 
 def remove_abandoned(root: Path) -> None:
-    """Remove unfinished folders, ``.KEY.building``, whose journal was not written to for a week."""
+    """Remove unfinished folders, ``.KEY.building``, whose journal was not written to for a week.
+
+    Clocks are set, so that age alone says little: one whose lock another process holds is being built now.
+    """
     for folder in root.glob(".*.building"):
         try:
             if time.time() - (folder / JOURNAL).stat().st_mtime > ABANDONED:
-                shutil.rmtree(folder, ignore_errors=True)
-        except OSError:
+                with folder_lock(root, name=f"{folder.name[1:].removesuffix('.building')}.lock"):
+                    shutil.rmtree(folder, ignore_errors=True)
+        except (OSError, InputError):
             continue
 
 
