@@ -20,8 +20,8 @@ ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", ROOT / "recipes" / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 RECIPE = runpy.run_path(str(ROOT / "recipes" / "doc_commands.py"))
 STANDS_FOR = {"N": "100", "PX": "224", "SEED": "0", "EPOCHS": "1", "SIZE": "64"}
-OF_OTHERS = {"--num_processes", "--resources", "--part", "--cores", "--memory", "--walltime", "--workers", "--script"}
-OF_OTHERS |= {"--nthreads", "--backend-store-uri"}  # of accelerate, dask, mlflow, and scripts of this project
+OF_OTHERS = {"--num_processes", "--resources", "--nthreads", "--backend-store-uri", "--no-deps", "--no-index"}
+"""Flags of accelerate, dask, mlflow and pip."""
 each_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
 
 
@@ -53,6 +53,13 @@ def flags() -> set[str]:
     commands = [inner for _, inner in commands_of(cli.app) if inner.default_command]
     collections = [inner.assemble_argument_collection() for inner in commands]
     return {name for found in collections for argument in found for name in argument.names}
+
+
+@cache
+def flags_of_scripts() -> set[str]:
+    """Every flag of a script of this project."""
+    scripts = [*(ROOT / "recipes").glob("*.py"), *(ROOT / "benchmarks").rglob("*.py")]
+    return {flag for script in scripts for flag in re.findall(r'"(--[a-z][\w-]*)"', script.read_text("utf-8"))}
 
 
 def test_a_page_gives_its_commands_as_they_are_copied():
@@ -120,6 +127,8 @@ def understood_elsewhere(words: list[str]) -> None:
         known = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["optional-dependencies"]
         asked = re.findall(r"\[([\w,]+)\]", " ".join(words))
         assert {extra for some in asked for extra in some.split(",")} <= set(known)
+    elif words[:2] == ["python", "-c"]:
+        ast.parse(words[2])
     elif words[0] == "python":
         script = (ROOT / words[1]).read_text("utf-8")
         assert [word for word in words if word.startswith("--") and f'"{word}"' not in script] == []
@@ -150,7 +159,7 @@ def test_commands_in_sentences_are_understood(page):
 
 @each_page
 def test_flags_in_sentences_are_flags_of_a_command(page):
-    known = flags() | OF_OTHERS | {"--help", "--config", "--version"}
+    known = flags() | flags_of_scripts() | OF_OTHERS | {"--help", "--config", "--version"}
     said = re.findall(r"`[^`]*`", RECIPE["prose"](page.read_text("utf-8")))
     named = {flag for code in said for flag in re.findall(r"(?<![\w-])--[a-z][\w-]*(?:\.[\w-]+)*", code)}
     unknown = {flag for flag in named if flag not in known and flag.partition(".")[0] not in known}
