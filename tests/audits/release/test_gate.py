@@ -1,0 +1,98 @@
+"""The gate: nothing passes but a whole statement that passes and is about these very files."""
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from memorisk.audits.release.gate import gate
+from memorisk.audits.release.stating import write_statement
+from memorisk.report.statement import content_sha256
+from tests.commands import answer, refusal
+
+LIGHT = """
+import sys
+HEAVY = {"numpy", "pandas", "torch", "pyarrow", "PIL", "scipy", "yaml", "timm", "jinja2", "fsspec", "matplotlib"}
+class Absent:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in HEAVY:
+            raise ImportError(f"{name} is not installed here")
+sys.meta_path.insert(0, Absent())
+from memorisk.cli import main
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+@pytest.fixture
+def stated(runs: Path, tmp_path: Path) -> Path:
+    """The statement of a set that passes."""
+    return write_statement("runs/clean", out=tmp_path / "stated").folder / "privacy-statement.json"
+
+
+def test_what_was_audited_may_go_and_nothing_else(runs: Path, stated: Path, tmp_path: Path, capsys) -> None:
+    code, said, _ = answer(capsys, "gate", stated, "--images", "clean")
+    assert (code, said) == (0, "may be released: pass: clean is what was audited (synthetic)\n")
+    shutil.copytree(runs / "clean", tmp_path / "more")
+    (tmp_path / "more" / "patients.csv").write_text("a")
+    for other in ("copies", tmp_path / "more", "clean/clean0000_0.png"):
+        code, said, _ = answer(capsys, "gate", stated, "--images", "clean", other)
+        assert code == 1
+        assert said.startswith(f"may not be released: {other} is not what was audited (sha256 ")
+        assert said.count("\n") == 1
+    code, said, _ = answer(capsys, "gate", stated, "--weights", "models/net.safetensors")
+    assert code == 1
+    assert "the statement is tied to no weights" in said
+
+
+@pytest.mark.parametrize(("name", "status"), [("copies", "fail"), ("filter", "undecided"), ("calm", "undecided")])
+def test_only_a_pass_passes(runs: Path, tmp_path: Path, name: str, status: str) -> None:
+    images = {"copies": "copies", "filter": "runs/filter/kept", "calm": "clean"}[name]
+    for source in (f"runs/{name}", write_statement(f"runs/{name}", out=tmp_path / "out").folder):
+        found = gate(source, images=[images])
+        assert (found.passed, found.status) == (False, status)
+        assert found.line.startswith(f"the verdict is {status} (")
+    let = gate(f"runs/{name}", images=[images], require="not-fail")
+    assert let.passed == (name == "filter")  # a watch is tied to no images
+    if let.passed:
+        assert "this is no pass" in let.notes[0]
+
+
+def test_a_statement_that_was_touched_stops_a_release(runs: Path, stated: Path) -> None:
+    found = json.loads(stated.read_text())
+    assert gate(stated, images=["clean"]).passed
+    found["audits"][0]["status"] = "fail"
+    stated.write_text(json.dumps(found))
+    assert "was changed since" in gate(stated, images=["clean"]).line
+    found["content_sha256"] = content_sha256({k: v for k, v in found.items() if k != "content_sha256"})
+    stated.write_text(json.dumps(found))
+    assert "says pass, and its runs together fail" in gate(stated, images=["clean"]).line
+    del found["verdict"]
+    stated.write_text(json.dumps(found))
+    answered = gate(stated, images=["clean"])
+    assert not answered.passed
+    assert "verdict is missing" in answered.line
+
+
+def test_bad_input_is_no_answer(runs: Path, stated: Path, tmp_path: Path, capsys) -> None:
+    assert "nothing is named for release" in refusal(capsys, "gate", stated)
+    assert "there is no" in refusal(capsys, "gate", tmp_path / "absent.json", "--images", "clean")
+    assert "no file or folder" in refusal(capsys, "gate", stated, "--images", "absent")
+    assert "no JSON" in refusal(capsys, "gate", "models/net.safetensors", "--images", "clean")
+    assert "is no run folder" in refusal(capsys, "gate", "clean", "--images", "clean")
+
+
+def test_a_run_is_asked_where_it_stands_and_weights_are_found_by_content(runs: Path, tmp_path: Path, capsys) -> None:
+    status = json.loads((runs / "runs/feature/verdict.json").read_text())["status"]
+    code, said, _ = answer(capsys, "gate", "runs/feature", "--weights", "models/net.safetensors", "--json")
+    assert json.loads(said)["status"] == status
+    assert code == (0 if status == "pass" else 1)
+
+
+def test_neither_pytorch_nor_an_image_library_is_needed(runs: Path, stated: Path) -> None:
+    command = [sys.executable, "-c", LIGHT, "gate", str(stated), "--images", "clean"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("may be released: pass")

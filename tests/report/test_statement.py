@@ -1,0 +1,157 @@
+"""The form of a statement: whole or refused, and every violation one that the library jsonschema sees, too."""
+
+import copy
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from memorisk.report.json_schema import load_schema, violations
+from memorisk.report.model_card import HEADING, escaped, model_card
+from memorisk.report.statement import (
+    SCHEMA,
+    AuditStatement,
+    Figure,
+    Method,
+    NotWholeError,
+    Part,
+    Released,
+    Statement,
+    Subject,
+    Verdict,
+    content_sha256,
+    read_statement,
+)
+from memorisk.runs.errors import InputError
+
+HOSTILE = "<script>x</script> [a](https://e.example) **b** | `c` www.e.example a@e.example\n# d \u202e"
+
+
+def audit(**changes: Any) -> AuditStatement:
+    """What a run might say."""
+    told = AuditStatement(
+        kind="synthetic", question="q?", status="pass", gate="copied", why=("w",), what_would_decide=(),
+        subject=Subject(what="images", sha256=("0" * 64,)),
+        data=(Part(part="training", fingerprint="f" * 32, images=9, units=7),), units="patients", n_units=7,
+        n_models=None, level=0.1, correction="none", not_examined=("n",), assumptions=("a",), limits=("l",),
+        figures=(Figure(name="listed", title="Listed", value=0.5, low=0.25, high=float("nan"), n=7, unit="patients"),),
+        method=Method(name="m", source="s", page="p.md"), seeds=(0,), settings={"size": 64}, versions={},
+        run_sha256="1" * 64,
+    )  # fmt: skip
+    return replace(told, **changes)
+
+
+def statement(**changes: Any) -> Statement:
+    """A statement of one run."""
+    released = (Released(what="images", form="folder", sha256="0" * 64, files=2, bytes=None, audits=(0,)),)
+    told = Statement(memorisk="0", verdict=Verdict(status="pass", why=("w",)), released=released, audits=(audit(),))
+    return replace(told, **changes)
+
+
+def spoilt(value: Any, here: Any = None) -> Iterator[Any]:
+    """The same with one thing wrong in it, in every place and several ways."""
+    here = value if here is None else here
+    keys = list(here) if isinstance(here, dict) else range(len(here))
+    for key in keys:
+        before = here[key]
+        for wrong in (None, -1, True, "Z", [], {}, 0.5, [None], {"x": 1}, "pass"):
+            here[key] = wrong
+            yield copy.deepcopy(value)
+        if isinstance(here, dict):
+            del here[key]
+            yield copy.deepcopy(value)
+            here[key] = before
+            here["unknown"] = 1
+            yield copy.deepcopy(value)
+            del here["unknown"]
+            rest = {k: here.pop(k) for k in list(here) if k != key}  # the order stays
+            here |= rest
+        here[key] = before
+        if isinstance(before, dict | list):
+            yield from spoilt(value, before)
+
+
+def test_violations_are_those_of_jsonschema() -> None:
+    jsonschema = pytest.importorskip("jsonschema")
+    schema = load_schema(SCHEMA)
+    jsonschema.Draft202012Validator.check_schema(schema)
+    judge = jsonschema.Draft202012Validator(schema)
+    whole = statement().as_json()
+    assert judge.is_valid(whole)
+    verdicts = [(any(violations(one, schema)), not judge.is_valid(one)) for one in spoilt(whole)]
+    assert len(verdicts) > 500
+    assert [ours for ours, _ in verdicts] == [theirs for _, theirs in verdicts]
+    assert {theirs for _, theirs in verdicts} == {True, False}
+
+
+def test_a_schema_with_an_unknown_word_is_an_error() -> None:
+    with pytest.raises(ValueError, match="maxItems"):
+        list(violations([], {"maxItems": 1}))
+
+
+def test_a_statement_is_read_as_it_was_written(tmp_path: Path) -> None:
+    told = statement()
+    (tmp_path / "s.json").write_text(json.dumps(told.as_json()))
+    assert read_statement(tmp_path / "s.json") == told
+    assert told.audits[0].figures[0].high is None  # no NaN
+
+
+@pytest.mark.parametrize("path", [("verdict", "status"), ("audits", 0, "status"), ("audits", 0, "figures", 0, "value")])
+def test_what_was_changed_by_hand_is_not_whole(path: tuple) -> None:
+    found = statement(verdict=Verdict(status="fail", why=())).as_json()
+    *above, last = path
+    place: Any = found
+    for key in above:
+        place = place[key]
+    place[last] = {"status": "undecided", "value": 0.75}[last]
+    with pytest.raises(NotWholeError, match="was changed since"):
+        Statement.from_json(found, "s.json")
+    found.pop("content_sha256")
+    with pytest.raises(NotWholeError, match="content_sha256 is missing"):
+        Statement.from_json(found, "s.json")
+    found["content_sha256"] = content_sha256(found)
+    assert Statement.from_json(found, "s.json")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "is no JSON"),
+        ("[" * 100_000, "is no JSON"),
+        ('{"a": NaN}', "is no JSON"),
+        ("\udcff", "is no JSON"),
+        ("[]", "is no privacy statement"),
+        ('{"format": "memorisk privacy statement", "format_version": 2}', "format version 2"),
+    ],
+)
+def test_what_is_no_statement_is_refused_in_a_line(tmp_path: Path, text: str, said: str) -> None:
+    (tmp_path / "s.json").write_bytes(text.encode("utf-8", "surrogateescape"))
+    with pytest.raises(InputError, match=said) as error:
+        read_statement(tmp_path / "s.json")
+    assert not isinstance(error.value, NotWholeError)
+    assert str(error.value).isprintable()
+
+
+def test_the_card_says_the_same_and_nothing_in_it_is_markup() -> None:
+    hostile = audit(why=(HOSTILE,), correction=HOSTILE, limits=(HOSTILE,), question=HOSTILE,
+                    data=(Part(part=HOSTILE, fingerprint=HOSTILE),))  # fmt: skip
+    card = model_card(statement(audits=(hostile,), verdict=Verdict(status="undecided", why=(HOSTILE,))))
+    assert card.startswith(f"{HEADING}\n\n**Could not be decided.** That is not a pass.\n")
+    assert "<" not in card
+    assert "](" not in card.replace("\\]", "")
+    assert "://" not in card
+    assert "\n# d" not in card
+    assert "\u202e" not in card
+    assert "| Listed | 0.5 | at least 0.25 |  | 7 patients |" in card
+    assert "`" + "0" * 64 + "`" in card
+    assert escaped("a | b\n- c") == "a \\| b\\\\n- c"
+
+
+@pytest.mark.parametrize("status", ["pass", "fail", "undecided"])
+def test_only_a_pass_is_called_one(status: str) -> None:
+    card = model_card(statement(audits=(audit(status=status),), verdict=Verdict(status=status, why=("w",))))
+    assert ("**Passed**" in card) == (status == "pass")
+    assert ("generated images: passed" in card) == (status == "pass")

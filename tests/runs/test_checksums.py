@@ -1,0 +1,69 @@
+"""Checksums held to sha256sum itself."""
+
+import hashlib
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from memorisk.runs.checksums import SEAL, changed_files, checksum, write_seal
+from memorisk.runs.errors import InputError
+
+LISTING = "find -L . -type f -printf '%P\\0' | LC_ALL=C sort -z | xargs -0 sha256sum | sha256sum"
+NAMES = ("b.png", "a/z.png", "a/a b.png", "a-b.png", ".hidden", "ü.png", "back\\slash", "line\nbreak", "a.png")
+
+
+def fill(folder: Path) -> Path:
+    for number, name in enumerate(NAMES):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(bytes([number]) * number)
+    return folder
+
+
+@pytest.mark.skipif(shutil.which("sha256sum") is None, reason="no sha256sum here")
+def test_a_folder_has_the_checksum_of_its_listing(tmp_path: Path) -> None:
+    folder = fill(tmp_path / "set")
+    (folder / "link.png").symlink_to(tmp_path / "elsewhere.png")
+    (tmp_path / "elsewhere.png").write_bytes(b"elsewhere")
+    said = subprocess.run(["bash", "-c", LISTING], cwd=folder, capture_output=True, text=True, check=True).stdout
+    found = checksum(folder)
+    assert found.sha256 == said[:64]
+    assert (found.files, found.bytes) == (len(NAMES) + 1, sum(range(len(NAMES))) + 9)
+
+
+def test_a_file_has_that_of_its_bytes_and_nothing_is_no_file(tmp_path: Path) -> None:
+    (tmp_path / "f").write_bytes(b"x" * 3_000_000)
+    assert checksum(tmp_path / "f").sha256 == hashlib.sha256(b"x" * 3_000_000).hexdigest()
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "dangling").symlink_to("nowhere")
+    for name in ("absent", "empty", "dangling"):
+        with pytest.raises(InputError):
+            checksum(tmp_path / name)
+
+
+def test_every_change_of_a_folder_changes_its_checksum(tmp_path: Path) -> None:
+    folder = fill(tmp_path / "set")
+    seen = {checksum(folder).sha256}
+    (folder / "a.png").rename(folder / "c.png")
+    seen.add(checksum(folder).sha256)
+    (folder / "c.png").write_bytes(b"other")
+    seen.add(checksum(folder).sha256)
+    (folder / "more.png").write_bytes(b"")
+    seen.add(checksum(folder).sha256)
+    (folder / "b.png").unlink()
+    seen.add(checksum(folder).sha256)
+    assert len(seen) == 5
+
+
+def test_a_seal_tells_what_was_changed_or_taken_away(tmp_path: Path) -> None:
+    for name in ("verdict.json", "tables/a.parquet", "tables/b.parquet"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(name)
+    write_seal(tmp_path, ["verdict.json", "tables/a.parquet", "tables/b.parquet"])
+    assert changed_files(tmp_path) == []
+    if shutil.which("sha256sum"):
+        subprocess.run(["sha256sum", "--quiet", "--check", SEAL], cwd=tmp_path, check=True)
+    (tmp_path / "verdict.json").write_text("pass")
+    (tmp_path / "tables" / "b.parquet").unlink()
+    assert changed_files(tmp_path) == ["tables/b.parquet", "verdict.json"]
