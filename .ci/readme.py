@@ -9,43 +9,23 @@ file does not know fails: whoever changes the README says here what is expected 
 """
 
 import os
-import re
 import shutil
 import subprocess
 import sys
 import tempfile
-import time
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 from PIL import Image
-from pydicom.dataset import Dataset, FileMetaDataset
-from pydicom.uid import CTImageStorage, ExplicitVRLittleEndian, generate_uid
 
 ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT / "recipes"))
+from doc_commands import Expected, commands_in_blocks, commands_in_prose, run  # noqa: E402
+from stand_ins import slice_of  # noqa: E402
+
 SHARED = ROOT.parent / "shared" / "data"
 BRIEF = " --epochs 1 --models 2"
-
-
-@dataclass(frozen=True)
-class Expected:
-    """What a command must do.
-
-    Attributes:
-        codes: Exit codes that are right: 1 is an audit that does not pass, as with such small inputs it may not.
-        says: What it must print.
-        cut: Flags added to keep it short.
-        replaced: Words exchanged, as (what, by what), and only because this cannot be had here.
-        in_checkout: Run in the checkout.
-    """
-
-    codes: tuple[int, ...] = (0,)
-    says: str = ""
-    cut: str = ""
-    replaced: tuple[str, str] | None = None
-    in_checkout: bool = False
 
 
 HERE = Expected(in_checkout=True)
@@ -147,13 +127,7 @@ EXPECTED: dict[str, list[Expected]] = {
 
 def commands(text: str) -> list[str]:
     """Every line of the README's code blocks, and every command within a sentence, without comments."""
-    found = []
-    for block in re.findall(r"^```\w*\n(.*?)^```", text, re.M | re.S):
-        joined = block.replace("\\\n", " ")
-        found += [re.sub(r"\s{2,}#.*", "", line).strip() for line in joined.splitlines() if line.strip()]
-    prose = re.sub(r"^```.*?^```", "", text, flags=re.M | re.S)
-    found += [c for c in re.findall(r"`(memorisk[ .][^`]*)`", prose) if " " in c]
-    return [re.sub(r"\s+", " ", command) for command in found]
+    return [*commands_in_blocks(text), *(c for c in commands_in_prose(text) if c.startswith("memorisk"))]
 
 
 def inputs(folder: Path) -> None:
@@ -207,46 +181,18 @@ def inputs(folder: Path) -> None:
         "dynamic_shapes=({0: torch.export.Dim('n', min=1, max=4096)},), verbose=False)"
     )
     subprocess.run(["python", "-c", export], cwd=folder, check=True, capture_output=True)
-    for run, epochs in (("before", 1), ("after", 2)):
-        flags = ["--out", f"runs/{run}", "--models", "2", "--epochs", str(epochs), "--fail-on", "never"]
+    for name, epochs in (("before", 1), ("after", 2)):
+        flags = ["--out", f"runs/{name}", "--models", "2", "--epochs", str(epochs), "--fail-on", "never"]
         subprocess.run(["memorisk", "audit", "classifier", "DATA", *flags], cwd=folder, check=True, capture_output=True)
 
 
-def slice_of(pixels: np.ndarray, patient: str) -> Dataset:
-    """A slice with a patient."""
-    data = Dataset()
-    data.file_meta = FileMetaDataset()
-    data.file_meta.TransferSyntaxUID = ExplicitVRLittleEndian
-    data.file_meta.MediaStorageSOPClassUID = data.SOPClassUID = CTImageStorage
-    data.file_meta.MediaStorageSOPInstanceUID = data.SOPInstanceUID = generate_uid()
-    data.PatientID = patient
-    data.Rows, data.Columns = pixels.shape
-    data.SamplesPerPixel, data.PhotometricInterpretation = 1, "MONOCHROME2"
-    data.BitsAllocated = data.BitsStored = 16
-    data.HighBit, data.PixelRepresentation = 15, 0
-    data.PixelData = pixels.tobytes()
-    data["PixelData"].VR = "OW"
-    return data
-
-
-def run(command: str, expected: Expected, folder: Path) -> bool:
+def told(command: str, expected: Expected, folder: Path) -> bool:
     """Run it; say how it went."""
-    typed = command.replace(*expected.replaced) if expected.replaced else command
-    if typed.startswith("memorisk."):
-        typed = f"python -c 'import memorisk; print({typed})'"
-    typed += expected.cut
-    begun = time.monotonic()
-    where = ROOT if expected.in_checkout else folder
-    done = subprocess.run(["bash", "-c", typed], cwd=where, capture_output=True, text=True, check=False)
-    right = done.returncode in expected.codes and expected.says in done.stdout + done.stderr
-    if done.returncode == 2:
-        right = right and done.stderr.count("\n") == 1
-    print(
-        f"{'ok' if right else 'WRONG'}  exit {done.returncode}  {time.monotonic() - begun:5.1f} s  {typed}", flush=True
-    )
-    if not right:
-        print(done.stdout, done.stderr, sep="\n")
-    return right
+    done = run(command, expected, folder, checkout=ROOT)
+    print(f"{'ok' if done.right else 'WRONG'}  exit {done.code}  {done.seconds:5.1f} s  {done.typed}", flush=True)
+    if not done.right:
+        print(done.output)
+    return done.right
 
 
 def main() -> int:
@@ -263,7 +209,7 @@ def main() -> int:
                 print(f"WRONG  {command}: .ci/readme.py does not know what is expected of it")
                 wrong += 1
             else:
-                wrong += sum(not run(command, expected, folder) for expected in EXPECTED[key])
+                wrong += sum(not told(command, expected, folder) for expected in EXPECTED[key])
     return min(wrong, 1)
 
 
