@@ -3,6 +3,8 @@
 from pathlib import Path
 from typing import Any
 
+from registry import CASES, PEERS
+
 from memorisk.runs.files import write_text
 
 PAGE = Path(__file__).parents[2] / "docs" / "results" / "peers.md"
@@ -39,7 +41,7 @@ def _table(head: list[str], rows: list[list[str]]) -> str:
 
 def _who(results: dict[str, Any]) -> str:
     words = {"package": "installed", "formula": "by formula"}
-    rows = [[peer["title"], words[peer["how"]], peer["where"]] for peer in results.values()]
+    rows = [[PEERS[name].title, words[PEERS[name].how], PEERS[name].where] for name in results]
     return "## Who\n\n" + _table(["project", "how", "what was found"], rows)
 
 
@@ -120,11 +122,11 @@ _WORDS = {
 
 
 def _notes(results: dict[str, Any]) -> str:
+    shown = {(name, row["case"]) for name, peer in results.items() for row in peer["cases"]}
     lines = [
-        f"* **{peer['title']}**, {row['title']}: {row['note']}"
-        for peer in results.values()
-        for row in peer["cases"]
-        if row["note"]
+        f"* **{PEERS[case.peer].title}**, {case.title}: {case.note}"
+        for case in CASES
+        if case.note and (case.peer, case.case) in shown
     ]
     return (
         '## Whose definition, and defects\n\n"By their definition" above is memorisk\'s own parts put together in the '

@@ -223,7 +223,7 @@ CASES: tuple[Case, ...] = (
         note=(
             "Another definition: a two-sided density, as in the authors' released code, which calls an image a "
             "member also for a phi that is unusually low. memorisk follows the one-sided probability of the paper "
-            "(Carlini and others 2022, section V)."
+            "(Carlini and others 2022)."
         ),
         explained="two_sided",
     ),
@@ -269,8 +269,8 @@ CASES: tuple[Case, ...] = (
         kind="scores",
         note=(
             "memorisk counts LR >= gamma as the paper does, they LR > gamma, and they add 1e-6 to p(x) and p(z). "
-            "Their own population is drawn from the attack's images, members of the target among them, which the "
-            "attack's definition leaves out; both sides are given non-members here."
+            "Their own population is drawn from the attack's images, members of the target "
+            "among them; memorisk's holds non-members only, and both sides are given these here."
         ),
     ),
     Case(
@@ -283,7 +283,7 @@ CASES: tuple[Case, ...] = (
         note=(
             "A defect of both repositories: of a population image, which no reference saw, only the largest half "
             "of the reference probabilities is averaged, as if the others were references that saw it. memorisk "
-            "averages them all, as the paper does (Zarifzadeh and others 2024, section 3). The ranking of the "
+            "averages them all, as the paper does (Zarifzadeh and others 2024). The ranking of the "
             "images is the same but for ties; the score itself is moved, and a threshold on it with it."
         ),
         explained="largest_half",

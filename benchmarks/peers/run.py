@@ -7,7 +7,7 @@ is linked, see `environments`) and removed again; peers that do not come from th
 published formula. Of each case the peer's adapter runs in that environment and memorisk's (`ours`) in this one, two
 processes over the same file of arrays, one thread each. Both answer once to warm up, then in turn, the first one
 alternating; printed is the median of the paired ratios, the processor's seconds of the peer over those of memorisk,
-with its interval. (By the clock it is in the results, too; on a busy machine that says little.)
+with its interval. (Of one thread these are what an idle machine would take; by the clock a busy one says little.)
 
 ``--data`` is a folder with ``ham10000_224``, ``nih_cxr14_64`` and ``weights_squeezenet_imagenet``; without it features
 are digits' pixels and imagededup is left out. Results of a peer replace its own in ``benchmarks/results/peers.json``,
@@ -113,11 +113,11 @@ def measure(case: Case, python: Path, inputs: Path, folder: Path, pairs: int) ->
     try:
         for side in sides.values():
             side.ask("run")  # warms up
-        seconds: dict[str, list[dict[str, float]]] = {name: [] for name in sides}
+        seconds: dict[str, list[float]] = {name: [] for name in sides}
         start = time.monotonic()
         for number in range(pairs):
             for name in list(sides)[:: 1 if number % 2 else -1]:
-                seconds[name].append(sides[name].ask("run"))
+                seconds[name].append(sides[name].ask("run")["processor"])
             if number + 1 >= FEWEST and time.monotonic() - start > LONGEST:
                 break
         told = {name: side.ask("save") for name, side in sides.items()}
@@ -128,26 +128,14 @@ def measure(case: Case, python: Path, inputs: Path, folder: Path, pairs: int) ->
     with np.load(inputs) as file:
         data = {name: file[name] for name in file.files}
     explained = EXPLAINED[case.explained](data) if case.explained else None
-    taken = {
-        clock: {name: np.array([one[clock] for one in found]) for name, found in seconds.items()}
-        for clock in ("processor", "wall")
-    }
+    ratio = median_interval(np.divide(seconds["peer"], seconds["memorisk"]))
     return {
         "case": case.case,
         "title": case.title,
         "kind": case.kind,
-        "note": case.note,
         "pairs": len(seconds["peer"]),
-        **{
-            f"{clock}_seconds": {name: float(np.median(values)) for name, values in sides.items()}
-            for clock, sides in taken.items()
-        },
-        **{
-            f"{clock}_ratio": dict(
-                zip(("median", "low", "high"), median_interval(sides["peer"] / sides["memorisk"]), strict=True)
-            )
-            for clock, sides in taken.items()
-        },
+        "processor_seconds": {name: float(np.median(values)) for name, values in seconds.items()},
+        "processor_ratio": dict(zip(("median", "low", "high"), ratio, strict=True)),
         "agreement": KINDS[case.kind](*answers, data, explained),
         "versions": told,
     }
@@ -155,7 +143,7 @@ def measure(case: Case, python: Path, inputs: Path, folder: Path, pairs: int) ->
 
 def run(name: str, peer: Peer, arrays: dict[str, Path], folder: Path, pairs: int) -> dict[str, Any]:
     """All cases of a peer; a case that fails is told with its last line."""
-    found: dict[str, Any] = {"title": peer.title, "how": peer.how, "where": peer.where, "cases": [], "failed": []}
+    found: dict[str, Any] = {"title": peer.title, "how": peer.how, "cases": [], "failed": []}
     try:
         with environment(name, folder) as python:
             for case in (one for one in CASES if one.peer == name and one.inputs in arrays):
