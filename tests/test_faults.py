@@ -1,5 +1,6 @@
 """Killed runs, full disks, folders that cannot be written, two processes at once: nothing is lost, nothing is wrong."""
 
+import fcntl
 import json
 import os
 import signal
@@ -11,6 +12,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from memorisk.runs.folder import check_out
+from tests.audits.synthetic_set.making import write_sets
 from tests.commands import answer, entries, environment, memorisk, plain_images, refusal
 
 TABLES = ("scores", "manifest", "per_image", "per_group", "per_class", "attacks")
@@ -302,3 +305,110 @@ def test_interrupted_by_the_keyboard_it_says_how_to_go_on(images, tmp_path):
     while members(run.pid):
         assert time.monotonic() < deadline, "workers outlive the run"
         time.sleep(0.05)
+
+
+# Other commands: who holds a folder, full disks, a store that may only be read
+
+
+@pytest.fixture(scope="module")
+def digits(tmp_path_factory) -> dict[str, str]:
+    """Training, held-out and generated digits as files of arrays."""
+    return write_sets(tmp_path_factory.mktemp("digits"))
+
+
+GENERATOR = "tests.training.small_generators:of_classes"
+
+
+def commands_with_a_folder(sets: dict[str, str]) -> dict[str, tuple[object, ...]]:
+    """Every command that has a run folder, with what it needs before its folder."""
+    train, made = sets["train"], sets["set"]
+    study = Path(train).parent / "study.yaml"
+    study.write_text("protocol: corrected\ndatasets: {d: {images: digits}}\narchitectures: {c: {model: small_cnn}}\n")
+    benches = {f"bench {name}": ("bench", name, train) for name in ("detectors", "reid", "copies")}
+    trainings = {f"train {name}": ("train", name, train) for name in ("classifier", "generator")}
+    trainings["train detector"] = ("train", "detector", train, "--backbone", "resnet18")
+    return {
+        "audit classifier": ("audit", "classifier", "digits"),
+        "audit synthetic": ("audit", "synthetic", train, made),
+        "filter": ("filter", "--detector", "pixels", train, made),
+        "quality": ("quality", train, made),
+        "generate": ("generate", GENERATOR),
+        "synthesize": ("synthesize", "--generator", GENERATOR, "--images", 4, "--detector", "pixels", train),
+        "study rare-distinctive": ("study", "rare-distinctive", "--config", study),
+        **benches,
+        **trainings,
+    }
+
+
+@pytest.mark.parametrize("held", ["by another process", "by nobody, with a lock file of another machine"])
+def test_every_command_says_who_holds_its_folder(digits, tmp_path, capsys, held):
+    """One lock for all: as the first process holds it, and as a killed one on another machine leaves it."""
+    wrong = {}
+    for number, (name, command) in enumerate(commands_with_a_folder(digits).items()):
+        run = tmp_path / str(number)
+        run.mkdir(mode=0o700)
+        (run / ".lock").write_text(json.dumps({"pid": 4321, "host": "node7", "since": "2026-01-01T00:00:00+00:00"}))
+        if held.startswith("by nobody"):
+            check_out(run, {}, identity=[])
+            continue
+        out = () if name in ("filter", "generate", "synthesize") else ("--out",)
+        with (run / ".lock").open() as other:
+            fcntl.flock(other, fcntl.LOCK_EX)
+            code, shown, line = answer(capsys, *command, *out, run)
+        said = f"{run} is in use by process 4321 on node7 since 2026-01-01"
+        if (code, shown) != (2, "") or said not in line or entries(run) != [".lock"]:
+            wrong[name] = (code, line)
+    assert wrong == {}
+
+
+def small_commands(sets: dict[str, str]) -> dict[str, tuple[object, ...]]:
+    """Commands that take a second or two, their folder missing."""
+    train, made, held = sets["train"], sets["set"], sets["held"]
+    dit = ("--network", "tiny/4", "--steps", 3, "--batch-size", 4, "--snapshot-every", 3, "--checkpoint-seconds", 0)
+    return {
+        "audit synthetic": ("audit", "synthetic", train, made, "--held-out", held, "--detector", "pixels", "--out"),
+        "filter": ("filter", train, made, "--calibration", held, "--detector", "pixels"),
+        "quality": ("quality", train, made, "--held-out", held, "--features", "pixels", "--out"),
+        "train generator": ("train", "generator", train, *dit, "--out"),
+    }
+
+
+def everything(folder: Path) -> dict[str, bytes]:
+    """The files of a run but those that hold times or the folder's own name."""
+    left_out = ("log.jsonl", "config.yaml", ".lock")
+    return {e: (folder / e).read_bytes() for e in entries(folder) if (folder / e).is_file() and e not in left_out}
+
+
+SLOWER = [pytest.param(name, marks=pytest.mark.slow) for name in ("filter", "quality", "train generator")]
+
+
+@pytest.mark.parametrize("name", ["audit synthetic", *SLOWER])
+def test_a_full_disk_under_other_commands(digits, small_disk, tmp_path, capsys, name):
+    command, disk = small_commands(digits)[name], small_disk(28)
+    failed = refusal(capsys, *command, disk / "run", code=3)
+    assert "no space left" in failed.lower()
+    assert "what is done is kept" in failed
+    assert [e for e in entries(disk) if e.endswith(".part")] == []
+    assert not (disk / "run" / "verdict.json").exists()
+    grow(disk)
+    for folder in (disk / "run", tmp_path / "elsewhere"):
+        code, _, err = answer(capsys, *command, folder)
+        assert code in (0, 1), err
+    assert everything(disk / "run") == everything(tmp_path / "elsewhere")
+
+
+@pytest.mark.parametrize("name", ["audit synthetic", pytest.param("filter", marks=pytest.mark.slow)])
+def test_a_store_that_may_only_be_read_is_used(digits, small_disk, tmp_path, capsys, name):
+    """Images and features that were kept earlier are used; what is not there yet cannot be kept: one line."""
+    command, disk = small_commands(digits)[name], small_disk(4096)
+    assert answer(capsys, *command, tmp_path / "first", "--store", disk)[0] in (0, 1)
+    subprocess.run(["mount", "-o", "remount,ro", disk], check=True)
+    before = entries(disk)
+    code, _, err = answer(capsys, *command, tmp_path / "second", "--store", disk)
+    assert code in (0, 1), err
+    assert everything(tmp_path / "second") == everything(tmp_path / "first")
+    assert entries(disk) == before
+    line = refusal(capsys, *command, tmp_path / "third", "--store", disk, "--size", 6)
+    assert "Read-only file system" in line
+    assert "name another folder" in line
+    assert not (tmp_path / "third").exists()
