@@ -17,6 +17,7 @@ from memorisk.models.specs import IMAGENET_MEAN, IMAGENET_STD
 from memorisk.models.weights import read_state_dict, save_weights
 from memorisk.models.zoo import create_model
 from memorisk.report.result import Result
+from memorisk.runs.checksums import file_sha256
 from memorisk.runs.errors import InputError
 from memorisk.scores.rmia import split_population
 from memorisk.training.augment import AUGMENTATIONS
@@ -50,6 +51,10 @@ def audited(cifar, published, tmp_path_factory) -> Result:
     found = audit_classifier(cifar, out=tmp_path_factory.mktemp("t") / "run", target=published, **SETTINGS)
     assert isinstance(found, Result)
     return found
+
+
+def test_the_file_that_was_read_is_noted(audited: Result, published: Path) -> None:
+    assert audited.summary["target"]["sha256"] == file_sha256(published)
 
 
 def naive_losses(cifar: Path, published: Path, part: str, *, mirror: bool = False) -> tuple[np.ndarray, np.ndarray]:

@@ -13,6 +13,7 @@ from memorisk.runs.files import fsync_folder
 from memorisk.runs.lock import folder_lock
 
 EXPERIMENT = "memorisk"
+TRACKERS = ("mlflow", "tensorboard", "wandb")
 _KEY, _WHOLE = "memorisk.run", "memorisk.whole"
 _AT_ONCE = 100
 
@@ -25,19 +26,18 @@ class Tracker(Protocol):
         ...
 
 
-def open_tracker(place: str) -> Tracker:
-    """A tracker by its kind and place.
+def check_place(place: str) -> tuple[str, str]:
+    """Kind and place of a tracker.
 
     Args:
         place: ``mlflow:FOLDER``, ``mlflow:https://HOST``, ``tensorboard:FOLDER`` or ``wandb:FOLDER``.
 
     Raises:
-        InputError: No such kind, or no place.
+        InputError: No such kind, or no place for it.
     """
     kind, _, where = place.partition(":")
-    kinds: dict[str, type] = {"mlflow": Mlflow, "tensorboard": TensorBoard, "wandb": Wandb}
-    if kind not in kinds:
-        raise unknown_name("tracker", kind, [f"{name}:FOLDER" for name in kinds])
+    if kind not in TRACKERS:
+        raise unknown_name("tracker", kind, TRACKERS)
     if not where:
         raise InputError(f"--to {one_line(kind)} names no place: {kind}:FOLDER")
     if "://" in where and (kind != "mlflow" or not SERVER.match(where)):
@@ -45,7 +45,20 @@ def open_tracker(place: str) -> Tracker:
         raise InputError(f"--to {one_line(place, 120)}: {kind} {only}")
     if "://" not in where and Path(where).exists() and not Path(where).is_dir():
         raise InputError(f"--to {one_line(place, 120)} is a file: name a folder")
-    return kinds[kind](where)
+    return kind, where
+
+
+def open_tracker(place: str) -> Tracker:
+    """A tracker by its kind and place.
+
+    Args:
+        place: As for `check_place`.
+
+    Raises:
+        InputError: Likewise.
+    """
+    kind, where = check_place(place)
+    return {"mlflow": Mlflow, "tensorboard": TensorBoard, "wandb": Wandb}[kind](where)
 
 
 class Mlflow:

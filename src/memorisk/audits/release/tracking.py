@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from memorisk.audits.release.records import record_of
-from memorisk.audits.release.trackers import open_tracker
+from memorisk.audits.release.trackers import check_place, open_tracker
 from memorisk.images.overlap import named_sources, refuse_overlap
 from memorisk.runs.errors import InputError, one_line
 
@@ -51,14 +51,13 @@ def track(
     places = [to] if isinstance(to, str) else list(dict.fromkeys(to))
     if not folders or not places:
         raise InputError("name a finished run, and with --to where it is logged")
+    kept_in = [where for _, where in map(check_place, places) if "://" not in where]
     records = [record_of(folder) for folder in folders]
     for folder, record in zip(folders, records, strict=True):
         if with_report and record.report is None:
             raise InputError(f"{one_line(folder)} holds no report.html: leave --with-report out")
-        for place in places:
-            where = place.partition(":")[2]
-            if "://" not in where:
-                refuse_overlap(where, named_sources({f"the run {one_line(folder)}": folder}))
+        for where in kept_in:
+            refuse_overlap(where, named_sources({f"the run {one_line(folder)}": folder}), called="--to")
     found = []
     for place in places:
         tracker = open_tracker(place)

@@ -1,0 +1,121 @@
+"""The gates for GitHub and GitLab: what they may do, and their own shell steps, run here on a real statement."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from memorisk.audits.release.stating import write_statement
+from tests.audits.release.conftest import made, runs
+
+__all__ = ["made", "runs"]  # the fixtures
+CI = Path(__file__).resolve().parents[1] / "recipes" / "ci"
+ACTION, WORKFLOW, GITLAB = "action.yml", "github-release-gate.yml", "gitlab-release-gate.yml"
+
+
+def recipe(name: str) -> Any:
+    return yaml.safe_load((CI / name).read_text("utf-8"))
+
+
+def run(script: str, given: dict[str, str], shell: str = "bash") -> tuple[int, str]:
+    """Exit code and output of a step, as the runner runs it."""
+    how = (
+        [shell, "--noprofile", "--norc", "-eo", "pipefail", "-c", script] if shell == "bash" else [shell, "-ec", script]
+    )
+    done = subprocess.run(how, env=os.environ | given, capture_output=True, text=True, check=False)
+    return done.returncode, done.stdout + done.stderr
+
+
+@pytest.fixture
+def stated(runs: Path, tmp_path: Path) -> Path:
+    """A statement of a set that passes; beside it memorisk where the set-up step puts it."""
+    binaries = tmp_path / "memorisk" / "bin"
+    binaries.mkdir(parents=True)
+    (binaries / "memorisk").write_text(f'#!/bin/sh\nexec "{sys.executable}" -m memorisk.cli "$@"\n')
+    (binaries / "memorisk").chmod(0o755)
+    return write_statement("runs/clean", out=tmp_path / "stated").folder / "privacy-statement.json"
+
+
+@pytest.mark.parametrize(
+    ("images", "code"), [("clean\n", 0), ("clean\ncopies\n", 1), ("copies", 1), ("", 2), ("no\n", 2)]
+)
+def test_the_action_lets_only_what_was_audited_through(stated: Path, tmp_path: Path, images: str, code: int) -> None:
+    step = recipe(ACTION)["runs"]["steps"][1]
+    given = {"RUNNER_TEMP": str(tmp_path), "STATEMENT": str(stated), "WEIGHTS": "", "IMAGES": images, "REQUIRE": "pass"}
+    found, said = run(step["run"], given)
+    assert found == code, said
+    assert set(step["env"]) == {*given} - {"RUNNER_TEMP"}
+
+
+def test_a_name_is_never_a_command(stated: Path, tmp_path: Path) -> None:
+    name = f"$(touch {tmp_path}/made); `touch {tmp_path}/made` \"' *"
+    given = {"RUNNER_TEMP": str(tmp_path), "STATEMENT": str(stated), "WEIGHTS": name, "IMAGES": "", "REQUIRE": "pass"}
+    assert run(recipe(ACTION)["runs"]["steps"][1]["run"], given)[0] == 2
+    assert not (tmp_path / "made").exists()
+    for step in recipe(ACTION)["runs"]["steps"]:
+        assert "${{" not in step["run"]  # inputs come as variables, not as text of the script
+
+
+@pytest.mark.parametrize(("images", "code"), [("clean", 0), ("clean\ncopies", 1), ("", 2)])
+def test_the_job_of_gitlab_does_the_same(stated: Path, tmp_path: Path, images: str, code: int) -> None:
+    script = recipe(GITLAB)["memorisk gate"]["script"][1].replace("/tmp/memorisk", str(tmp_path / "memorisk"))
+    given = {"STATEMENT": str(stated), "WEIGHTS": "", "IMAGES": images, "REQUIRE": "pass"}
+    found, said = run(script, given, "sh")
+    assert found == code, said
+
+
+def test_the_workflow_is_pinned_and_may_do_little() -> None:
+    workflow = recipe(WORKFLOW)
+    assert workflow["permissions"] == {}
+    jobs = workflow["jobs"]
+    assert jobs["gate"]["permissions"] == {"contents": "read"}
+    assert jobs["release"]["permissions"] == {"contents": "write"}
+    assert jobs["release"]["needs"] == "gate"
+    steps = [step for job in jobs.values() for step in job["steps"]]
+    for step in steps:
+        used = step.get("uses", "./")
+        assert used.startswith("./") or re.fullmatch(r"[\w-]+/[\w-]+@[0-9a-f]{40}", used)
+    assert all(not step["with"]["persist-credentials"] for step in steps if "checkout" in step.get("uses", ""))
+    (asked,) = [step["with"] for step in steps if step.get("uses", "").endswith("memorisk-gate")]
+    inputs = recipe(ACTION)["inputs"]
+    assert set(asked) <= set(inputs)
+    assert {name for name, told in inputs.items() if told["required"]} <= set(asked)
+    assert "secrets" not in (CI / WORKFLOW).read_text() + (CI / ACTION).read_text()
+
+
+def test_nothing_is_released_before_the_gate_of_gitlab() -> None:
+    jobs = recipe(GITLAB)
+    assert jobs["release"]["needs"] == ["memorisk gate"]
+    assert jobs["stages"].index(jobs["memorisk gate"]["stage"]) < jobs["stages"].index(jobs["release"]["stage"])
+    assert "allow_failure" not in jobs["memorisk gate"]
+    assert all(
+        ":" in job["image"] and not job["image"].endswith(":latest") for job in (jobs["memorisk gate"], jobs["release"])
+    )
+
+
+def test_requirements_are_exact() -> None:
+    lines = [line for line in (CI / "gate-requirements.txt").read_text().splitlines() if not line.startswith("#")]
+    assert all(re.fullmatch(r"[\w-]+==[\d.]+", line) for line in lines)
+    assert any(line.startswith("cyclopts==") for line in lines)
+
+
+@pytest.mark.slow
+def test_the_whole_action_from_an_empty_environment(stated: Path, tmp_path: Path) -> None:
+    """Set up as the runner does, from this checkout; it needs a package index."""
+    folder = tmp_path / "runner"
+    folder.mkdir()
+    given = {
+        "RUNNER_TEMP": str(folder),
+        "MEMORISK": str(CI.parents[1]),
+        "REQUIREMENTS": str(CI / "gate-requirements.txt"),
+    }
+    given |= {"STATEMENT": str(stated), "WEIGHTS": "", "IMAGES": "clean", "REQUIRE": "pass"}
+    for step in recipe(ACTION)["runs"]["steps"]:
+        code, said = run(step["run"], given)
+        assert code == 0, said
+    assert not list((folder / "memorisk").glob("lib/*/site-packages/torch"))
