@@ -42,7 +42,7 @@ class Counts:
 
     def cost(self, run: Path, **stated: Any) -> Cost:
         """Everything counted, with the bytes that lie in the run folder; ``stated`` is taken as it is."""
-        counted = {
+        counted: dict[str, Any] = {
             "trainings": self.trainings,
             "steps": self.steps,
             "images_trained": self.images_trained,

@@ -30,12 +30,9 @@ def show_plan(plan: "BenchmarkPlan", *, as_json: bool) -> None:
     parts = ", ".join(f"{name.replace('_', ' ')} {n:,} ({plan.images[name]:,} images)"
                       for name, n in plan.patients.items() if name)  # fmt: skip
     console.print(Text(f"patients: {parts}; {plan.references:,} references in each pool"), soft_wrap=True)
-    passes = f", {plan.training_images:,} images and as many copies through networks in them" if plan.trainings else ""
-    console.print(Text(f"{plan.trainings:,} trainings{passes}"), soft_wrap=True)
-    console.print(
-        Text(f"{plan.embeddings:,} images and copies to embed, {plan.pairs:,} pairs to judge"), soft_wrap=True
-    )
-    if plan.embeddings:
+    for line in plan.cost.lines():
+        console.print(Text(line))
+    if plan.cost.pairs:
         console.print(Text("how long that takes depends on the networks, and is not known beforehand"), soft_wrap=True)
     for name, why in plan.problems.items():
         console.print(Text(f"would fail: {name}: {why}"), soft_wrap=True)
@@ -77,8 +74,8 @@ def show_pair_plan(plan: "PairBenchPlan", *, as_json: bool) -> None:
         console.print(Text(f"{visible(name)}: {parts}"), soft_wrap=True)
     for note in plan.notes:
         console.print(Text(visible(note)), soft_wrap=True)
-    embedded = f"; {plan.embeddings:,} images and copies to embed" if plan.embeddings else ""
-    console.print(Text(f"{plan.pairs:,} pairs for each detector to score{embedded}"), soft_wrap=True)
+    for line in plan.cost.lines():
+        console.print(Text(line))
 
 
 def show_pair_benchmark(found: "PairBenchmark", out: Path, *, as_json: bool) -> None:

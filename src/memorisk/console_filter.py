@@ -69,8 +69,7 @@ def show_filter_plan(plan: "FilterPlan", *, as_json: bool) -> None:
             for f in plan.families
         ),
         ("identities missing for the guarantee", f"{plan.missing:,}"),
-        ("pairs compared", f"{plan.comparisons:,}"),
-        ("bytes", f"{plan.bytes['images']:,} of images, {plan.bytes['features_per_number']:,} a number of a feature"),
+        *plan.cost.rows(),
         *(("note", note) for note in plan.notes),
     ]
     for name, value in lines:

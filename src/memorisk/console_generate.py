@@ -47,6 +47,7 @@ def show_generate_plan(plan: "GeneratePlan", *, as_json: bool) -> None:
         *(("by the conditions of", f"{plan.sources:,} training images") for _ in range(bool(plan.sources))),
         ("time", f"about {duration(plan.seconds)} on this machine, by a first batch of {plan.first_batch:,}"),
         ("bytes", f"about {plan.bytes:,}"),
+        *plan.cost.rows(),
     ]
     for name, value in lines:
         console.print(Text(f"{name}: {value}"), soft_wrap=True)

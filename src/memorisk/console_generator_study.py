@@ -32,6 +32,8 @@ def show_generators_plan(plan: "GeneratorsPlan") -> None:
     console.print(table)
     for name, why in plan.problems.items():
         console.print(Text(f"would fail: {name}: {why}"), soft_wrap=True)
+    for line in plan.cost.lines():
+        console.print(Text(line))
     n = sum(int(row["waiting"]) for row in plan.table.to_dict("records"))
     console.print(Text(f"{n} trainings, about {duration(plan.seconds)} on this machine (training and drawing alone)"))
 

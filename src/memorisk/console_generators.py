@@ -60,6 +60,8 @@ def show_generator_plan(plan: "GeneratorPlan", *, as_json: bool, watch: "WatchPl
     console.print(Text(f"about {duration(plan.seconds)} on this machine (training alone, without looks)"))
     sizes = (f"{name.partition('.')[0]} {_megabytes(size)}" for name, size in plan.bytes.items() if size)
     console.print(Text(f"on the disk: {', '.join(sizes)}"))
+    for line in plan.cost.lines():
+        console.print(Text(line))
     for note in plan.notes:
         console.print(Text(note), soft_wrap=True)
 

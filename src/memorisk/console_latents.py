@@ -63,6 +63,8 @@ def show_autoencoder_plan(plan: "AutoencoderPlan", *, as_json: bool) -> None:
     console.print(
         Text(f"at most {plan.steps:,} steps, about {duration(plan.seconds)} on this machine (training alone)")
     )
+    for line in plan.cost.lines():
+        console.print(Text(line))
     for note in plan.notes:
         console.print(Text(note), soft_wrap=True)
 

@@ -43,7 +43,7 @@ def show_quality_plan(plan: "QualityPlan", *, as_json: bool) -> None:
         ("features", ", ".join(plan.features)),
         ("figures", ", ".join(plan.figures)),
         ("reference", f"{plan.n_reference:,} held-out images" if plan.n_reference else "none: no held-out images"),
-        ("trainings", f"{plan.trainings:,}"),
+        *plan.cost.rows(),
         *(("note", note) for note in plan.notes),
     ]
     for name, value in lines:

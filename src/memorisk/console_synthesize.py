@@ -82,7 +82,7 @@ def show_loop_plan(plan: "SynthesizePlan", *, as_json: bool) -> None:
         *([("rejected of new patients", _share_of(plan.new_rejected))] if plan.new_rejected else []),
         ("seconds of drawing", f"{plan.seconds:,.0f} if all pass at once, {plan.most_seconds:,.0f} at most "
                                f"(by a batch of {plan.first_batch:,})"),
-        ("pairs compared, if all pass at once", f"{plan.comparisons:,}"),
+        *plan.cost.rows(),
         *(("note", note) for note in plan.notes),
     ]  # fmt: skip
     for name, value in lines:

@@ -79,6 +79,8 @@ def show_detector_plan(plan: "DetectorPlan", *, as_json: bool) -> None:
     for name, count in plan.parts.items():
         console.print(Text(f"{name}: {count['images']:,} images of {count['patients']:,} patients"))
     console.print(Text(f"{plan.steps:,} steps, about {duration(plan.seconds)} on this machine (training alone)"))
+    for line in plan.cost.lines():
+        console.print(Text(line))
     for note in plan.notes:
         console.print(Text(note), soft_wrap=True)
 
@@ -169,6 +171,8 @@ def show_unique_plan(plan: "UniquePlan") -> None:
         named = (arm.dataset, network_words(arm.network), regulariser_words(arm))
         table.add_row(*(Text(name) for name in named), *(f"{n:,}" for n in counts))
     console.print(table)
+    for line in plan.cost.lines():
+        console.print(Text(line))
     total = f"{sum(plan.trainings.values()):,} trainings"
     console.print(Text(f"{total}; how long each lasts is known only when its validation loss stops falling"))
 

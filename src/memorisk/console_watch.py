@@ -93,6 +93,7 @@ def show_watch_plan(plan: "WatchPlan", *, as_json: bool, within: bool = False) -
             f"{plan.rule}, error of the first look {plan.error:.2g}, held-out patients needed {plan.needed:,}",
         ),
         ("rule", plan.why),
+        *plan.cost.rows(),
         *(("note", note) for note in plan.notes),
     ]
     for name, value in lines:

@@ -19,6 +19,7 @@ from memorisk.images.sources import load_manifest
 from memorisk.images.store import ImageStore, build_store
 from memorisk.models.autoencoders import latent_shape
 from memorisk.models.latents_seen import TrainedOn
+from memorisk.runs.cost import Cost
 from memorisk.runs.environment import machine, versions
 from memorisk.runs.files import plain, read_json, write_json, write_table
 from memorisk.runs.folder import check_out, open_run
@@ -30,6 +31,7 @@ from memorisk.training.autoencoder_report import baseline_side, measure_reconstr
 from memorisk.training.detector_parts import Division, divide, given_parts
 from memorisk.training.devices import limited_threads
 from memorisk.training.early_stopping import EarlyLog
+from memorisk.training.job_cost import tensor_bytes
 from memorisk.training.latent_store import running_statistics
 from memorisk.training.memory import keep_freed_memory
 from memorisk.training.optimizers import build_optimizer
@@ -70,6 +72,8 @@ class AutoencoderPlan:
     """Of the training on this machine, from the second of two steps."""
     notes: tuple[str, ...]
     """What a report would say."""
+    cost: Cost
+    """Of all of it; a training may end early."""
 
 
 def train_autoencoder(
@@ -144,7 +148,22 @@ def plan_autoencoder(
         each = _seconds_a_step(training, bounds[:1])
     parameters = sum(parameter.numel() for parameter in training.network.parameters())
     steps = len(bounds) * options.epochs
-    return AutoencoderPlan(parts.counts, _shape(training), parameters, steps, steps * each, training.notes)
+    cost = _cost(store, parts, training, steps)
+    return AutoencoderPlan(parts.counts, _shape(training), parameters, steps, steps * each, training.notes, cost)
+
+
+def _cost(store: ImageStore, parts: Division, training: AutoencoderTraining, steps: int) -> Cost:
+    """Validation images are rendered after every epoch, and with the test images at the end; latents are averaged."""
+    n, m = len(training.rows), len(training.validation)
+    return Cost(
+        trainings=1,
+        steps=steps,
+        images_trained=training.options.epochs * n,
+        images_passed=training.options.epochs * m + n + m + len(parts.rows["test"]),
+        bytes_images=store.images.nbytes,
+        bytes_weights=tensor_bytes(training.network),
+        at_most=("steps", "images_trained", "images_passed"),
+    )
 
 
 def _data(images: str | Path, options: TrainAutoencoderOptions, progress: Progress) -> tuple[ImageStore, Division]:

@@ -17,15 +17,17 @@ from memorisk.images.overlap import refuse_overlap
 from memorisk.images.sources import load_manifest
 from memorisk.images.store import ImageStore, build_store
 from memorisk.models.detector_kinds import COPY
+from memorisk.runs.cost import Cost
 from memorisk.runs.environment import machine, versions
 from memorisk.runs.files import plain, read_json, write_json, write_table
 from memorisk.runs.folder import check_out, open_run
 from memorisk.runs.progress import Progress, quiet
 from memorisk.runs.settings import settings_of
+from memorisk.training.copy_augmentations import blank_rows
 from memorisk.training.detector_fit import FittedDetector, Training, run_detector_training
-from memorisk.training.detector_options import DetectorOptions
+from memorisk.training.detector_options import STRENGTH_NAMES, DetectorOptions
 from memorisk.training.detector_parts import Division, divide, given_parts
-from memorisk.training.detector_report import measure_training
+from memorisk.training.detector_report import DETECTORS, measure_training
 from memorisk.training.devices import limited_threads
 from memorisk.training.memory import keep_freed_memory
 from memorisk.training.optimizers import build_optimizer
@@ -57,6 +59,8 @@ class DetectorPlan:
     """Of the training on this machine, from the second of two steps."""
     notes: tuple[str, ...]
     """What a report would say."""
+    cost: Cost
+    """Of all of it."""
 
 
 @dataclass(frozen=True)
@@ -147,7 +151,30 @@ def plan_detector(images: str | Path, *, out: str | Path, progress: Progress = q
         bounds = batch_bounds(len(training.rows), training.options.images_a_step)
         each = _seconds_a_step(training, bounds[:1])
     steps = len(bounds) * options.copy.epochs
-    return DetectorPlan(data.parts.counts, steps, steps * each, training.notes)
+    return DetectorPlan(data.parts.counts, steps, steps * each, training.notes, _cost(data, training, steps))
+
+
+def _cost(data: _Data, training: Training, steps: int) -> Cost:
+    """Each image of a step has a copy; validation images and theirs are looked for after every epoch."""
+    epochs, measured = training.options.epochs, _measured(data)
+    looks, tests = len(training.validation), len(STRENGTH_NAMES)
+    return Cost(
+        trainings=1,
+        steps=steps,
+        images_trained=2 * epochs * len(training.rows),
+        images_passed=2 * (looks * (epochs + 1) + DETECTORS * (measured["validation"] + tests * measured["test"])),
+        pairs=looks**2 * (epochs + 1) + DETECTORS * (measured["validation"] ** 2 + tests * measured["test"] ** 2),
+        bytes_images=data.store.images.nbytes,
+        bytes_weights=sum(t.numel() * t.element_size() for t in training.start.network.tensors().values()),
+    )
+
+
+def _measured(data: _Data) -> dict[str, int]:
+    """Images of each part that are not blank: those that the trained detector is measured on."""
+    return {
+        name: len(np.setdiff1d(data.rows[name], blank_rows(data.store.images, data.rows[name])))
+        for name in ("validation", "test")
+    }
 
 
 def _seconds_a_step(training: Training, bounds: list[tuple[int, int]]) -> float:

@@ -26,6 +26,10 @@ Embed = Callable[[np.ndarray, np.ndarray], np.ndarray]
 """(images [N, H, W, C], rows [n]) -> embeddings [n, d]."""
 
 
+DETECTORS = 3
+"""That are measured: the bare backbone, the untrained network, the trained one."""
+
+
 def measure_training(
     store: ImageStore,
     parts: dict[str, np.ndarray],

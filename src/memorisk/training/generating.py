@@ -17,6 +17,7 @@ import pandas as pd
 from memorisk.images.wording import listed
 from memorisk.models.generators import Generator, load_generator
 from memorisk.models.sampling_options import SamplingOptions
+from memorisk.runs.cost import Cost
 from memorisk.runs.devices import check_device
 from memorisk.runs.environment import machine, versions
 from memorisk.runs.errors import InputError, one_line, several
@@ -73,6 +74,8 @@ class GeneratePlan:
     """For all of them, from the first batch."""
     bytes: int
     """On the disk, from the same batch."""
+    cost: Cost
+    """Passes are those of a diffusion model's network; what a GAN or a user's function passes is one an image."""
 
 
 def generate(
@@ -159,7 +162,21 @@ def plan_generate(generator: str | Path | Generator, out: str | Path, **settings
         first_batch=len(first),
         seconds=(time.perf_counter() - begun) * share,
         bytes=round(sum(sizes) * share),
+        cost=drawing_cost(source, options.sampling(), len(chosen)),
     )
+
+
+def drawing_cost(generator: Generator, how: SamplingOptions, images: int) -> Cost:
+    """Of drawing images; guidance asks a diffusion model twice in every step. That latents are decoded is not counted.
+
+    Args:
+        generator: What draws; of a user's function nobody knows what it passes.
+        how: Steps and guidance.
+        images: How many.
+    """
+    kind = generator.config.kind
+    steps = how.sampling_steps * (1 if how.guidance == 1 else 2) if kind == "dit" else 1
+    return Cost(images_drawn=images, images_passed=None if kind == "function" else images * steps)
 
 
 def _opened(generator: str | Path | Generator) -> Generator:

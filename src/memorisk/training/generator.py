@@ -21,6 +21,7 @@ from memorisk.images.sources import load_manifest
 from memorisk.images.store import ImageStore, build_store
 from memorisk.models.conditions import Conditions
 from memorisk.models.generators import Generator, load_generator
+from memorisk.runs.cost import Cost
 from memorisk.runs.environment import machine, versions
 from memorisk.runs.files import plain, read_json, write_json, write_table
 from memorisk.runs.folder import RunFolder, check_out, open_run
@@ -31,7 +32,7 @@ from memorisk.training.devices import limited_threads
 from memorisk.training.generator_beginning import Beginning, notes_on_latents
 from memorisk.training.generator_fit import CHECKPOINT, GENERATOR, FittedGenerator, build_training, run_training
 from memorisk.training.generator_inputs import notes_on_inputs
-from memorisk.training.generator_options import TrainGeneratorOptions
+from memorisk.training.generator_options import GeneratorOptions, TrainGeneratorOptions
 from memorisk.training.generator_processes import is_main, wait_for_all
 from memorisk.training.generator_snapshots import GeneratorTraining, OnSnapshot
 from memorisk.training.memory import keep_freed_memory
@@ -79,6 +80,8 @@ class GeneratorPlan:
     """On the disk: ``generator``, its state while it runs, and ``snapshots``."""
     notes: tuple[str, ...]
     """What a report would say."""
+    cost: Cost
+    """Of the training alone."""
 
 
 def train_generator(
@@ -174,6 +177,25 @@ def plan_generator(
         options.steps * each,
         {GENERATOR: size, CHECKPOINT: _STATE * size, "snapshots": looks * size},
         (*training.notes, *_notes_on_parts(store, parts, options)),
+        generator_cost(training, options.generator, looks) + Cost(bytes_images=store.images.nbytes),
+    )
+
+
+def generator_cost(training: GeneratorTraining, options: GeneratorOptions, kept: int = 0) -> Cost:
+    """Of one training; of a GAN, both of whose networks are updated, what goes through them is not counted.
+
+    Args:
+        training: Checked.
+        options: Steps and images of each.
+        kept: Snapshots that stay.
+    """
+    gan = options.kind != "dit"
+    return Cost(
+        trainings=1,
+        steps=options.steps * (2 if gan else 1),
+        images_trained=None if gan else options.steps * options.images_a_step,
+        images_passed=None,
+        bytes_weights=training.parameters * _BYTES * (1 + kept),
     )
 
 

@@ -15,6 +15,7 @@ import torch
 from memorisk.images.sources import load_manifest
 from memorisk.images.store import build_store
 from memorisk.models.latents import open_latents
+from memorisk.runs.cost import Cost
 from memorisk.runs.environment import machine, versions
 from memorisk.runs.errors import InputError
 from memorisk.runs.files import plain, read_json, write_json, write_table
@@ -100,16 +101,26 @@ def plan_latent_detector(images: str | Path, options: TrainDetectorOptions, prog
     """
     filled, found = options.latent.filled(), _material(images, options, progress)
     _refuse_stage_two(found.latents, filled)
-    steps, seconds, notes = 0, 0.0, []
+    steps, seconds, notes, trained = 0, 0.0, [], 0
     with limited_threads(options.threads):
         training = StageTraining.first(found.data(filled), filled)
         for _ in range(filled.stages or 1):
             count = training.batches * training.stage.epochs
             steps, seconds = steps + count, seconds + count * _seconds_a_step(training)
+            trained += 2 * count * training.size  # pairs
             notes += [note for note in training.notes if note not in notes]
             training = training.as_second()
     notes.append("Patience may end a stage much earlier.")
-    return DetectorPlan(found.parts.counts, steps, seconds, tuple(notes))
+    cost = Cost(
+        trainings=filled.stages or 1,
+        steps=steps,
+        images_trained=trained,
+        images_passed=None,
+        bytes_images=0 if found.latents.store is None else found.latents.store.images.nbytes,
+        bytes_weights=None,
+        at_most=("steps", "images_trained"),
+    )
+    return DetectorPlan(found.parts.counts, steps, seconds, tuple(notes), cost)
 
 
 def _seconds_a_step(training: StageTraining) -> float:

@@ -49,14 +49,14 @@ def test_it_measures_what_the_plan_counts(benched: tuple[Path, Benchmark], tmp_p
     assert len(plan.cells) == 8  # 1 + 1 + 2 + 2 + 2
     assert len(list((out / "cells").iterdir())) == 6  # the same network under two names is measured once
     assert not any(plan.cells.values())
-    assert plan.trainings == plan.training_images == 0
-    assert plan.embeddings == 6 * (400 + 2 * (200 + 60 + 60))
+    assert plan.cost.trainings == plan.cost.images_trained == 0
+    assert plan.cost.images_passed == 4 * (400 + 2 * (200 + 60 + 60))  # of networks; pixels and PCA pass none
     corrected = 60 * (2 * 40 + 40) + 2 * 3 * 60**2
     published = 200 * 60 + 80 * (200 + 60) + 2 * (200**2 + 60**2)
-    assert plan.pairs == 6 * 3 * (corrected + published)
+    assert plan.cost.pairs == 6 * 3 * (corrected + published)
     again = plan_benchmark("digits", out=out, **SETTINGS)
     assert all(again.cells.values())
-    assert (again.embeddings, again.pairs) == (0, 0)
+    assert (again.cost.images_passed, again.cost.pairs) == (0, 0)
     assert found.complete
 
 
@@ -255,7 +255,8 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     code, planned, _ = answer(capsys, *run, "--dry-run")
     assert (code, out.exists()) == (0, False)
     assert "to run  pca:4 (untrained), seed 0" in planned
-    assert "0 trainings" in planned
+    assert "pairs of images compared" in planned
+    assert "trainings" not in planned
     code, printed, _ = answer(capsys, *run)
     assert (code, "## Leaderboard" in printed) == (0, True)
     assert "Table 1" not in printed

@@ -7,11 +7,12 @@ import pytest
 
 import memorisk
 from memorisk.audits.detectors.backbones import read_backbone
-from memorisk.audits.detectors.benchmark import benchmark_detectors
+from memorisk.audits.detectors.benchmark import benchmark_detectors, plan_benchmark
 from memorisk.audits.detectors.results import Benchmark
 from memorisk.audits.rendering import render_again
 from memorisk.console_bench import show_benchmark
 from memorisk.runs.errors import InputError
+from tests.counting import counted
 
 pytest.importorskip("kornia")
 pytest.importorskip("pytorch_metric_learning")
@@ -100,3 +101,15 @@ def test_a_detector_that_has_seen_the_test_patients_is_not_judged_on_them(
     brought, own = same.detectors[1], trained[1].detectors
     shares = {d.share("cosine", "weak", "test") for d in own if d.loss != "none"}
     assert brought.share("cosine", "weak", "test") in shares
+
+
+def test_a_benchmark_with_trainings_does_what_its_plan_counted(tmp_path: Path) -> None:
+    asked = {**SETTINGS, "losses": ("infonce",), "sample": 120, "epochs": 1}
+    plan = plan_benchmark("digits", out=tmp_path / "r", **asked)
+    with counted() as found:
+        benchmark_detectors("digits", out=tmp_path / "r", **asked)
+    seen = (found.trainings, found.steps, found.images_trained)
+    assert seen == (plan.cost.trainings, plan.cost.steps, plan.cost.images_trained) == (1, 3, 2 * plan.images["train"])
+    assert plan.cost.at_most == ("steps", "images_trained", "images_passed")
+    assert plan.cost.images_passed is not None
+    assert 0.9 * plan.cost.images_passed <= found.images_passed <= plan.cost.images_passed + 4 * 2

@@ -26,6 +26,7 @@ from memorisk.audits.detectors.writing import tables_text
 from memorisk.images.sources import load_manifest
 from memorisk.images.store import ImageStore, build_store
 from memorisk.report.page import render_page
+from memorisk.runs.cost import Cost, total
 from memorisk.runs.devices import check_device
 from memorisk.runs.environment import available_cores, machine, versions
 from memorisk.runs.errors import InputError, MemoriskError, one_line
@@ -33,6 +34,8 @@ from memorisk.runs.executors import Outcome, run_jobs
 from memorisk.runs.files import write_table, write_text
 from memorisk.runs.folder import RunFolder, check_out, open_run
 from memorisk.runs.progress import Progress, quiet
+from memorisk.training.feature_cost import WITHOUT_NETWORK
+from memorisk.training.order import batch_bounds
 
 TABLES, REPORT, SPLIT = "tables", "report.html", "split.parquet"
 
@@ -62,24 +65,19 @@ class BenchmarkPlan:
 
     Attributes:
         cells: Names, and whether each is there already.
-        trainings: How many of those that are not would train.
-        training_images: Images that go through networks in them, each with a copy, all epochs together.
         images: By part.
         patients: By part.
         references: In each corrected pool.
-        embeddings: Images and copies that are to be embedded, all cells together.
-        pairs: Pairs of images whose distance is to be judged, all measures and cells together.
+        cost: Of the cells that are not done: their trainings, in which each image has a copy; images and copies that
+            are to be embedded (images_passed, with the looks of trainings); pairs whose distance is judged.
         problems: Why weights cannot be read, by the backbone's name: its cells would fail, the others would run.
     """
 
     cells: dict[str, bool]
-    trainings: int
-    training_images: int
     images: dict[str, int]
     patients: dict[str, int]
     references: int
-    embeddings: int
-    pairs: int
+    cost: Cost
     problems: dict[str, str]
 
 
@@ -138,17 +136,35 @@ def plan_benchmark(
     counts = {name: int((parts.part == name).sum()) for name in PARTS}
     n_copies = len(parts.copied) * len(ready.options.strengths)
     told = {job.cell.backbone.name: weights_problem(job.cell.backbone) for job in todo}
-    measures, trainings = sum(len(job.missing) for job in todo), sum(job.cell.trained for job in todo)
+    measures = sum(len(job.missing) for job in todo)
+    asking = [job for job in todo if job.cell.backbone.source.kind not in WITHOUT_NETWORK]
     return BenchmarkPlan(
         cells={job.cell.name: job.done for job in ready.jobs},
-        trainings=trainings,
-        training_images=trainings * ready.options.epochs * counts["train"],
         images=counts,
         patients={name: parts.patients(name) for name in counts},
         references=len(parts.pools["test"]),
-        embeddings=len(todo) * (len(parts.part) + n_copies),
-        pairs=measures * _pairs(parts, len(ready.options.strengths)),
+        cost=Cost(
+            images_passed=len(asking) * (len(parts.part) + n_copies),
+            pairs=measures * _pairs(parts, len(ready.options.strengths)),
+            bytes_images=ready.store.images.nbytes,
+        )
+        + total([_training_cost(job) for job in todo if job.cell.trained]),
         problems={name: why for name, why in told.items() if why},
+    )
+
+
+def _training_cost(job: CellJob) -> Cost:
+    """Of one training, at most: it leaves blank images out, and looks at 2,000 validation images."""
+    cell, n, m = job.cell, len(job.parts.rows("train")), len(job.parts.rows("validation"))
+    options = job.options.training(cell.backbone.text, cell.loss, cell.seed)
+    bounds = batch_bounds(n, options.images_a_step) if n > 1 else []
+    return Cost(
+        at_most=("steps", "images_trained", "images_passed"),
+        trainings=1,
+        steps=options.epochs * len(bounds),
+        images_trained=2 * options.epochs * n,
+        images_passed=2 * m * (options.epochs + 1),
+        bytes_weights=None,
     )
 
 

@@ -9,7 +9,9 @@ import numpy as np
 from memorisk.audits.filter.families import Family
 from memorisk.audits.filter.measuring import detector_names
 from memorisk.audits.filter.sets import FilterSets
+from memorisk.runs.cost import Cost, total
 from memorisk.statistics.guarantee import MissGuarantee
+from memorisk.training.feature_cost import WITHOUT_NETWORK, dimension, features_cost
 from memorisk.training.pair_detectors import PairDetector
 
 
@@ -26,8 +28,8 @@ class FilterPlan:
         detectors: What compares images.
         families: Of copies: identities there are, needed and missing for the guarantee.
         missing: Identities that are missing for it; 0 where it can be given.
-        comparisons: Pairs of images that are compared.
-        bytes: ``images``: decoded, in the cache; ``features_per_number``: for each number of a feature, all images.
+        cost: Passes, bytes and pairs: every image is compared with all training images, and once more where it reaches
+            the threshold, so that of pairs only a bound is known.
         notes: What was assumed or left out.
     """
 
@@ -39,8 +41,7 @@ class FilterPlan:
     detectors: tuple[str, ...]
     families: tuple[dict[str, Any], ...]
     missing: int
-    comparisons: int
-    bytes: dict[str, int]
+    cost: Cost
     notes: tuple[str, ...]
 
 
@@ -77,10 +78,23 @@ def describe_sets(
             for f, c in zip(families, counted, strict=True)
         ),
         missing=max((found.missing for found in counted), default=0),
-        comparisons=(n["synthetic"] + n["calibration"]) * n["training"] * len(detectors),
-        bytes={
-            "images": sum(store.images.nbytes for store in stores.values() if store is not None),
-            "features_per_number": 4 * (sum(n.values()) + copies) * len(detectors),
-        },
+        cost=total([_cost_of(detector, sets, copies) for detector in detectors])
+        + Cost(bytes_images=sum(store.images.nbytes for store in stores.values() if store is not None)),
         notes=sets.notes,
+    )
+
+
+def _cost_of(detector: PairDetector, sets: FilterSets, copies: int) -> Cost:
+    """Of one detector: features of all images and of the copies that calibrate it, and its comparisons."""
+    stores = [store for store in (sets.train, sets.synthetic, sets.calibration) if store is not None]
+    features = features_cost(
+        detector.source, [store.pixel_hashes for store in stores], sets.train.images.shape, detector.detector
+    )
+    d = dimension(detector.source, sets.train.images.shape, detector.detector)
+    asking = sum(len(store.images) for store in stores[1:])
+    return features + Cost(
+        images_passed=0 if detector.source.kind in WITHOUT_NETWORK else copies,
+        bytes_features=None if d is None else 4 * d * copies,
+        pairs=2 * asking * len(sets.train.images),
+        at_most=("images_passed", "pairs"),
     )

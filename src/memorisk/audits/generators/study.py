@@ -29,6 +29,7 @@ from memorisk.audits.study_text import markdown
 from memorisk.audits.synthetic.knowledge import alike, known_patients
 from memorisk.report.frames import numbers
 from memorisk.report.page import render_page
+from memorisk.runs.cost import Cost, total
 from memorisk.runs.devices import check_device
 from memorisk.runs.environment import machine, versions
 from memorisk.runs.errors import InputError, MemoriskError, one_line
@@ -67,6 +68,9 @@ class GeneratorsPlan:
     generators, waiting, seconds`` (of those that are not done; NaN where a step could not be timed)."""
     problems: dict[str, str]
     """Why generators cannot be trained, by their name."""
+    cost: Cost
+    """Of the generators that are not done: trainings and images drawn; detectors, quality and classifiers that make
+    conditions are not counted."""
 
     @property
     def seconds(self) -> float:
@@ -145,7 +149,21 @@ def plan_generators(config: Mapping[str, Any], *, out: str | Path, progress: Pro
             "waiting": len(waiting), "seconds": seconds if waiting else 0.0,
         }  # fmt: skip
         rows.append(row)
-    return GeneratorsPlan(pd.DataFrame(rows), problems)
+    return GeneratorsPlan(pd.DataFrame(rows), problems, total([_cost(cell) for cell in cells if not cell.done]))
+
+
+def _cost(cell: Cell) -> Cost:
+    """Of a generator: its training to the last reading, and what is drawn at each that is not there."""
+    settings, end = cell.arm.training(cell.seed, cell.options), cell.arm.snapshots[-1]
+    gan = settings.kind != "dit"
+    return Cost(
+        trainings=1,
+        steps=end * (2 if gan else 1),
+        images_trained=None if gan else end * settings.images_a_step,
+        images_passed=None,
+        images_drawn=len(cell.missing) * cell.n_images,
+        bytes_weights=None,
+    )
 
 
 def _drawing_seconds(cell: Cell, each: float) -> float:

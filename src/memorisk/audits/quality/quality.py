@@ -16,7 +16,14 @@ from memorisk.audits.image_sets import Source
 from memorisk.audits.quality.measuring import QualityTable, measure_quality
 from memorisk.audits.quality.options import AUTO, QualityOptions, quality_options
 from memorisk.audits.quality.page import quality_page
-from memorisk.audits.quality.transfer import FOLDER, TransferData, check_transfer, prepare_transfer, run_transfer
+from memorisk.audits.quality.transfer import (
+    FOLDER,
+    TransferData,
+    check_transfer,
+    prepare_transfer,
+    run_transfer,
+    transfer_cost,
+)
 from memorisk.audits.synthetic.options import SyntheticOptions
 from memorisk.audits.synthetic.sets import Sets, decode, read_manifests
 from memorisk.images.manifest import Manifest
@@ -24,12 +31,14 @@ from memorisk.images.overlap import named_sources, refuse_overlap
 from memorisk.images.store import ImageStore
 from memorisk.models.features import FeatureSource, parse_source
 from memorisk.report.page import render_page
+from memorisk.runs.cost import Cost, total
 from memorisk.runs.devices import check_device
 from memorisk.runs.environment import machine, versions
 from memorisk.runs.errors import InputError
 from memorisk.runs.files import write_json, write_table, write_text
 from memorisk.runs.folder import RunFolder, check_out, open_run
 from memorisk.runs.progress import Progress, quiet
+from memorisk.training.feature_cost import features_cost
 from memorisk.training.feature_matrix import Features, load_features
 from memorisk.training.workplace import Workplace, open_workplace
 
@@ -79,7 +88,7 @@ class QualityPlan:
         features: What computes them.
         figures: Which would be measured.
         n_reference: Images that the reference would be measured on.
-        trainings: Of classifiers.
+        cost: Features of every image, and trainings of classifiers with what they predict.
         notes: What was assumed or left out.
     """
 
@@ -89,7 +98,7 @@ class QualityPlan:
     features: tuple[str, ...]
     figures: tuple[str, ...]
     n_reference: int
-    trainings: int
+    cost: Cost
     notes: tuple[str, ...]
 
 
@@ -142,7 +151,7 @@ def assess_quality(
         transfer = prepare_transfer(sets, options.seed)
         check_transfer(transfer, options)
     if dry_run:
-        return _plan(sets, sources, options)
+        return _plan(sets, sources, transfer, options)
     with open_workplace(options, options.store, folder, device=device) as workplace:
         tables = [_measure(source, sets, options, workplace, progress) for source in sources]
     config = {"train": _name(train), "synthetic": _name(synthetic), "out": str(folder), **asdict(options)}
@@ -261,7 +270,9 @@ def _write(run: RunFolder, found: Quality) -> None:
     write_json(run / SUMMARY, found.as_json())
 
 
-def _plan(sets: Sets, sources: list[FeatureSource], options: QualityOptions) -> QualityPlan:
+def _plan(
+    sets: Sets, sources: list[FeatureSource], transfer: TransferData | None, options: QualityOptions
+) -> QualityPlan:
     n = _numbers(sets)
     return QualityPlan(
         images={
@@ -274,9 +285,20 @@ def _plan(sets: Sets, sources: list[FeatureSource], options: QualityOptions) -> 
         features=tuple(source.shown for source in sources),
         figures=options.figures,
         n_reference=min(n["held_out_images"], n["synthetic_images"]),
-        trainings=0 if options.classifier is None else 2 * options.classifier_seeds,
+        cost=quality_cost(sets, sources, transfer, options),
         notes=sets.notes,
     )
+
+
+def quality_cost(
+    sets: Sets, sources: list[FeatureSource], transfer: TransferData | None, options: QualityOptions
+) -> Cost:
+    """Features of all sets in every space, and classifiers where they were asked for."""
+    stores = [store for store in (sets.train, sets.synthetic, sets.held) if store is not None]
+    hashes = [store.pixel_hashes for store in stores]
+    features = total([features_cost(source, hashes, sets.train.images.shape) for source in sources])
+    trained = Cost() if transfer is None else transfer_cost(transfer, options)
+    return features + trained + Cost(pairs=None, bytes_images=sum(store.images.nbytes for store in stores))
 
 
 def _name(source: Source) -> str:

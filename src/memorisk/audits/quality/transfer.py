@@ -19,6 +19,7 @@ from memorisk.images.store import ImageStore
 from memorisk.images.wording import listed
 from memorisk.models.specs import auto_model, model_spec
 from memorisk.models.zoo import create_model
+from memorisk.runs.cost import Cost, total
 from memorisk.runs.devices import check_device
 from memorisk.runs.errors import InputError, MemoriskError
 from memorisk.runs.files import read_array, write_array
@@ -26,6 +27,7 @@ from memorisk.runs.fingerprint import file_fingerprint, fingerprint
 from memorisk.runs.progress import Progress
 from memorisk.statistics.quality_transfer import TransferFigure, balanced_accuracy, compare_training, mean_auc
 from memorisk.training.fit import fit
+from memorisk.training.job_cost import fit_cost
 from memorisk.training.options import TrainOptions, resolve_options
 from memorisk.training.pixels import Normalisation, choose_normalisation
 from memorisk.training.predict import predict_logits
@@ -148,6 +150,15 @@ def run_transfer(data: TransferData, options: QualityOptions, folder: Path, prog
             }
         )
     return pd.DataFrame(rows)
+
+
+def transfer_cost(data: TransferData, options: QualityOptions) -> Cost:
+    """Of all trainings, those that lie done included: of both arms as many, each asked about the held-out images."""
+    spec = model_spec(_network(data, options))
+    train = resolve_options(TrainOptions(epochs=options.classifier_epochs, batch_size=options.batch_size), spec)
+    fitted = total([fit_cost(len(data.rows[arm]), train) for arm in ARMS])
+    asked, scores = len(ARMS) * len(data.held.images), len(data.classes) * np.dtype(np.float64).itemsize
+    return (fitted + Cost(images_passed=asked, bytes_outputs=asked * scores)) * options.classifier_seeds
 
 
 def check_transfer(data: TransferData, options: QualityOptions) -> None:

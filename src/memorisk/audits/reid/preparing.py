@@ -10,10 +10,13 @@ from memorisk.audits.reid.division import TEST, VALIDATION, Division, divide
 from memorisk.audits.reid.options import Options
 from memorisk.images.sources import load_manifest
 from memorisk.images.store import ImageStore, build_store
+from memorisk.runs.cost import Cost
 from memorisk.runs.devices import check_device
 from memorisk.runs.fingerprint import fingerprint
 from memorisk.runs.folder import check_out
 from memorisk.runs.progress import Progress
+from memorisk.training.feature_cost import WITHOUT_NETWORK
+from memorisk.training.pair_detectors import PairDetector
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,10 +65,8 @@ class PairBenchPlan:
     """Of each data set: images by part."""
     patients: dict[str, dict[str, int]]
     """Of each data set: patients by part."""
-    pairs: int
-    """Listed pairs that each detector scores."""
-    embeddings: int
-    """Images and copies that are to be embedded, all detectors together, where no features are kept."""
+    cost: Cost
+    """Of the detectors that are not done: images and copies that are embedded, and listed pairs that are scored."""
     notes: tuple[str, ...]
     """What must be said of the division."""
 
@@ -121,7 +122,15 @@ def plan_of(ready: Prepared, *, pairs: int, copies: int = 0) -> PairBenchPlan:
         missing=ready.missing,
         images={name: {part: len(d.rows(part, name)) for part in (VALIDATION, TEST)} for name in d.names},
         patients={name: {part: d.patients(part, name) for part in (VALIDATION, TEST)} for name in d.names},
-        pairs=pairs,
-        embeddings=sum((len(d.part) + copies) for cell in todo if cell.contender.detector is not None),
+        cost=Cost(
+            images_passed=sum(len(d.part) + copies for cell in todo if _has_network(cell.contender.detector)),
+            pairs=pairs * len(todo),
+            bytes_images=ready.store.images.nbytes,
+        ),
         notes=d.notes,
     )
+
+
+def _has_network(detector: PairDetector | None) -> bool:
+    """Whether images go through a network, and not only their pixels through arithmetic."""
+    return detector is not None and detector.source.kind not in WITHOUT_NETWORK

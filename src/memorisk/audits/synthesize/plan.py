@@ -8,15 +8,17 @@ from typing import Any
 import pandas as pd
 
 from memorisk.audits.filter.families import Family
-from memorisk.audits.filter.plan import describe_sets
+from memorisk.audits.filter.plan import FilterPlan, describe_sets
 from memorisk.audits.synthesize.options import SynthesizeOptions
 from memorisk.audits.synthesize.outlook import is_hopeless, said_of
 from memorisk.audits.synthesize.sets import RealSets
 from memorisk.models.generators import Generator
+from memorisk.runs.cost import Cost
 from memorisk.statistics.guarantee import MissGuarantee
 from memorisk.statistics.proportions import Proportion
 from memorisk.training.devices import limited_threads
 from memorisk.training.drawing import draw
+from memorisk.training.generating import drawing_cost
 from memorisk.training.pair_detectors import PairDetector
 
 
@@ -58,8 +60,8 @@ class SynthesizePlan:
     """If every place took all its tries."""
     new_rejected: dict[str, Any] | None
     """Share of new patients whose real image the threshold rejects, with its interval; None where there is none."""
-    comparisons: int
-    """Pairs of images compared, if nothing is rejected."""
+    cost: Cost
+    """If every place takes all its tries."""
     notes: tuple[str, ...]
     """What was assumed or left out."""
 
@@ -116,10 +118,25 @@ def describe_loop(
         first_batch=len(first),
         seconds=seconds,
         most_seconds=seconds * options.most_tries,
-        comparisons=(len(plan) + of_filter.images["calibration"]) * of_filter.images["training"] * len(detectors),
+        cost=_cost(generator, len(plan) * options.most_tries, of_filter, len(detectors), options),
         new_rejected=None if new is None else asdict(new),
         notes=(*real.filter.notes, *real.doubts, *_warned(new)),
     )
+
+
+def _cost(generator: Generator, most: int, real: FilterPlan, detectors: int, options: SynthesizeOptions) -> Cost:
+    """Of the real images' features and comparisons, and of the most images that may be drawn and screened.
+
+    Of the images that are drawn only comparisons and the generator's passes are counted, not those of detectors.
+    """
+    drawn = drawing_cost(generator, options.sampling(), most)
+    screened = Cost(
+        images_passed=None,
+        bytes_features=None,
+        pairs=2 * most * real.images["training"] * detectors,
+        at_most=("images_drawn", "pairs"),
+    )
+    return real.cost + drawn + screened
 
 
 def _warned(new: Proportion | None) -> list[str]:

@@ -16,8 +16,10 @@ from memorisk.audits.unique.config import PLAIN, STUDIES, UniqueStudy, network_n
 from memorisk.audits.unique.data import SetData
 from memorisk.audits.unique.jobs import CanaryJob
 from memorisk.models.specs import model_spec
+from memorisk.runs.cost import Cost, total
 from memorisk.runs.devices import check_device
 from memorisk.runs.fingerprint import fingerprint
+from memorisk.training.job_cost import fit_cost
 from memorisk.training.pixels import Normalisation, choose_normalisation
 
 BASE, AGAIN, REFERENCE, RANDOM, INFLUENCE, LATENT, MARKED = (
@@ -127,6 +129,16 @@ class Planner:
         for training in [*self.bases(), *self.others(anything)]:
             counted.setdefault(training.arm, set()).add(training.job.key)
         return {arm: len(keys) for arm, keys in counted.items()}
+
+    def cost(self) -> Cost:
+        """Of all trainings that are not done, each of which may end early and is asked much afterwards."""
+        anything = {arm: np.arange(len(self.sets[arm.dataset].rows), dtype=float) for arm in self.ranked()}
+        jobs = {t.job.key: t.job for t in [*self.bases(), *self.others(anything)] if not t.job.done}
+        trained = total([fit_cost(len(job.rows), job.options) for job in jobs.values()])
+        images = Cost(bytes_images=sum(data.store.images.nbytes for data in self.sets.values()))
+        early = ("steps", "images_trained") if jobs else ()
+        asked = Cost(images_passed=None, bytes_weights=None, bytes_outputs=None) if jobs else Cost()
+        return trained + images + asked + Cost(at_most=early)
 
     def random_slots(self, arm: Arm, n: int) -> np.ndarray:
         """Slots of canaries drawn at random, the same for every network on a data set."""

@@ -24,6 +24,7 @@ from memorisk.audits.unique.results import read_result
 from memorisk.audits.unique.tables import tables_text, unique_tables
 from memorisk.audits.unique.together import run_on_gpu
 from memorisk.report.page import render_page
+from memorisk.runs.cost import Cost
 from memorisk.runs.environment import available_cores, machine, versions
 from memorisk.runs.errors import InputError, MemoriskError, one_line
 from memorisk.runs.executors import Outcome, run_jobs
@@ -63,6 +64,8 @@ class UniquePlan:
     """Of each data set: trained on, validated on, probes."""
     controls: dict[str, int]
     """Controls of the mark, by data set."""
+    cost: Cost
+    """Of the trainings that are not done, if none ends early; what models are asked afterwards is not counted."""
 
 
 def study_unique_features(
@@ -117,7 +120,8 @@ def plan_unique(config: Mapping[str, Any], *, out: str | Path, progress: Progres
     _refuse_less(folder, planner)
     check_arms(planner, progress)
     sizes = {name: (len(d.rows), len(d.validation), len(d.probes.images)) for name, d in sets.items()}
-    return UniquePlan(planner.count(), sizes, {name: len(d.controls) for name, d in sets.items()})
+    controls = {name: len(d.controls) for name, d in sets.items()}
+    return UniquePlan(planner.count(), sizes, controls, planner.cost())
 
 
 def prepare_sets(study: UniqueStudy, progress: Progress) -> dict[str, SetData]:

@@ -19,6 +19,7 @@ from memorisk.audits.watch.real import Images
 from memorisk.audits.watch.trainings import is_over, losses_of
 from memorisk.audits.watch.verdict import verdict_of
 from memorisk.audits.watch.watching import MemorizationWatch
+from memorisk.runs.cost import Cost
 from memorisk.runs.errors import InputError, one_line
 from memorisk.runs.files import write_json
 from memorisk.runs.progress import Progress, quiet
@@ -67,6 +68,8 @@ class WatchPlan:
     """What compares images."""
     notes: tuple[str, ...]
     """What must be said."""
+    cost: Cost
+    """Images that are drawn, of the looks that are planned or that there are steps for."""
 
 
 def watch_training(
@@ -156,6 +159,12 @@ def plan_watch(
     return plan_of(watch, tuple(kind.waiting()))
 
 
+def _cost(watch: MemorizationWatch, looks: int | None) -> Cost:
+    """Of all looks that are planned, or of those that there are steps for."""
+    drawn = None if looks is None else looks * watch.options.images
+    return Cost(images_drawn=drawn, images_passed=None, pairs=None, bytes_features=None)
+
+
 def plan_of(watch: MemorizationWatch, steps: tuple[int, ...] = ()) -> WatchPlan:
     """What a watch would do.
 
@@ -174,6 +183,7 @@ def plan_of(watch: MemorizationWatch, steps: tuple[int, ...] = ()) -> WatchPlan:
         held_out_needed(watch.options, watch.shared),
         watch.real.detector.name,
         watch.notes,
+        _cost(watch, watch.options.looks if watch.options.looks is not None else len(steps) or None),
     )
 
 

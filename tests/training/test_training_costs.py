@@ -1,0 +1,111 @@
+"""Costs of the commands that train or draw, against what they then do, each on a few small images."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from PIL import Image
+
+from memorisk.runs.cost import Cost
+from tests.counting import Counts, counted, tensor_bytes
+from tests.training.detectors import scans
+
+diffusers = pytest.importorskip("diffusers")
+pytest.importorskip("accelerate")
+
+GROUPS = {"group_from": r"(p\d+)_", "device": "cpu"}
+
+
+@pytest.fixture(autouse=True)
+def _cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MEMORISK_CACHE", str(tmp_path / "cache"))
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    """Two images of each of 30 patients, in folders of two classes."""
+    for i, image in enumerate(scans(tmp_path).images):
+        folder = tmp_path / "data" / "ab"[i % 2]
+        folder.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(image[..., 0]).save(folder / f"p{i // 2:02}_{i:02}.png")
+    return tmp_path / "data"
+
+
+def holds(found: Counts, plan: Cost, **weights: int) -> None:
+    """Every number that is known beforehand is what was counted."""
+    seen = {name: getattr(found, name) for name in ("trainings", "steps", "images_trained", "images_passed", "pairs")}
+    known = {name: number for name, number in plan.numbers.items() if number is not None and name in seen | weights}
+    assert {name: (seen | weights)[name] for name in known} == known
+
+
+def test_train_detector(data: Path, tmp_path: Path) -> None:
+    pytest.importorskip("kornia")
+    pytest.importorskip("pytorch_metric_learning")
+    from memorisk.training.detector import plan_detector, train_detector
+
+    asked = {"backbone": "small_cnn@none", "epochs": 2, "frozen_epochs": 1, "batch_size": 16, "lr": 1e-3, **GROUPS}
+    plan = plan_detector(data, out=tmp_path / "r", **asked)
+    assert not plan.cost.at_most
+    with counted() as found:
+        train_detector(data, out=tmp_path / "r", **asked)
+    found.images_passed -= 2 * 2  # how wide a network's features are is asked of two images, at both starts
+    holds(found, plan.cost, bytes_weights=tensor_bytes(tmp_path / "r" / "detector" / "weights.safetensors"))
+    assert plan.cost.images_trained == 2 * 2 * plan.parts["training"]["images"]
+
+
+@pytest.mark.slow
+def test_train_autoencoder_reaches_its_bound_or_stays_below(data: Path, tmp_path: Path) -> None:
+    from memorisk.training.autoencoder import plan_autoencoder, train_autoencoder
+
+    asked = {"block_channels": (4, 4, 8), "epochs": 2, "batch_size": 16, **GROUPS}
+    plan = plan_autoencoder(data, out=tmp_path / "r", **asked)
+    assert plan.cost.at_most == ("steps", "images_trained", "images_passed")
+    with counted() as found:
+        trained = train_autoencoder(data, out=tmp_path / "r", **asked)
+    assert not trained.summary["stopped_early"]
+    assert (found.trainings, found.steps) == (1, plan.cost.steps)
+    assert sum(map(tensor_bytes, (tmp_path / "r").rglob("*.safetensors"))) == plan.cost.bytes_weights
+    assert plan.cost.images_trained == 2 * plan.parts["training"]["images"]
+
+
+def passes_of_drawing(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Images that go through a diffusion model's network while it draws, a call of it each."""
+    from memorisk.models.diffusion_sampling import DiffusionSampler
+
+    passed: list[int] = []
+    forward = DiffusionSampler._forward
+
+    def noted(self: DiffusionSampler, *given: Any) -> Any:
+        """The network of some steps, its calls noted."""
+        ask = forward(self, *given)
+
+        def asked(x: torch.Tensor, k: int) -> torch.Tensor:
+            """One step."""
+            passed.append(len(x) * (1 if self.how.guidance == 1 else 2))
+            return ask(x, k)
+
+        return asked
+
+    monkeypatch.setattr(DiffusionSampler, "_forward", noted)
+    return passed
+
+
+def test_train_generator_and_draw_from_it(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from memorisk.training.generating import generate, plan_generate
+    from memorisk.training.generator import plan_generator, train_generator
+
+    asked = {"network": "tiny/8", "steps": 3, "batch_size": 8, "snapshot_every": 2, "lr": 1e-3, **GROUPS}
+    plan = plan_generator(data, out=tmp_path / "r", keep_snapshots=True, **asked)
+    with counted() as found:
+        train_generator(data, out=tmp_path / "r", keep_snapshots=True, **asked)
+    written = sum(map(tensor_bytes, (tmp_path / "r").rglob("*.safetensors")))
+    holds(found, plan.cost, bytes_weights=written)
+    how = {"images": 5, "sampling_steps": 3, "guidance": 2.0, "device": "cpu", "batch": 2}
+    drawing = plan_generate(tmp_path / "r", tmp_path / "set", **how)
+    passes = passes_of_drawing(monkeypatch)
+    with counted() as found:
+        made = generate(tmp_path / "r", tmp_path / "set", **how)
+    assert drawing.cost.images_drawn == len(made.table) == 5
+    assert sum(passes) == drawing.cost.images_passed == 5 * 3 * 2
+    assert (drawing.cost.trainings, drawing.cost.steps) == (found.trainings, found.steps) == (0, 0)
