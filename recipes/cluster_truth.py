@@ -1,6 +1,6 @@
 """A study and searches on clusters that are hurt while they run: are the bytes those of one machine?
 
-    python -m recipes.cluster_truth [--runs runs/cluster-truth] [--epochs 20] [--rows 20000]
+    python -m recipes.cluster_truth [--runs runs/cluster-truth] [--epochs 20] [--rows 12000]
         [--out docs/results/cluster_truth.md]
 
 From the root of a checkout, with the extras cluster and dev. The study is of the built-in digits: two networks, two
@@ -163,7 +163,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=Path, default=Path("runs/cluster-truth"))
     parser.add_argument("--epochs", type=int, default=20)
-    parser.add_argument("--rows", type=int, default=20000)
+    parser.add_argument("--rows", type=int, default=12000)
     parser.add_argument("--out", type=Path)
     given = parser.parse_args()
     works = {

@@ -7,9 +7,10 @@ the client is opened again, and what is not done is handed out once more; a job 
 import asyncio
 import logging
 import secrets
+import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from memorisk.runs import remote
@@ -20,6 +21,10 @@ from memorisk.runs.remote import Expected, Outcome, attempt_remotely, check_work
 CONNECT_SECONDS = 10
 PATIENCE = 120.0
 """Seconds for which a scheduler that was there before is called again."""
+AGAIN_SECONDS = 2.0
+"""For which a worker is waited for that said nothing the last time."""
+_silent: set[str] = set()
+WATCH_SECONDS = 5.0
 
 
 def dask_outcomes(
@@ -42,10 +47,12 @@ def dask_outcomes(
     while waiting:
         with _open(place.cluster, again) as client:
             answered, silent = client.sync(_ask, client, wanted, list(client.scheduler_info()["workers"]))
-            check_workers(list(answered.values()), place.cluster, silent)
+            check_workers(list(answered.values()), place.cluster, silent, new=[a for a in silent if a not in _silent])
+            _silent.difference_update(answered)
+            _silent.update(silent)
             submit = {"pure": False, "resources": _resources(client, place)}
-            if silent:  # a preference: who starts later may take jobs, too
-                submit |= {"workers": list(answered), "allow_other_workers": True}
+            if silent:  # no mere preference: idle as they look, they would be given jobs of the others
+                submit["workers"] = list(answered)
             futures = {
                 client.submit(
                     attempt_remotely, function, job, i, threads, wanted, key=f"{function.__name__}-{run}-{i}", **submit
@@ -53,9 +60,10 @@ def dask_outcomes(
                 for i, job in waiting.items()
             }
             try:
-                for outcome in _ended(client, futures):
-                    del waiting[outcome.index]
-                    yield outcome
+                with _taken_back(client, list(answered) if silent else None, futures):
+                    for outcome in _ended(client, futures):
+                        del waiting[outcome.index]
+                        yield outcome
             finally:
                 client.cancel(list(futures), force=True)
         again = time.monotonic() + PATIENCE
@@ -83,10 +91,9 @@ async def _ask(
 
     async def one(address: str) -> Any:
         """Its answer; None for none in time."""
+        seconds = min(AGAIN_SECONDS, remote.LOOK_SECONDS) if address in _silent else remote.LOOK_SECONDS
         try:
-            told = await asyncio.wait_for(
-                client.run(look, wanted, workers=[address], on_error="return"), remote.LOOK_SECONDS
-            )
+            told = await asyncio.wait_for(client.run(look, wanted, workers=[address], on_error="return"), seconds)
         except TimeoutError:
             return None
         except (OSError, ValueError) as error:  # lost while it was asked
@@ -96,6 +103,37 @@ async def _ask(
     told = dict(zip(addresses, await asyncio.gather(*map(one, addresses)), strict=True))
     said = {address: answer for address, answer in told.items() if isinstance(answer, tuple)}
     return said, [address for address, answer in told.items() if answer is None]
+
+
+@contextmanager
+def _taken_back(client: Any, workers: Sequence[str] | None, futures: Iterable[Any]) -> Iterator[None]:
+    """Take jobs back when all workers that they are for are gone, so that they are handed out again.
+
+    Args:
+        client: Of the cluster.
+        workers: Addresses; None where jobs are for any worker, and Dask sees to it.
+        futures: The jobs.
+    """
+    over = threading.Event()
+
+    def watch() -> None:
+        """Look for them now and then."""
+        while not over.wait(WATCH_SECONDS):
+            with suppress(OSError, TimeoutError, ValueError):  # the wire is cut: that is seen elsewhere
+                if not set(workers or ()) & set(client.scheduler_info()["workers"]):
+                    client.cancel(list(futures), force=True)
+                    return
+
+    if workers is None:
+        yield
+        return
+    thread = threading.Thread(target=watch, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
 
 
 def _ended(client: Any, futures: dict[Any, int]) -> Iterator[Outcome]:
@@ -125,7 +163,8 @@ def _open(address: str, again: float | None) -> Iterator[Any]:
         from distributed import Client
     except ImportError:
         raise MissingExtraError("dask.distributed", "cluster", "executor dask") from None
-    logging.getLogger("distributed").setLevel(logging.CRITICAL)
+    for name in ("distributed", "distributed.client"):  # of which each has a level of its own
+        logging.getLogger(name).setLevel(logging.CRITICAL)
     said = one_line(address, 80)
     while True:
         try:

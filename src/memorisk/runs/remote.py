@@ -128,13 +128,19 @@ def attempt_remotely(function: Callable[[Any], Any], job: Any, index: int, threa
         return attempt(function, job, index)
 
 
-def check_workers(seen: Sequence[tuple[str, str | None]], cluster: str, silent: Sequence[str] = ()) -> None:
+def check_workers(
+    seen: Sequence[tuple[str, str | None]],
+    cluster: str,
+    silent: Sequence[str] = (),
+    new: Sequence[str] | None = None,
+) -> None:
     """Refuse workers whose results would be others, or would not arrive; name those that say nothing.
 
     Args:
         seen: What each said.
         cluster: Address, for messages.
         silent: Names of those that said nothing in time; the others go on without them.
+        new: Those of them that are to be named; None for all.
 
     Raises:
         InputError: There are none, all are silent, or one cannot take jobs.
@@ -144,8 +150,8 @@ def check_workers(seen: Sequence[tuple[str, str | None]], cluster: str, silent: 
             f"none of {len(silent)} workers at {one_line(cluster, 80)} answers in time: look whether they are stopped, "
             "or start others"
         )
-    if silent:
-        names = one_line(", ".join(silent), 160)
+    if named := (silent if new is None else new):
+        names = one_line(", ".join(named), 160)
         logging.getLogger(__name__).warning("no answer in time of worker %s: jobs go to the others", names)
     if not seen:
         raise InputError(f"the cluster at {one_line(cluster, 80)} has no worker: start one, and give the command again")

@@ -185,7 +185,9 @@ class SharedSearch:
         return merge(_survey(part, limit) for part in self._answers(job, left.n))
 
     def _leaves(self, left: Any, right: Any) -> bool:
-        """Whether a search is worth the way to the workers."""
+        """Whether a search is worth the way to the workers; what lies on a GPU stays there."""
+        if any(hasattr(table, "detach") for table in (left, right)):
+            return False
         n, d = np.shape(left)
         return n * (n / 2 if right is None else len(right)) * d >= (WORTH if self.worth is None else self.worth)
 
