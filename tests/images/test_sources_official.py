@@ -14,9 +14,10 @@ from memorisk.runs.errors import InputError
 from tests.commands import answer, refusal
 from tests.images.official_trees import LAYOUTS as FIRST_LAYOUTS
 from tests.images.official_trees import SIDES, ham, notes_of, pictures
+from tests.images.official_trees_objects import OBJECT_LAYOUTS, OBJECT_SIDES
 from tests.images.official_trees_pairs import PAIR_LAYOUTS, SCAN
 
-LAYOUTS = FIRST_LAYOUTS | PAIR_LAYOUTS
+LAYOUTS = FIRST_LAYOUTS | PAIR_LAYOUTS | OBJECT_LAYOUTS
 
 
 @pytest.mark.parametrize("name", LAYOUTS)
@@ -27,7 +28,7 @@ def test_every_layout(name: str, tmp_path: Path) -> None:
     manifest = load_manifest(f"{name}:{tmp_path / 'set'}")
     assert (manifest.n, manifest.name) == (n, name)
     assert set(manifest.table["dataset"]) == {name}
-    side = (SIDES | {"ct-rate": SCAN[0]}).get(name, 4)
+    side = (SIDES | OBJECT_SIDES | {"ct-rate": SCAN[0]}).get(name, 4)
     for source in manifest_sources(manifest):
         assert read_image(source.file, member=source.member, frame=source.frame).shape[:2] == (side, side)
     assert leaking_groups(manifest) == {}

@@ -15,7 +15,9 @@ from memorisk.images.options import MAX_PIXELS, Window
 
 Kind = Literal["raster", "dicom", "nifti", "arrays"]
 BUILTIN_DIGITS = "builtin:digits"  # the path of the images that come with the package
-CIFAR10_RECORDS = "records:cifar10"  # the member of rows in files of such records
+# members of rows in files without first bytes of their own
+CIFAR10_RECORDS, CIFAR100_RECORDS, STL10_RECORDS = "records:cifar10", "records:cifar100", "records:stl10"
+SVHN_MATRIX = "matrix:svhn"
 HEAD_BYTES = 352  # a NIfTI-1 header with its extension flag is the longest that is looked at
 
 
@@ -135,7 +137,12 @@ FORMATS = (
     Format("Arrow stream", "arrays", _is_arrow_stream, SHARDS),
 )
 
-NAMED = {CIFAR10_RECORDS: Format("CIFAR-10 records", "arrays", lambda head: False, _RECORDS)}
+NAMED = {
+    CIFAR10_RECORDS: Format("CIFAR-10 records", "arrays", lambda head: False, _RECORDS),
+    CIFAR100_RECORDS: Format("CIFAR-100 records", "arrays", lambda head: False, _RECORDS),
+    STL10_RECORDS: Format("STL-10 records", "arrays", lambda head: False, _RECORDS),
+    SVHN_MATRIX: Format("SVHN matrix", "arrays", lambda head: False, "memorisk.images.readers_svhn"),
+}
 """Formats without first bytes of their own, by the ``member`` with which a source names them."""
 
 

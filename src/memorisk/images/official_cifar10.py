@@ -84,7 +84,8 @@ def _refuse_pickles(folder: Path) -> None:
     if pickled and not any(_holds(place) for place in places):
         raise InputError(
             f"cifar10: {one_line(pickled[0])} holds the Python version, whose files are pickled and are never loaded; "
-            "get the binary version (cifar-10-binary.tar.gz) and give its folder cifar-10-batches-bin"
+            "get the binary version (cifar-10-binary.tar.gz) and give its folder cifar-10-batches-bin, or in Python "
+            "save what torchvision read (memorisk.save_dataset)"
         )
 
 

@@ -141,13 +141,26 @@ def _chosen_kind(root: Path, by_kind: dict[Kind, list[str]], others: list[str], 
         raise InputError(f"layout {options.layout} is for a file; {one_line(root)} is a folder")
     if not by_kind:
         tables = [f for f in others if suffix(f) in (".csv", ".tsv", ".parquet", ".npz", ".npy", ".h5", ".hdf5", ".gz")]
-        hint = f"; give one of its files instead ({listed(tables, 3)})" if tables else ""
+        hint = f"; give one of its files instead ({listed(tables, 3)})" if tables else _ways_out(others)
         raise InputError(f"{one_line(root)}: no images in this folder ({len(others):,} other files){hint}")
     if len(by_kind) > 1:
         counts = ", ".join(f"{len(files):,} {kind}" for kind, files in by_kind.items())
         layouts = " or ".join(_LAYOUTS[kind] for kind in by_kind)
         raise InputError(f"{one_line(root)}: holds images of several kinds ({counts}); choose with layout: {layouts}")
     return next(iter(by_kind))
+
+
+def _ways_out(others: list[str]) -> str:
+    """What to do about a folder as torchvision leaves it, whose files are no images; empty for any other."""
+    names = {file.rsplit("/", 1)[-1] for file in others}
+    if {"data_batch_1", "batches.meta"} <= names or {"train", "test", "meta"} <= names:
+        return (
+            "; CIFAR's Python version is pickled, which is never loaded: get the binary version (cifar10:FOLDER, "
+            "cifar100:FOLDER), or in Python save what torchvision read (memorisk.save_dataset)"
+        )
+    known = {"data_batch_1.bin": "cifar10", "train_X.bin": "stl10", "train_32x32.mat": "svhn", "train.bin": "cifar100"}
+    found = next((known[name] for name in known if name in names), None)
+    return f"; is it {found}:FOLDER?" if found else ""
 
 
 def _note_others(

@@ -1,8 +1,8 @@
 """Published data sets by name: ``ham10000:FOLDER``, ..., ``medmnist:NAME``. One registry, a module each.
 
-The five of paper 000 (A.6, table 9), those of paper 002 (MNIST, Fashion-MNIST, CIFAR-10) and the six of paper 004
-(table 1) in their official layouts, and MedMNIST. Adding one: a function that takes what stands after the colon, and a
-line in ``OFFICIAL``.
+The five of paper 000 (A.6, table 9), those of paper 002 (MNIST, Fashion-MNIST, CIFAR-10), the six of paper 004 (table
+1), and CIFAR-100, STL-10 and SVHN in their official layouts, and MedMNIST. Adding one: a function that takes what
+stands after the colon, and a line in ``OFFICIAL``.
 """
 
 import re
@@ -24,6 +24,7 @@ from memorisk.images.official_medmnist import load_medmnist
 from memorisk.images.official_mimic_cxr import load_mimic_cxr
 from memorisk.images.official_mnist import load_fashion_mnist, load_mnist
 from memorisk.images.official_nih_cxr_lt import load_nih_cxr_lt
+from memorisk.images.official_objects import load_cifar100, load_stl10, load_svhn
 from memorisk.images.official_odir5k import load_odir5k
 from memorisk.images.official_retinal_oct import load_retinal_oct
 from memorisk.images.options import ImageOptions
@@ -73,6 +74,9 @@ OFFICIAL: dict[str, Load] = {
     "mnist": partial(_in_folder, "mnist", load_mnist),
     "fashion-mnist": partial(_in_folder, "fashion-mnist", load_fashion_mnist),
     "cifar10": partial(_in_folder, "cifar10", load_cifar10),
+    "cifar100": partial(_in_folder, "cifar100", load_cifar100),
+    "stl10": partial(_in_folder, "stl10", load_stl10),
+    "svhn": partial(_in_folder, "svhn", load_svhn),
     "celeba": partial(_in_folder, "celeba", load_celeba),
     "imagenet-lt": partial(_in_folder, "imagenet-lt", load_imagenet_lt),
     "mimic-cxr": partial(_in_folder, "mimic-cxr", load_mimic_cxr),
