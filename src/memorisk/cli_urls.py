@@ -17,7 +17,7 @@ from memorisk.runs.urls import LIBRARIES, url_of
 
 _IMAGES = frozenset(("images", "train", "synthetic", "held_out", "probes", "calibration", "image_root", "labels_csv"))
 _WEIGHTS = frozenset(("weights", "feature_weights", "classifier_weights", "conditioning_weights"))
-_LEFT = frozenset((*_IMAGES, *_WEIGHTS, "cluster", "log_to", "store", "out"))
+_NEVER_READ = frozenset(("out", "store", "cluster", "log_to", "to"))
 _WRITTEN_IN = ("run", "training")  # arguments whose folder is written into where no --out is given
 _NO_RUNS = ("report", "mark", "statement")  # commands whose --out is no run folder
 _INSIDE = re.compile(rf"(?:(.*)[:@=])?((?:{'|'.join(sorted(LIBRARIES))})://.*)", re.DOTALL)
@@ -69,7 +69,8 @@ def local_arguments(command: Callable[..., Any], given: dict[str, Any]) -> Itera
     store = flat.get("store")
     kept = _kept_place(command.__name__, given)
     _refuse_overlap(kept, flat)
-    local = {name: _local(name, value, store) for name, value in given.items()}
+    written = "" if kept is None else kept[0]
+    local = {name: value if name == written else _local(name, value, store) for name, value in given.items()}
     with ExitStack() as held:
         if kept is not None:
             from memorisk.runs.kept import kept_run, seen_run
@@ -126,12 +127,13 @@ def _local(name: str, value: Any, store: Path | None) -> Any:
     """An argument with local copies of what it reads at URLs."""
     if _is_settings(value):
         named = {f.name: getattr(value, f.name) for f in fields(value)}
-        changed = {n: _local(n, v, store) for n, v in named.items() if n not in _LEFT and _holds(v)}
+        changed = {n: _local(n, v, store) for n, v in named.items() if _holds(v)}
         return replace(value, **changed) if changed else value
-    if name in _LEFT or name in _WRITTEN_IN or not _holds(value):
+    resolved_later = name in _IMAGES | _WEIGHTS and not isinstance(value, (tuple, list))
+    if resolved_later or name in _NEVER_READ or not _holds(value):
         return value
     if isinstance(value, (tuple, list)):
-        return type(value)(_local(name, v, store) for v in value)
+        return type(value)(_local("", v, store) for v in value)
     from memorisk.runs.kept import read_run
 
     if isinstance(value, Path):
