@@ -4,22 +4,20 @@ Usage: python recipes/run_docs.py [--page NAME ...] [--runs runs/site] [--again]
                                   [--docs docs/results/site_commands.md]
 
 Page by page, each in a folder of its own, with what the page calls DATA, TRAIN, scans/ and so on beside it
-(`recipes/stand_ins.py`). A page that went well is not run again until it changes: a killed run goes on with the same
-command. Settings are cut short (`DEFAULTS`) and weights of others are exchanged for untrained networks; what a page
-exchanges besides stands in `site_pages.py`, and so does what cannot be run here, with the reason. A command of which
-neither is known runs as it is.
+(`recipes/stand_ins.py`). What went well is not run again until the page has it otherwise (`--again`): a killed run goes
+on with the same command. Settings are cut short (`DEFAULTS`) and weights of others are exchanged for untrained
+networks; what a page exchanges besides stands in `site_pages.py`, and so does what cannot be run here, with the reason.
+A command of which neither is known runs as it is.
 """
 
 import argparse
 import hashlib
 import json
 import os
-import re
 import shlex
 import shutil
 import sys
-import time
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 import yaml
@@ -100,43 +98,78 @@ def placed(typed: str, page: Page, folder: Path, made: Path) -> None:
             (shutil.copytree if found.is_dir() else shutil.copy)(found, place)
 
 
-def run_page(name: str, made: Path, work: Path) -> list[dict]:
-    """Every command of a page; a row each."""
+@dataclass
+class Book:
+    """What a page's commands did, written after each; what was right is not run again."""
+
+    file: Path
+    rows: list[dict] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        known = json.loads(self.file.read_text())["rows"] if self.file.is_file() else []
+        self.known = {row["typed"]: row for row in known if row.get("right")}
+
+    def add(self, row: dict) -> None:
+        """Keep a row."""
+        self.rows.append(row)
+        self.file.parent.mkdir(parents=True, exist_ok=True)
+        left = [row for row in self.known.values() if row not in self.rows]
+        write_text(self.file, json.dumps({"rows": [*self.rows, *left]}, indent=1))
+
+    def close(self) -> None:
+        """Forget rows of what is not on the page any more."""
+        self.known = {}
+        write_text(self.file, json.dumps({"rows": self.rows}, indent=1))
+
+
+def run_page(name: str, made: Path, work: Path, book: Book) -> list[dict]:
+    """Every command of a page that was not right before; a row each."""
     page, text = PAGES.get(name, Page()), page_file(name).read_text("utf-8")
-    rows, folder = [], work / Path(name).stem
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
+    folder = work / Path(name).stem
+    if not book.known:
+        shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True, exist_ok=True)
     for file, code in page.files.items():
         (folder / file).write_text(code)
     for block in blocks(text):
         if block.language == "yaml" and page.yaml is not None:
             (folder / page.yaml_name).write_text(yaml.safe_dump(page.yaml(yaml.safe_load(block.text))))
-            for word, source in page.given.items():
-                if word in page.always:
-                    placed(word, Page(given={word: source}), folder, made)
-    for number, command in enumerate(lines(text)):
+            place_always(page, folder, made)
+    for command in lines(text):
         one = expected(command, page)
         if isinstance(one, str):
-            rows.append({"page": name, "command": command, "not_run": one})
+            book.add({"page": name, "command": command, "not_run": one})
             continue
-        where = folder / f"{number:02}" if page.alone else folder
-        where.mkdir(exist_ok=True)
         one = shortened(command, page, one)
-        placed(one.typed(command), page, where, made)
-        rows.append(told(name, command, run(command, one, where, checkout=ROOT, limit=LIMIT)))
+        typed = one.typed(command)
+        if typed in book.known:
+            book.add(book.known[typed])
+            continue
+        where = folder / hashlib.sha256(typed.encode()).hexdigest()[:8] if page.alone else folder
+        if page.alone:
+            shutil.rmtree(where, ignore_errors=True)
+        where.mkdir(exist_ok=True)
+        placed(typed, page, where, made)
+        book.add(told(name, command, run(command, one, where, checkout=ROOT, limit=LIMIT)))
     code = [block for block in blocks(text) if block.language == "python"]
     if code:
-        rows.append(python_of(name, page, code, folder, made))
-    return rows
+        typed = hashlib.sha256("".join([str(page.python), *(block.text for block in code)]).encode()).hexdigest()
+        book.add(book.known.get(typed) or python_of(name, page, code, folder, made) | {"typed": typed})
+    book.close()
+    return book.rows
+
+
+def place_always(page: Page, folder: Path, made: Path) -> None:
+    """What a page's YAML and Python read."""
+    for word in page.always:
+        placed(word, page, folder, made)
 
 
 def python_of(name: str, page: Page, code: list[Block], folder: Path, made: Path) -> dict:
     """The Python of a page, as one script behind what it takes for granted."""
     if page.python is None:
         return {"page": name, "command": "Python", "not_run": page.no_python}
-    for word in page.given:
-        if word in page.always:
-            placed(word, page, folder, made)
+    place_always(page, folder, made)
     text = "\n".join([page.python, *(block.text for block in code)])
     for what, by in (*page.exchanged, *EVERYWHERE):
         text = text.replace(what, by)
@@ -156,12 +189,6 @@ def told(name: str, command: str, done: Done) -> dict:
 def page_file(name: str) -> Path:
     """A page of docs/, or the README of recipes/."""
     return ROOT / name if "/" in name else ROOT / "docs" / name
-
-
-def identity(name: str) -> str:
-    """What a page's result depends on, besides memorisk itself."""
-    text = page_file(name).read_bytes() + repr(PAGES.get(name)).encode()
-    return hashlib.sha256(text if b" at 0x" not in text else re.sub(rb" at 0x\w+", b"", text)).hexdigest()
 
 
 def pages() -> list[str]:
@@ -232,12 +259,9 @@ def main() -> int:
         if asked.tables_only:
             found[name] = old.get("rows") or [{"page": name, "command": "all", "not_run": "was not run this time"}]
             continue
-        if old.get("identity") != identity(name) or asked.again or not all(r.get("right", True) for r in old["rows"]):
-            rows = run_page(name, made, work)
-            kept.parent.mkdir(parents=True, exist_ok=True)
-            write_text(kept, json.dumps({"identity": identity(name), "when": time.time(), "rows": rows}, indent=1))
-            old = {"rows": rows}
-        found[name] = old["rows"]
+        if asked.again:
+            kept.unlink(missing_ok=True)
+        found[name] = run_page(name, made, work, Book(kept))
     if asked.docs:
         write_page(found, asked.docs)
     return int(any(not row.get("right", True) for rows in found.values() for row in rows))
