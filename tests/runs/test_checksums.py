@@ -42,6 +42,14 @@ def test_a_file_has_that_of_its_bytes_and_nothing_is_no_file(tmp_path: Path) -> 
             checksum(tmp_path / name)
 
 
+def test_a_link_to_a_folder_is_refused(tmp_path: Path) -> None:
+    folder = fill(tmp_path / "set")
+    (tmp_path / "others").mkdir()
+    (folder / "a" / "more").symlink_to(tmp_path / "others")
+    with pytest.raises(InputError, match="holds a link to a folder .a/more."):
+        checksum(folder)
+
+
 def test_every_change_of_a_folder_changes_its_checksum(tmp_path: Path) -> None:
     folder = fill(tmp_path / "set")
     seen = {checksum(folder).sha256}

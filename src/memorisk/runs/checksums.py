@@ -44,10 +44,10 @@ def checksum(path: str | Path) -> Checksum:
     """The checksum of a file, or of everything in a folder.
 
     Args:
-        path: A file or a folder; links to files are followed, links to folders are not.
+        path: A file or a folder; links to files are followed.
 
     Raises:
-        InputError: There is none, or it cannot be read, or is empty.
+        InputError: There is none, it cannot be read, is empty, or holds a link to a folder.
     """
     place = Path(path)
     try:
@@ -65,12 +65,22 @@ def checksum(path: str | Path) -> Checksum:
 
 
 def files_below(folder: Path) -> list[str]:
-    """Relative names of all files of a folder, hidden ones too, in the order of their bytes."""
-    found = [
-        os.path.relpath(str(Path(above) / name), folder)
-        for above, _, names in os.walk(folder, onerror=_stop)
-        for name in names
-    ]
+    """Relative names of all files of a folder, hidden ones too, in the order of their bytes.
+
+    Args:
+        folder: The folder.
+
+    Raises:
+        InputError: It holds a link to another folder: whether that goes along is nobody's guess.
+    """
+    found: list[str] = []
+    for above, inner, names in os.walk(folder, onerror=_stop):
+        if linked := next((name for name in sorted(inner) if (Path(above) / name).is_symlink()), None):
+            place = one_line(os.path.relpath(str(Path(above) / linked), folder), 120)
+            raise InputError(
+                f"{one_line(folder)} holds a link to a folder ({place}): put the files there, or take it away"
+            )
+        found += [os.path.relpath(str(Path(above) / name), folder) for name in names]
     return sorted(found, key=os.fsencode)
 
 
