@@ -46,7 +46,7 @@ def test_a_link_to_a_folder_is_refused(tmp_path: Path) -> None:
     folder = fill(tmp_path / "set")
     (tmp_path / "others").mkdir()
     (folder / "a" / "more").symlink_to(tmp_path / "others")
-    with pytest.raises(InputError, match="holds a link to a folder .a/more."):
+    with pytest.raises(InputError, match="holds a link to a folder"):
         checksum(folder)
 
 

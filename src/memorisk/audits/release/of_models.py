@@ -12,6 +12,7 @@ _CORRECTIONS = {
     "bh": "false discovery rate over all classes together (Benjamini-Hochberg on the classes, then within them)",
     "bh-within": "false discovery rate within each class by itself (Benjamini-Hochberg)",
 }
+_TIERS = ("HIGH", "MODERATE", "LOW")
 _RECIPE = (
     "Models trained by the recipe on halves of the data were audited, and no file: an audit with --target FILE is tied "
     "to the weights that are to be released."
@@ -93,9 +94,11 @@ def _class_figures(run: FinishedAudit, units: str) -> list[Figure]:
                 n=int(top["n_groups_scored"]), unit=units,
             )
         )  # fmt: skip
-    for tier in ("HIGH", "MODERATE", "LOW"):
+    for tier in _TIERS:
         n_tier = int((table["tier"] == tier).sum())
         found.append(Figure(name=f"classes_{tier.lower()}", title=f"Classes of tier {tier}", value=n_tier))
+    unsaid = int((~table["tier"].isin(_TIERS)).sum())
+    found.append(Figure(name="classes_without_tier", title="Classes without enough evidence for a tier", value=unsaid))
     utility = run.summary.get("utility") or {}
     if utility.get("test_balanced_accuracy") is not None:
         found.append(
