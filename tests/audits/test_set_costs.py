@@ -1,0 +1,51 @@
+"""Costs of `filter` and `quality` against what they then do, on a few small images."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from memorisk.audits.filter.filtering import filter_synthetic
+from memorisk.audits.filter.plan import FilterPlan
+from memorisk.audits.quality.quality import QualityPlan, assess_quality
+from tests.counting import array_bytes, counted
+
+
+@pytest.fixture
+def sets(tmp_path: Path) -> Path:
+    """Noise of two classes; an image of its own for everybody."""
+    rng = np.random.default_rng(0)
+    for name, n in (("train", 40), ("held", 22), ("made", 31)):
+        images, labels = rng.integers(0, 256, (n, 8, 8), dtype=np.uint8), (np.arange(n) % 2).astype(str)
+        np.savez(tmp_path / f"{name}.npz", images=images, labels=labels, groups=[f"{name} {i}" for i in range(n)])
+    return tmp_path
+
+
+def test_quality_trains_and_passes_what_was_counted(sets: Path) -> None:
+    asked = {
+        "held_out": sets / "held.npz", "out": sets / "q", "store": sets / "store",
+        "features": ("small_cnn@none", "pixels"), "classifier": "small_cnn", "classifier_epochs": 2, "classifier_seeds": 2, "batch_size": 8,
+    }  # fmt: skip
+    plan = assess_quality(sets / "train.npz", sets / "made.npz", dry_run=True, **asked)
+    assert isinstance(plan, QualityPlan)
+    with counted() as found:
+        assess_quality(sets / "train.npz", sets / "made.npz", **asked)
+    cost = plan.cost
+    assert (found.trainings, found.steps, found.images_trained) == (cost.trainings, cost.steps, cost.images_trained)
+    assert found.images_passed == cost.images_passed == 40 + 22 + 31 + 4 * 22
+    assert sum(map(array_bytes, (sets / "q" / "classifiers").glob("*.npy"))) == cost.bytes_outputs
+    assert (cost.bytes_features, cost.pairs) == (None, None)
+
+
+def test_a_filter_compares_no_more_than_was_counted(sets: Path) -> None:
+    asked = {"calibration": sets / "held.npz", "store": sets / "store", "detector": ("pixels",), "miss_rate": 0.3}
+    plan = filter_synthetic(sets / "train.npz", sets / "made.npz", sets / "f", dry_run=True, **asked)
+    assert isinstance(plan, FilterPlan)
+    with counted() as found:
+        filter_synthetic(sets / "train.npz", sets / "made.npz", sets / "f", **asked)
+    assert plan.cost.at_most == ("images_passed", "pairs")
+    assert plan.cost.pairs == 2 * (31 + 22) * 40
+    assert (31 + 22) * 40 <= found.pairs <= plan.cost.pairs
+    assert found.images_passed == plan.cost.images_passed == 0
+    decoded = sum(map(array_bytes, (sets / "store").rglob("images.npy")))
+    assert decoded == plan.cost.bytes_images
