@@ -24,7 +24,8 @@ def sets(tmp_path: Path) -> Path:
 def test_quality_trains_and_passes_what_was_counted(sets: Path) -> None:
     asked = {
         "held_out": sets / "held.npz", "out": sets / "q", "store": sets / "store",
-        "features": ("small_cnn@none", "pixels"), "classifier": "small_cnn", "classifier_epochs": 2, "classifier_seeds": 2, "batch_size": 8,
+        "features": ("small_cnn@none", "pixels"),
+        "classifier": "small_cnn", "classifier_epochs": 2, "classifier_seeds": 2, "batch_size": 8,
     }  # fmt: skip
     plan = assess_quality(sets / "train.npz", sets / "made.npz", dry_run=True, **asked)
     assert isinstance(plan, QualityPlan)
