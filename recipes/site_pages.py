@@ -424,6 +424,25 @@ PAGES: dict[str, Page] = {
         },
     ),
     "study-generators.md": Page(given=_SCANS, always=("scans",), yaml=_generators),
+    "costs.md": Page(commands={"memorisk audit classifier digits": Expected(says="trainings")}),
+    "licences.md": Page(commands={"python recipes/dependencies.py": "asks the package index"}),
+    "offline.md": Page(
+        commands={
+            "python": "gathers from the package index and the hub",
+            "memorisk": "needs weights out of a bundle that was gathered elsewhere",
+        }
+    ),
+    "release.md": Page(
+        given=_SETS | {"RUN": "run"},
+        commands={
+            "memorisk statement": Expected(AUDIT),
+            "memorisk gate release": Expected(AUDIT),
+            "memorisk gate STATEMENT": "stands for the line above it, with weights",
+            "memorisk track": Expected((0,), replaced=("mlflow:FOLDER", "tensorboard:board")),
+            "python -c": Expected((0,)),
+        },
+    ),
+    "storage.md": Page(commands={"memorisk": "needs a bucket; `tests/images` and `tests/runs` ask real servers"}),
     "study.md": Page(given={"scans": "coloured"}, always=("scans",), yaml=_study),
     "synthesize.md": Page(
         given=_SETS | {"GENERATOR": "generator", "DETECTOR": "detector/detector"},
