@@ -121,8 +121,8 @@ def commands_in_prose(text: str) -> list[str]:
 def variants(command: str) -> Iterator[list[str]]:
     """Words of every command line that a usage stands for.
 
-    ``[--a | --b]`` gives the line without them and with each, ``--a | --b`` without brackets the first; ``copy|link`` each of both; ``...`` is left out, or is
-    one word where a flag waits for it.
+    ``[--a | --b]`` gives the line without them and with each, ``--a | --b`` without brackets the first;
+    ``copy|link`` each of both; ``...`` is left out, or is one word where a flag waits for it.
     """
     bare = re.split(r"\s\\?\|\s", _GROUP.sub("", command))[0]  # outside brackets: this or that; the first
     choices = [choice.strip() for group in _GROUP.findall(command) for choice in re.split(r"\s\|\s", group)]

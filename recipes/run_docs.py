@@ -135,7 +135,14 @@ def run_page(name: str, made: Path, work: Path, book: Book) -> list[dict]:
         if block.language == "yaml" and page.yaml is not None:
             (folder / page.yaml_name).write_text(yaml.safe_dump(page.yaml(yaml.safe_load(block.text))))
             place_always(page, folder, made)
-    for command in lines(text):
+    code = [block for block in blocks(text) if block.language == "python"]
+    last = [command for command in lines(text) if command.startswith(page.after_python or ("\n",))]
+    for command in [*(command for command in lines(text) if command not in last), None, *last]:
+        if command is None:
+            if code:
+                typed = hashlib.sha256("".join([str(page.python), *(b.text for b in code)]).encode()).hexdigest()
+                book.add(book.known.get(typed) or python_of(name, page, code, folder, made) | {"typed": typed})
+            continue
         one = expected(command, page)
         if isinstance(one, str):
             book.add({"page": name, "command": command, "not_run": one})
@@ -151,10 +158,6 @@ def run_page(name: str, made: Path, work: Path, book: Book) -> list[dict]:
         where.mkdir(exist_ok=True)
         placed(typed, page, where, made)
         book.add(told(name, command, run(command, one, where, checkout=ROOT, limit=LIMIT)))
-    code = [block for block in blocks(text) if block.language == "python"]
-    if code:
-        typed = hashlib.sha256("".join([str(page.python), *(block.text for block in code)]).encode()).hexdigest()
-        book.add(book.known.get(typed) or python_of(name, page, code, folder, made) | {"typed": typed})
     book.close()
     return book.rows
 

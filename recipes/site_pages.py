@@ -34,6 +34,7 @@ class Page:
         yaml: The page's YAML, cut down.
         yaml_name: The file that it stands for.
         always: Stand-ins that are placed for YAML and Python.
+        after_python: Beginnings of commands that read what the page's Python writes.
     """
 
     given: dict[str, str] = field(default_factory=dict)
@@ -46,6 +47,7 @@ class Page:
     yaml: Callable[[dict[str, Any]], dict[str, Any]] | None = None
     yaml_name: str = "study.yaml"
     always: tuple[str, ...] = ()
+    after_python: tuple[str, ...] = ()
 
 
 EVERYWHERE = (
@@ -248,9 +250,10 @@ PAGES: dict[str, Page] = {
             ("mark PROBE ", "mark image.png "),
         ),
         commands={
-            "memorisk audit feature outputs.npz": "reads what the page's Python writes, which runs after it",
+            "memorisk audit feature outputs.npz": Expected(AUDIT, "Report: ", replaced=("--out RUN", "--out RUN-2")),
         },
         python=_FEATURE_CODE,
+        after_python=("memorisk audit feature outputs.npz",),
         always=(),
     ),
     "features.md": Page(
