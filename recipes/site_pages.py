@@ -331,7 +331,10 @@ PAGES: dict[str, Page] = {
             "memorisk audit classifier DATA --out runs/mine --dry-run": Expected((0,), "trainings"),
             "memorisk audit losses": Expected(AUDIT, "Report: ", replaced=("FILE", "losses.parquet")),
             "memorisk audit feature": Expected(
-                AUDIT, "Report: ", " --n-controls 30", (("MODEL", "net.onnx"), ("imagenet", "0.5/0.25"))
+                AUDIT,
+                "Report: ",
+                " --n-controls 30",
+                (("MODEL", "net.onnx"), ("imagenet", "0.5/0.25"), ("text:NAME", "text:NA")),
             ),
             "memorisk images mark": Expected((0,), "seen.png", replaced=("IMAGE ", "image.png ")),
             "memorisk explain": Expected((0,), "ratio"),
