@@ -14,6 +14,7 @@ from PIL import Image
 from memorisk.images.manifest import Manifest
 from memorisk.images.options import ImageOptions
 from memorisk.images.readers import count_frames, read_image
+from memorisk.images.rows import manifest_sources, usable_processes
 from memorisk.images.sources import load_manifest
 from memorisk.images.store import build_store
 from memorisk.runs.errors import InputError
@@ -137,6 +138,25 @@ def test_any_order_reads_the_same_pixels(tmp_path: Path) -> None:
         for frame in (11, -1):
             with pytest.raises(InputError, match=f"has rows 0 to 10, not {frame}"):
                 read_image(path, member="image", frame=frame)
+
+
+def test_processes_share_a_file(tmp_path: Path) -> None:
+    path = shards(tmp_path / "hub", train=table(0, 90)) / "data" / "train.parquet"
+    manifest = load_manifest(path)
+    assert [usable_processes(asked, manifest_sources(manifest)) for asked in (None, 1, 2, 99)] == [1, 1, 2, 6]
+    one, two = (ImageOptions(store=tmp_path / name) for name in ("one", "two"))
+    shared = build_store(manifest, two, processes=2).pixel_hashes.tolist()
+    assert shared == build_store(manifest, one, processes=1).pixel_hashes.tolist()
+
+
+def test_the_librarys_own_cache_is_a_data_set(tmp_path: Path) -> None:
+    folder = save(tmp_path / "cache", table(0, 4))
+    (folder / "state.json").unlink()
+    (folder / "data-00000-of-00001.arrow").rename(folder / "skin-validation.arrow")
+    (folder / "cache-0123456789abcdef.arrow").write_bytes((folder / "skin-validation.arrow").read_bytes())  # of a map()
+    manifest = load_manifest(folder)
+    assert manifest.n == 4
+    assert set(manifest.table["split"]) == {"val"}
 
 
 def files_once(tmp_path: Path, n: int) -> bool:

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from memorisk.images.decoding import Source
+from memorisk.images.formats import SHARDS, file_format
 from memorisk.images.manifest import BUILTIN, Manifest
 from memorisk.runs.environment import available_cores
 from memorisk.runs.errors import InputError, one_line
@@ -34,17 +35,21 @@ def usable_processes(asked: int | None, sources: Sequence[Source]) -> int:
     """How many processes decode: those asked for, else the cores this process may use; never more than there are files.
 
     The images of one file are read in order by one process: a compressed array is a stream, which each process would
-    have to run through from the start.
+    have to run through from the start. Rows of Parquet and Arrow are not decoded to get past them, so that several
+    processes may share a file.
 
     Raises:
         InputError: Fewer than one is asked for.
     """
     if asked is not None and asked < 1:
         raise InputError(f"processes is {asked}; give at least 1")
-    files = len({source.file for source in sources})
+    files = {source.file for source in sources}
     if asked is None:
         asked = available_cores() if len(sources) >= _WORTH_PROCESSES else 1
-    return max(1, min(asked, files))
+    parts = len(files)
+    if parts < asked and any((found := file_format(file)) is not None and found.module == SHARDS for file in files):
+        parts = len(row_blocks(len(sources)))
+    return max(1, min(asked, parts))
 
 
 def row_blocks(n: int) -> list[tuple[int, int]]:
