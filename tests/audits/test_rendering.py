@@ -40,3 +40,16 @@ def test_a_run_of_an_earlier_version_is_one_line(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr(rendering, "synthetic_page", page)
     with pytest.raises(InputError, match="lacks 'n_new': an earlier version of memorisk wrote it; issue the run's"):
         render_again(tmp_path, redact=True)
+
+
+def test_a_value_of_another_kind_is_said_to_be_damage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for error in (TypeError("list indices"), RecursionError(), AttributeError("no attribute"), ZeroDivisionError()):
+
+        def load(folder: Path, error: Exception = error) -> Any:
+            """As the files lead to it."""
+            raise error
+
+        monkeypatch.setattr(rendering, "load_result", load)
+        with pytest.raises(InputError, match=rf"cannot be read back \({type(error).__name__}.*command again") as found:
+            render_again(tmp_path)
+        assert found.value.__cause__ is error

@@ -15,12 +15,15 @@ import signal
 import sys
 import tempfile
 import time
+import traceback
 from pathlib import Path
 from typing import Any
 
 import atheris
 
-with atheris.instrument_imports(include=["memorisk", "tifffile", "pydicom", "nibabel", "PIL", "yaml"]):
+PYTHON_READERS = ("pydicom.filereader", "pydicom.encaps", "pydicom.pixels", "pydicom.values", "nibabel.nifti1", "PIL")
+
+with atheris.instrument_imports(include=["memorisk", "tifffile", "yaml", *PYTHON_READERS]):
     from tests.fuzz.target import Findings, Target, judge
     from tests.fuzz.targets import all_targets
 
@@ -55,6 +58,8 @@ def _plant(target: Target, work: Path) -> None:
     """Make the seeds of a target, each a file."""
     corpus = work / "corpus" / target.name
     corpus.mkdir(parents=True, exist_ok=True)
+    if any(corpus.glob("seed-*")):
+        return
     with tempfile.TemporaryDirectory() as folder:
         for k, seed in enumerate(target.seeds(Path(folder))):
             (corpus / f"seed-{k:03}").write_bytes(seed)
@@ -67,7 +72,13 @@ def _turn(target: Target, work: Path, seconds: float, number: int) -> dict[str, 
     child = os.fork()
     if child == 0:
         _fuzz(target, work, seconds, number, log)
-    _, status = os.waitpid(child, 0)
+    until = begun + 3 * seconds + WALL
+    while not (ended := os.waitpid(child, os.WNOHANG))[0]:
+        time.sleep(0.1)
+        if time.monotonic() > until:  # libFuzzer itself hangs
+            os.kill(child, signal.SIGKILL)
+            until = float("inf")
+    status = ended[1]
     said = log.read_text(encoding="utf-8", errors="replace")
     covered = _COVERED.findall(said)
     ran = _STAT.findall(said)
@@ -124,14 +135,18 @@ def _fuzz(target: Target, work: Path, seconds: float, number: int, log: Path) ->
             return repack(data, atheris.Mutate, size) if seed % 2 else atheris.Mutate(data, size)
 
         more["custom_mutator"] = mutate
-    leave = ctypes.CFUNCTYPE(None)(lambda: os._exit(0))  # threads of the parent cannot be joined here
-    ctypes.CDLL(None).atexit(leave)
     try:
+        leave = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(
+            lambda _: os._exit(0)
+        )  # it has no threads of the parent to join
+        ctypes.CDLL(None).__cxa_atexit(leave, None, None)
         atheris.Setup([sys.argv[0], *flags, str(work / "corpus" / target.name)], one, **more)
         atheris.Fuzz()
+    except BaseException:
+        traceback.print_exc()
     finally:
         shutil.rmtree(place, ignore_errors=True)
-        os._exit(0)
+        os._exit(70)
 
 
 if __name__ == "__main__":

@@ -31,8 +31,14 @@ _QUICK = {"models": 2, "epochs": 1, "processes": 1, "fail_on": "never"}
 
 @cache
 def _made(make: Callable[[Path], Path]) -> Path:
-    """A sound folder of its kind, made once and left as it is."""
-    return make(Path(tempfile.mkdtemp(prefix="fuzz-made-")))
+    """A sound folder of its kind, made once and left as it is; a later run of the fuzzer finds it."""
+    place = Path(tempfile.gettempdir()) / "memorisk-fuzz-made" / make.__name__
+    note = place / "made"
+    if not note.is_file():
+        shutil.rmtree(place, ignore_errors=True)
+        place.mkdir(parents=True)
+        note.write_text(str(make(place).relative_to(place)))
+    return place / note.read_text()
 
 
 def of_folder(

@@ -20,6 +20,7 @@ from memorisk.audits.losses import read_scores
 from memorisk.audits.rendering import REPORT, load_result
 from memorisk.report.page import render_page
 from memorisk.report.result import Result
+from memorisk.runs.damaged import reading_run
 from memorisk.runs.errors import InputError, one_line
 from memorisk.runs.files import write_json, write_table, write_text
 from memorisk.runs.folder import read_config
@@ -92,7 +93,17 @@ def compare(first: str | Path, second: str | Path) -> Comparison:
         Differences, second less first.
 
     Raises:
-        InputError: A folder holds no finished run, or the runs share no scored class.
+        InputError: A folder holds no finished run, or a damaged one, or the runs share no scored class.
+    """
+    with reading_run(f"{first} or {second}"):
+        return _compared(first, second)
+
+
+def _compared(first: str | Path, second: str | Path) -> Comparison:
+    """As `compare`, of sound runs.
+
+    Raises:
+        InputError: As there.
     """
     (evidence_a, result_a), (evidence_b, result_b) = (_load(Path(f)) for f in (first, second))
     notes = _differences(evidence_a, evidence_b, result_a, result_b)

@@ -14,6 +14,7 @@ from memorisk.audits.synthetic.page import synthetic_page
 from memorisk.report.blocks import Page
 from memorisk.report.page import render_page
 from memorisk.report.result import Result
+from memorisk.runs.damaged import reading_run
 from memorisk.runs.errors import InputError, one_line
 from memorisk.runs.files import write_text
 from memorisk.runs.folder import RunFolder, read_config
@@ -103,33 +104,20 @@ def render_again(folder: str | Path, *, redact: bool = False, out: Path | None =
         The file written.
 
     Raises:
-        InputError: The folder holds no finished run, or ``out`` cannot be written.
+        InputError: The folder holds no finished run, an earlier version of memorisk wrote it, its files are damaged, or
+            ``out`` cannot be written.
     """
     run = RunFolder(Path(folder))
-    page = _page_again(run.path, redact=redact)
+    with reading_run(run.path):
+        html = render_page(_page(load_result(run.path), redact=redact))
     if out is None and redact:
         out = run / REDACTED  # the full report stays; the next run of the audit would write it again anyway
     if out is None:
         with folder_lock(run.path):
-            write_text(run / REPORT, render_page(page))
+            write_text(run / REPORT, html)
             return run / REPORT
     if out.is_dir() or not out.absolute().parent.is_dir():
         raise InputError(f"--out {one_line(out)}: name a file in a folder that exists")
-    write_text(out, render_page(page))
+    write_text(out, html)
     return out
 
-
-def _page_again(folder: Path, *, redact: bool) -> Page:
-    """The page of a finished run.
-
-    Raises:
-        InputError: There is none, or an earlier version of memorisk wrote it.
-    """
-    result = load_result(folder)
-    try:
-        return _page(result, redact=redact)
-    except KeyError as error:
-        raise InputError(
-            f"{one_line(folder)} lacks {one_line(error, 60)}: an earlier version of memorisk wrote it; issue the run's "
-            "command again"
-        ) from None

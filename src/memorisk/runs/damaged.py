@@ -1,0 +1,34 @@
+"""Files of a run that are read back: whatever damaged ones lead to is one line."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from memorisk.runs.errors import InputError, one_line
+
+_ASTRAY = (TypeError, ValueError, AttributeError, LookupError, ArithmeticError, RecursionError, AssertionError)
+
+
+@contextmanager
+def reading_run(folder: str | Path) -> Iterator[None]:
+    """While it is open, a finished run is read and laid out.
+
+    What is valid JSON or Parquet may still hold other things than were written, and no list of checks foresees them
+    all. The error that they led to is kept as the cause.
+
+    Raises:
+        InputError: The files led to an error.
+    """
+    try:
+        yield
+    except KeyError as error:
+        raise InputError(
+            f"{one_line(folder)} lacks {one_line(error, 60)}: an earlier version of memorisk wrote it; issue the run's "
+            "command again"
+        ) from error
+    except _ASTRAY as error:
+        what = f"{type(error).__name__} {one_line(error, 80)}".strip()
+        raise InputError(
+            f"{one_line(folder)} cannot be read back ({what}): its files are damaged, or of another version of "
+            "memorisk; issue the run's command again"
+        ) from error
