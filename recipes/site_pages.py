@@ -287,6 +287,7 @@ PAGES: dict[str, Page] = {
             "python benchmarks": "a measurement of speed, in `benchmarks/README.md`",
         },
         given={"runs/dit": "generator"},
+        exchanged=((", labels=np.zeros(64, dtype=np.int64)", ""), ("guidance=2.0", "guidance=1.0")),
         python="",
         always=("runs/dit",),
     ),
@@ -337,7 +338,7 @@ PAGES: dict[str, Page] = {
                 (("MODEL", "net.onnx"), ("imagenet", "0.5/0.25"), ("text:NAME", "text:NA")),
             ),
             "memorisk images mark": Expected((0,), "seen.png", replaced=("IMAGE ", "image.png ")),
-            "memorisk explain": Expected((0,), "ratio"),
+            "memorisk explain": Expected((0,), "ratio", " --images DATA"),
             "memorisk audit classifier DATA --intervene": Expected(
                 AUDIT, "Report: ", " --epochs 1 --models 4", ("grayscale --classes NAME", "blur --classes benign")
             ),
