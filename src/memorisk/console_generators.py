@@ -48,7 +48,7 @@ def show_generator_plan(plan: "GeneratorPlan", *, as_json: bool, watch: "WatchPl
     from memorisk.audits.dry_run import duration
 
     if as_json:
-        told = vars(plan) | ({} if watch is None else {"watch": asdict(watch)})
+        told = asdict(plan) | ({} if watch is None else {"watch": asdict(watch)})
         sys.stdout.write(json.dumps(plain(told), indent=2, ensure_ascii=False) + "\n")
         return
     console = Console()

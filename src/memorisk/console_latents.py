@@ -2,6 +2,7 @@
 
 import json
 import sys
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
@@ -53,7 +54,7 @@ def show_autoencoder_plan(plan: "AutoencoderPlan", *, as_json: bool) -> None:
     from memorisk.audits.dry_run import duration
 
     if as_json:
-        sys.stdout.write(json.dumps(plain(vars(plan)), indent=2, ensure_ascii=False) + "\n")
+        sys.stdout.write(json.dumps(plain(asdict(plan)), indent=2, ensure_ascii=False) + "\n")
         return
     console = Console()
     for name, count in plan.parts.items():

@@ -3,6 +3,7 @@
 import json
 import sys
 from collections.abc import Iterable
+from dataclasses import asdict
 from math import isnan
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -73,7 +74,7 @@ def show_detector_plan(plan: "DetectorPlan", *, as_json: bool) -> None:
     from memorisk.audits.dry_run import duration
 
     if as_json:
-        sys.stdout.write(json.dumps(plain(vars(plan)), indent=2, ensure_ascii=False) + "\n")
+        sys.stdout.write(json.dumps(plain(asdict(plan)), indent=2, ensure_ascii=False) + "\n")
         return
     console = Console()
     for name, count in plan.parts.items():

@@ -1,5 +1,6 @@
 """Costs of the commands that train or draw, against what they then do, each on a few small images."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -7,6 +8,9 @@ import pytest
 import torch
 from PIL import Image
 
+from memorisk.console_generators import show_generator_plan
+from memorisk.console_latents import show_autoencoder_plan
+from memorisk.console_training import show_detector_plan
 from memorisk.runs.cost import Cost
 from tests.counting import Counts, counted, tensor_bytes
 from tests.training.detectors import scans
@@ -32,6 +36,15 @@ def data(tmp_path: Path) -> Path:
     return tmp_path / "data"
 
 
+def printed(capsys: pytest.CaptureFixture[str], show: Any, plan: Any) -> None:
+    """In JSON the cost is all of its numbers, in words those that are not 0."""
+    show(plan, as_json=True)
+    assert json.loads(capsys.readouterr().out)["cost"] == plan.cost.as_json()
+    show(plan, as_json=False)
+    shown = capsys.readouterr().out
+    assert all(line.strip() in shown for line in plan.cost.lines())
+
+
 def holds(found: Counts, plan: Cost, **weights: int) -> None:
     """Every number that is known beforehand is what was counted."""
     seen = {name: getattr(found, name) for name in ("trainings", "steps", "images_trained", "images_passed", "pairs")}
@@ -39,7 +52,7 @@ def holds(found: Counts, plan: Cost, **weights: int) -> None:
     assert {name: (seen | weights)[name] for name in known} == known
 
 
-def test_train_detector(data: Path, tmp_path: Path) -> None:
+def test_train_detector(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("kornia")
     pytest.importorskip("pytorch_metric_learning")
     from memorisk.training.detector import plan_detector, train_detector
@@ -47,6 +60,7 @@ def test_train_detector(data: Path, tmp_path: Path) -> None:
     asked = {"backbone": "small_cnn@none", "epochs": 2, "frozen_epochs": 1, "batch_size": 16, "lr": 1e-3, **GROUPS}
     plan = plan_detector(data, out=tmp_path / "r", **asked)
     assert not plan.cost.at_most
+    printed(capsys, show_detector_plan, plan)
     with counted() as found:
         train_detector(data, out=tmp_path / "r", **asked)
     found.images_passed -= 2 * 2  # how wide a network's features are is asked of two images, at both starts
@@ -55,12 +69,15 @@ def test_train_detector(data: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_train_autoencoder_reaches_its_bound_or_stays_below(data: Path, tmp_path: Path) -> None:
+def test_train_autoencoder_reaches_its_bound_or_stays_below(
+    data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     from memorisk.training.autoencoder import plan_autoencoder, train_autoencoder
 
     asked = {"block_channels": (4, 4, 8), "epochs": 2, "batch_size": 16, **GROUPS}
     plan = plan_autoencoder(data, out=tmp_path / "r", **asked)
     assert plan.cost.at_most == ("steps", "images_trained", "images_passed")
+    printed(capsys, show_autoencoder_plan, plan)
     with counted() as found:
         trained = train_autoencoder(data, out=tmp_path / "r", **asked)
     assert not trained.summary["stopped_early"]
@@ -91,12 +108,15 @@ def passes_of_drawing(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return passed
 
 
-def test_train_generator_and_draw_from_it(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_train_generator_and_draw_from_it(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     from memorisk.training.generating import generate, plan_generate
     from memorisk.training.generator import plan_generator, train_generator
 
     asked = {"network": "tiny/8", "steps": 3, "batch_size": 8, "snapshot_every": 2, "lr": 1e-3, **GROUPS}
     plan = plan_generator(data, out=tmp_path / "r", keep_snapshots=True, **asked)
+    printed(capsys, show_generator_plan, plan)
     with counted() as found:
         train_generator(data, out=tmp_path / "r", keep_snapshots=True, **asked)
     written = sum(map(tensor_bytes, (tmp_path / "r").rglob("*.safetensors")))
