@@ -163,7 +163,7 @@ def install(bundle: Path, venv: Path, expect: str | None = None, *, smoke: bool 
     if manifest["weights"]:
         shutil.copytree(bundle / WEIGHTS, venv / WEIGHTS)
         for entry in manifest["weights"]:
-            print(f"{entry['name']}: --weights {venv.resolve() / entry['file']}")
+            print(f"weights {entry['name']}: {venv.resolve() / entry['file']}")
     if smoke:
         print(_smoke(bin_folder))
     print(f"installed: {bin_folder / 'memorisk'} --help")
