@@ -21,6 +21,7 @@ from memorisk.audits.rendering import write_report
 from memorisk.report.result import Result
 from memorisk.runs.environment import machine, versions
 from memorisk.runs.errors import InputError, one_line, unknown_name
+from memorisk.runs.files import read_table
 from memorisk.runs.fingerprint import file_fingerprint
 from memorisk.runs.folder import check_out, open_run
 from memorisk.runs.settings import settings_of
@@ -93,7 +94,7 @@ def read_scores(path: Path) -> pd.DataFrame:
     try:
         with path.open("rb") as file:
             is_parquet = file.read(4) == b"PAR1"
-        return pd.read_parquet(path) if is_parquet else _read_csv(path)
+        return read_table(path) if is_parquet else _read_csv(path)
     except (ValueError, OSError, UnicodeDecodeError) as error:
         raise InputError(f"{one_line(path)} is neither Parquet nor CSV: {one_line(error, 120)}") from None
 

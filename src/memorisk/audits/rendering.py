@@ -56,7 +56,7 @@ def load_result(folder: Path) -> Result:
         raise InputError(f"{one_line(folder)} holds several regimes side by side: name one of {', '.join(inner)} in it")
     try:
         return Result.load(folder)
-    except (ValueError, KeyError, TypeError) as error:  # also what JSON, Parquet and Unicode call broken
+    except (ValueError, KeyError, TypeError, OSError) as error:  # also what JSON, Parquet and Unicode call broken
         raise InputError(
             f"{one_line(folder)} holds a damaged result ({one_line(error, 100)}): issue the run's command again"
         ) from None

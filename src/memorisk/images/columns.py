@@ -16,6 +16,7 @@ import numpy as np
 import pandas as pd
 
 from memorisk.runs.errors import InputError, one_line, unknown_name
+from memorisk.runs.files import read_table
 
 Role = Literal["path", "image", "label", "group", "split", "dataset"]
 
@@ -155,7 +156,7 @@ def _read_json_lines(path: Path) -> pd.DataFrame:
 
 def _read_parquet(path: Path) -> pd.DataFrame:
     try:
-        return pd.read_parquet(path)
+        return read_table(path)
     except Exception as error:  # Arrow has errors of many kinds for a broken file
         raise ValueError(one_line(error, 120)) from None
 

@@ -6,7 +6,10 @@ from pathlib import Path
 
 from memorisk.runs.errors import InputError, one_line
 
-_ASTRAY = (TypeError, ValueError, AttributeError, LookupError, ArithmeticError, RecursionError, AssertionError)
+_ASTRAY = (
+    *(TypeError, ValueError, AttributeError, LookupError, ArithmeticError, RecursionError, AssertionError),
+    OSError,  # what Arrow calls a broken file
+)
 
 
 @contextmanager

@@ -87,10 +87,30 @@ def write_table(path: str | Path, table: pd.DataFrame) -> None:
 
 
 def read_table(path: str | Path) -> pd.DataFrame:
-    """Read a Parquet table."""
+    """Read a Parquet table.
+
+    Raises:
+        OSError: It cannot be opened, or is none.
+        ValueError: It is damaged, or holds text that is no UTF-8.
+    """
     import pandas as pd
 
-    return pd.read_parquet(path)
+    return sound_text(pd.read_parquet(path))
+
+
+def sound_text(table: pd.DataFrame) -> pd.DataFrame:
+    """A table as it is; text from Parquet is only decoded where it is looked at, and bad bytes would be met there.
+
+    Raises:
+        ValueError: A column holds text that is no UTF-8.
+    """
+    import pyarrow as pa
+
+    for name in table.columns:
+        values = table[name].array
+        if hasattr(values, "__arrow_array__") and str(table[name].dtype) in ("str", "string"):
+            pa.array(values).validate(full=True)
+    return table
 
 
 def write_array(path: str | Path, array: np.ndarray) -> None:
