@@ -21,7 +21,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -141,9 +142,12 @@ def measure(case: Case, python: Path, inputs: Path, folder: Path, pairs: int) ->
     }
 
 
-def run(name: str, peer: Peer, arrays: dict[str, Path], folder: Path, pairs: int) -> dict[str, Any]:
-    """All cases of a peer; a case that fails is told with its last line."""
+def run(
+    name: str, peer: Peer, arrays: dict[str, Path], folder: Path, pairs: int, keep: Callable[[dict[str, Any]], None]
+) -> bool:
+    """All cases of a peer, kept one by one; a case that fails is told with its last line. Whether none did."""
     found: dict[str, Any] = {"title": peer.title, "how": peer.how, "cases": [], "failed": []}
+    found |= {"machine": machine(), "versions": versions()}
     try:
         with environment(name, folder) as python:
             for case in (one for one in CASES if one.peer == name and one.inputs in arrays):
@@ -154,6 +158,7 @@ def run(name: str, peer: Peer, arrays: dict[str, Path], folder: Path, pairs: int
                     print(f"{name} {case.case}: FAILED, {error}", flush=True)
                     continue
                 found["cases"].append(row)
+                keep(found)
                 ratio = row["processor_ratio"]
                 said = {key: value for key, value in row["agreement"].items() if key != "sets"}
                 print(
@@ -164,7 +169,15 @@ def run(name: str, peer: Peer, arrays: dict[str, Path], folder: Path, pairs: int
     except RuntimeError as error:
         found["failed"].append({"case": "all", "error": str(error)})
         print(f"{name}: not installed, {error}", flush=True)
-    return found | {"machine": machine(), "versions": versions()}
+    return not found["failed"]
+
+
+def store(name: str, found: dict[str, Any]) -> None:
+    """A peer's results in place of its old ones, and the page of all."""
+    results = (read_json(RESULT) if RESULT.exists() else {}) | {name: found}
+    results = {key: results[key] for key in PEERS if key in results}
+    write_json(RESULT, results)
+    write_page(results)
 
 
 def main() -> int:
@@ -194,13 +207,8 @@ def main() -> int:
             else:
                 print(f"{name}: left out, it needs --data", flush=True)
         for name in names:
-            found = run(name, PEERS[name], arrays, folder, 1 if given.small else given.pairs)
-            failed |= bool(found["failed"])
-            if not given.small and found["cases"]:
-                results = (read_json(RESULT) if RESULT.exists() else {}) | {name: found}
-                results = {key: results[key] for key in PEERS if key in results}
-                write_json(RESULT, results)
-                write_page(results)
+            keep = (lambda _found: None) if given.small else partial(store, name)
+            failed |= not run(name, PEERS[name], arrays, folder, 1 if given.small else given.pairs, keep)
     return 1 if failed else 0
 
 
