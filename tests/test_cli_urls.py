@@ -39,6 +39,7 @@ def test_a_run_at_a_url_is_the_run_in_a_folder(served, tmp_path, capsys):
     settings = yaml.safe_load(there["config.yaml"])
     assert (settings["file"], settings["out"]) == (f"{url}/made.parquet", f"{url}/there")
     assert str(tmp_path / "cache") not in there["config.yaml"].decode()
+    assert not [p for p in (served / "there", *(served / "there").rglob("*")) if p.stat().st_mode & 0o077]
 
     assert main(["report", f"{url}/there", "--redact"]) == 0
     assert (served / "there" / "report-redacted.html").is_file()

@@ -6,6 +6,8 @@ by a move where the storage has one; object stores write an object whole or not 
 """
 
 import ftplib
+import os
+import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -278,7 +280,9 @@ class Storage:
 
         def put() -> None:
             """Once, and whole."""
-            if self.protocol not in _OBJECTS and above not in self._made:
+            if self.protocol == "file":
+                Path(above).mkdir(mode=0o700, parents=True, exist_ok=True)
+            elif self.protocol not in _OBJECTS and above not in self._made:
                 self._fs.makedirs(above, exist_ok=True)
                 self._made.add(above)
             self._write(temporary, source)
@@ -296,6 +300,16 @@ class Storage:
 
             with io.BytesIO(source) if isinstance(source, bytes) else source.open("rb") as file:
                 self._fs.ftp.storbinary(f"STOR {place}", file, blocksize=1 << 20)
+        elif self.protocol == "file":  # for its owner alone, as a run in a folder
+            Path(place).unlink(missing_ok=True)
+            with open(place, "xb", opener=_private) as target:
+                if isinstance(source, bytes):
+                    target.write(source)
+                else:
+                    with source.open("rb") as file:
+                        shutil.copyfileobj(file, target, 1 << 20)
+                target.flush()
+                os.fsync(target.fileno())
         elif isinstance(source, bytes):
             self._fs.pipe_file(place, source)
         else:
@@ -333,6 +347,10 @@ class Storage:
             self._again("written to", removed)
         except FileNotFoundError:
             return
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
 
 
 def _entry(info: dict[str, Any]) -> Entry:
