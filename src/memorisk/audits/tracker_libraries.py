@@ -4,6 +4,7 @@ Telemetry is switched off before a library is loaded. A store is a folder; MLflo
 named; Weights & Biases is only ever opened offline.
 """
 
+import importlib.util
 import os
 import re
 import shutil
@@ -41,7 +42,12 @@ def mlflow_client(place: str | Path) -> Any:
         from mlflow.tracking import MlflowClient
     except ImportError:
         raise MissingExtraError("mlflow-skinny", "tracking", "logging to MLflow") from None
+    os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2")  # its own seven take minutes
     address = str(place)
+    if address.startswith("sqlite:") and importlib.util.find_spec("sqlalchemy") is None:
+        raise InputError(
+            "MLflow keeps a database only where all of it is installed (pip install mlflow): name a folder"
+        )
     if not SERVER.match(address):
         folder = Path(place)
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -137,6 +137,18 @@ def test_settings_that_may_name_somebody_stay_out(tmp_path: Path, monkeypatch) -
     assert safe_settings(config) == {"size": 64, "lr": 1e-3, "redact": False, "optimizer": "adam"}
 
 
+def test_a_server_that_does_not_answer_is_said_in_a_line(runs: Path, capsys, monkeypatch) -> None:
+    pytest.importorskip("mlflow")
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    said = refusal(capsys, "track", "runs/clean", "--to", f"mlflow:http://127.0.0.1:{port}", code=3)
+    assert "did not take the run" in said
+    if importlib.util.find_spec("sqlalchemy") is None:
+        assert "name a folder" in refusal(capsys, "track", "runs/clean", "--to", "mlflow:sqlite:///x.db")
+
+
 @pytest.mark.parametrize(
     ("to", "said"),
     [

@@ -4,11 +4,11 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 from memorisk.audits.release.records import Record
 from memorisk.audits.tracker_libraries import SERVER, mlflow_client, summary_writer, wandb_offline
-from memorisk.runs.errors import InputError, one_line, unknown_name
+from memorisk.runs.errors import InputError, MemoriskError, one_line, unknown_name
 from memorisk.runs.files import fsync_folder
 from memorisk.runs.lock import folder_lock
 
@@ -65,10 +65,25 @@ class Mlflow:
     """A store of MLflow: a folder, a database file, or a server that the user names."""
 
     def __init__(self, place: str) -> None:
-        self.client: Any = mlflow_client(place)
+        self.place, self.client = place, mlflow_client(place)
 
     def log(self, record: Record, report: Path | None) -> bool:
-        """Keep a run; what a killed command left of it is removed first."""
+        """Keep a run; what a killed command left of it is removed first.
+
+        Raises:
+            MemoriskError: The store does not answer, or does not take it.
+        """
+        from mlflow.exceptions import MlflowException
+
+        try:
+            return self._logged(record, report)
+        except MlflowException as error:
+            raise MemoriskError(
+                f"MLflow at {one_line(self.place, 120)} did not take the run ({one_line(error, 120)}); the same "
+                "command goes on"
+            ) from None
+
+    def _logged(self, record: Record, report: Path | None) -> bool:
         from mlflow.entities import Metric, Param, RunTag
 
         client = self.client
