@@ -107,7 +107,7 @@ class Storage:
             except (FileNotFoundError, ImportError, MemoriskError):
                 raise
             except Exception as error:
-                if isinstance(error, OSError) and error.errno in NO_SPACE and error.filename is not None:
+                if isinstance(error, OSError) and error.errno in NO_SPACE:
                     raise
                 if _is_missing(error):
                     raise FileNotFoundError(self.url) from None
