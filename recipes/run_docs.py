@@ -17,6 +17,7 @@ import os
 import shlex
 import shutil
 import sys
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
@@ -31,6 +32,7 @@ from stand_ins import stand_in
 ROOT = Path(__file__).resolve().parents[1]
 SHOWN = {"--dry-run", "--tables-only", "--json", "--redact"}
 LIMIT = 900
+NOT_THIS_TIME = "was not run this time"
 
 
 def lines(text: str) -> list[str]:
@@ -140,7 +142,7 @@ def run_page(name: str, made: Path, work: Path, book: Book) -> list[dict]:
     for command in [*(command for command in lines(text) if command not in last), None, *last]:
         if command is None:
             if code:
-                typed = hashlib.sha256("".join([str(page.python), *(b.text for b in code)]).encode()).hexdigest()
+                typed = python_key(page, text)
                 book.add(book.known.get(typed) or python_of(name, page, code, folder, made) | {"typed": typed})
             continue
         one = expected(command, page)
@@ -166,6 +168,26 @@ def place_always(page: Page, folder: Path, made: Path) -> None:
     """What a page's YAML and Python read."""
     for word in page.always:
         placed(word, page, folder, made)
+
+
+def python_key(page: Page, text: str) -> str:
+    """What a page's Python is known by."""
+    code = (block.text for block in blocks(text) if block.language == "python")
+    return hashlib.sha256("".join([str(page.python), *code]).encode()).hexdigest()
+
+
+def told_before(name: str, kept: Path) -> Iterator[dict]:
+    """Rows of a page from what was run, and that the others were not."""
+    page, text = PAGES.get(name, Page()), page_file(name).read_text("utf-8")
+    rows = json.loads(kept.read_text())["rows"] if kept.is_file() else []
+    known = {row["typed"]: row for row in rows if "typed" in row}
+    for command in lines(text):
+        one = expected(command, page)
+        left = {"page": name, "command": command, "not_run": one if isinstance(one, str) else NOT_THIS_TIME}
+        yield left if isinstance(one, str) else known.get(shortened(command, page, one).typed(command), left)
+    if any(block.language == "python" for block in blocks(text)):
+        left = {"page": name, "command": "Python", "not_run": page.no_python if page.python is None else NOT_THIS_TIME}
+        yield known.get(python_key(page, text), left)
 
 
 def python_of(name: str, page: Page, code: list[Block], folder: Path, made: Path) -> dict:
@@ -205,34 +227,42 @@ def write_page(found: dict[str, list[dict]], path: Path) -> None:
     """Write docs/results/site_commands.md."""
     rows = [row for page in found.values() for row in page]
     ran = [row for row in rows if "not_run" not in row]
+    waiting = [row for row in rows if row.get("not_run") == NOT_THIS_TIME]
     minutes = sum(row["seconds"] for row in ran) / 60
     stated = ", ".join(f"{name} {version}" for name, version in versions().items())
     out = [
         "# Do the commands of the pages work?",
         "",
-        f"Made by `python recipes/run_docs.py` ({stated}; {machine()}). Every complete command of the pages below was "
-        "run as a reader would type it, page by page, on small invented inputs (`recipes/stand_ins.py`), with settings "
-        "cut short (`recipes/site_pages.py`) and untrained networks in place of other people's weights. An exit code "
-        "of 1 is an audit that does not pass, which is right for such inputs. That all commands are *understood* is "
-        "asked on every change by `tests/test_doc_commands.py`.",
+        f"Made by `python recipes/run_docs.py` ({stated}; {machine()['cores']} cores). Every complete command of the "
+        "pages below was run as a reader would type it, page by page, on small invented inputs "
+        "(`recipes/stand_ins.py`), with settings cut short (`recipes/site_pages.py`) and untrained networks in place of "
+        "other people's weights. An exit code of 1 is an audit that does not pass, which is right for such inputs. That "
+        "all commands are *understood* is asked on every change by `tests/test_doc_commands.py`.",
         "",
-        f"{sum(row['right'] for row in ran)} of {len(ran)} did what the page says, in {minutes:.0f} minutes; "
-        f"{len(rows) - len(ran)} could not be run here.",
+        f"{sum(row['right'] for row in ran)} of {len(ran)} did what the page says, in {minutes:.0f} minutes on a "
+        f"machine with other work; {len(waiting)} were not run this time, {len(rows) - len(ran) - len(waiting)} cannot "
+        "be run here. The same command goes on with what was not run.",
         "",
-        "| page | commands run | right | seconds | not run |",
-        "|---|---|---|---|---|",
+        "| page | commands run | right | seconds | not run this time | cannot be run here |",
+        "|---|---|---|---|---|---|",
     ]
     for name, page in found.items():
         done = [row for row in page if "not_run" not in row]
-        left = sum("not_run" in row for row in page)
+        later = sum(row in waiting for row in page)
+        never = len(page) - len(done) - later
         seconds = sum(row["seconds"] for row in done)
-        out.append(f"| {name} | {len(done)} | {sum(row['right'] for row in done)} | {seconds:.0f} | {left or ''} |")
+        right = sum(row["right"] for row in done)
+        out.append(f"| {name} | {len(done)} | {right} | {seconds:.0f} | {later or ''} | {never or ''} |")
     wrong = [row for row in ran if not row["right"]]
     if wrong:
         out += ["", "## What did not work", "", "| page | command | exit code |", "|---|---|---|"]
         out += [f"| {row['page']} | `{cell(row['command'])}` | {row['code']} |" for row in wrong]
     out += ["", "## What could not be run here", "", "| page | command | why |", "|---|---|---|"]
-    out += [f"| {row['page']} | `{cell(row['command'])}` | {row['not_run']} |" for row in rows if "not_run" in row]
+    out += [
+        f"| {row['page']} | `{cell(row['command'])}` | {row['not_run']} |"
+        for row in rows
+        if "not_run" in row and row not in waiting
+    ]
     out += ["", "## What was run", "", "| page | as the page has it | exit code | seconds |", "|---|---|---|---|"]
     out += [f"| {row['page']} | `{cell(row['command'])}` | {row['code']} | {row['seconds']:.0f} |" for row in ran]
     write_text(path, "\n".join(out) + "\n")
@@ -258,9 +288,8 @@ def main() -> int:
     found = {}
     for name in asked.page or pages():
         kept = asked.runs / f"{name.replace('/', '-')}.json"
-        old = json.loads(kept.read_text()) if kept.is_file() else {}
         if asked.tables_only:
-            found[name] = old.get("rows") or [{"page": name, "command": "all", "not_run": "was not run this time"}]
+            found[name] = [*told_before(name, kept)]
             continue
         if asked.again:
             kept.unlink(missing_ok=True)

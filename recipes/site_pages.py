@@ -449,6 +449,7 @@ PAGES: dict[str, Page] = {
             "python -c": Expected((0,)),
         },
     ),
+    "report.md": Page(given={"RUN": "run"}, commands={"memorisk report": Expected((0,), "report-redacted.html")}),
     "storage.md": Page(commands={"memorisk": "needs a bucket; `tests/images` and `tests/runs` ask real servers"}),
     "study.md": Page(given={"scans": "coloured"}, always=("scans",), yaml=_study),
     "synthesize.md": Page(
