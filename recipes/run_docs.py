@@ -235,9 +235,9 @@ def write_page(found: dict[str, list[dict]], path: Path) -> None:
         "",
         f"Made by `python recipes/run_docs.py` ({stated}; {machine()['cores']} cores). Every complete command of the "
         "pages below was run as a reader would type it, page by page, on small invented inputs "
-        "(`recipes/stand_ins.py`), with settings cut short (`recipes/site_pages.py`) and untrained networks in place of "
-        "other people's weights. An exit code of 1 is an audit that does not pass, which is right for such inputs. That "
-        "all commands are *understood* is asked on every change by `tests/test_doc_commands.py`.",
+        "(`recipes/stand_ins.py`), with settings cut short (`recipes/site_pages.py`) and untrained networks in place "
+        "of other people's weights. An exit code of 1 is an audit that does not pass, which is right for such inputs. "
+        "That all commands are *understood* is asked on every change by `tests/test_doc_commands.py`.",
         "",
         f"{sum(row['right'] for row in ran)} of {len(ran)} did what the page says, in {minutes:.0f} minutes on a "
         f"machine with other work; {len(waiting)} were not run this time, {len(rows) - len(ran) - len(waiting)} cannot "
