@@ -41,7 +41,7 @@ def _table(head: list[str], rows: list[list[str]]) -> str:
 
 def _who(results: dict[str, Any]) -> str:
     words = {"package": "installed", "formula": "by formula"}
-    rows = [[PEERS[name].title, words[PEERS[name].how], PEERS[name].where] for name in results]
+    rows = [[peer.title, words[peer.how], peer.where] for peer in PEERS.values()]
     return "## Who\n\n" + _table(["project", "how", "what was found"], rows)
 
 
@@ -51,6 +51,8 @@ def _agreement(results: dict[str, Any]) -> str:
         for row in peer["cases"]:
             ratio = row["processor_ratio"]
             times = f"{_number(ratio['median'])} ({_number(ratio['low'])} to {_number(ratio['high'])}; {row['pairs']})"
+            if row["kind"] == "beside":
+                times = "not compared"
             n = f"{row['agreement']['n']:,}"
             rows.append([peer["title"], row["title"], n, _WORDS[row["kind"]](row["agreement"]), times])
     head = ["project", "figure", "n", "agreement with memorisk", "memorisk is times as fast (pairs)"]
@@ -135,8 +137,16 @@ def _notes(results: dict[str, Any]) -> str:
 
 
 def _failed(results: dict[str, Any]) -> str:
-    rows = [f"* {peer['title']}, {one['case']}: {one['error']}" for peer in results.values() for one in peer["failed"]]
-    return "## What failed\n\n" + "\n".join(rows) if rows else ""
+    """Cases without a result, and what a case that failed said."""
+    measured = {(name, row["case"]) for name, peer in results.items() for row in peer["cases"]}
+    said = {(name, one["case"]): one["error"] for name, peer in results.items() for one in peer["failed"]}
+    rows = [
+        f"* {PEERS[case.peer].title}, {case.title}: "
+        + (said.get((case.peer, case.case)) or said.get((case.peer, "all")) or f"`run.py {case.peer}` was not finished")
+        for case in CASES
+        if (case.peer, case.case) not in measured
+    ]
+    return "## Not measured here\n\n" + "\n".join(rows) if rows else ""
 
 
 def _copies(results: dict[str, Any]) -> str:
