@@ -358,6 +358,23 @@ def test_damaged_arrow_is_refused_at_every_byte_that_matters(tmp_path: Path) -> 
     assert not any("\n" in said for said in found)
 
 
+def test_damaged_parquet_is_refused_and_ends_no_process(tmp_path: Path) -> None:
+    """Of a column whose type in the footer is another, Arrow ends the process when it is asked for statistics."""
+    path = tmp_path / "a.parquet"
+    pq.write_table(table(0, 4), path)
+    whole = path.read_bytes()
+    found = []
+    for place in range(len(whole) - 900, len(whole) - 8, 19):
+        path.write_bytes(whole[:place] + b"\0" + whole[place + 1 :])
+        try:
+            load_manifest(path)
+            read_image(path, member="image", frame=1)
+        except InputError as error:
+            found.append(str(error))
+    assert found
+    assert not any("\n" in said for said in found)
+
+
 def test_the_library_itself_writes_what_is_read(tmp_path: Path) -> None:
     datasets = pytest.importorskip("datasets")
     features = datasets.Features(

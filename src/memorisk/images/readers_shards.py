@@ -142,16 +142,17 @@ def shard_columns(path: Path, columns: list[str]) -> pa.Table:
 
 def null_counts(path: Path, column: str) -> int | None:
     """How many values of a leaf of Parquet are missing, by the file's statistics; None where they do not say."""
-    metadata = _parquet(path).metadata
+    file = _parquet(path)
+    metadata = file.metadata
+    leaves = [metadata.schema.column(i).path for i in range(metadata.num_columns)]
     total = 0
     for group in range(metadata.num_row_groups):
-        described = metadata.row_group(group)
-        leaf = next(
-            (c for i in range(described.num_columns) if (c := described.column(i)).path_in_schema == column), None
-        )
-        if leaf is None or leaf.statistics is None or not leaf.statistics.has_null_count:
+        # a value is read first: where it cannot be, that is an error, while asking its statistics ends the process
+        next(file.iter_batches(batch_size=1, row_groups=[group], columns=[column], use_threads=False), None)
+        statistics = metadata.row_group(group).column(leaves.index(column)).statistics
+        if statistics is None or not statistics.has_null_count:
             return None
-        total += leaf.statistics.null_count
+        total += statistics.null_count
     return total
 
 

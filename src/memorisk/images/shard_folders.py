@@ -90,9 +90,9 @@ def is_shard(path: Path, options: ImageOptions) -> bool:
     try:
         with decoding(path):
             schema = shard_schema(path)
+            images = read_features(schema, path.parent).images
     except InputError:
         return False  # who reads it as a table says what is wrong
-    images = read_features(schema, path.parent).images
     return options.image_column in images if options.image_column in schema.names else bool(images)
 
 

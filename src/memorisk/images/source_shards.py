@@ -101,9 +101,9 @@ def _roles(root: Path, shards: list[Shard], options: ImageOptions, draft: Draft)
     first = root / shards[0].path
     with decoding(first):
         schema = shard_schema(first)
+        features = read_features(schema, first.parent if (first.parent / INFO).is_file() else root)
     if written := (schema.metadata or {}).get(NOTE):
         draft.notes.append(one_line(written.decode(errors="replace"), 200))
-    features = read_features(schema, first.parent if (first.parent / INFO).is_file() else root)
     roles = {"pixels": _image_column(schema, features, options, draft.name)}
     for shard in shards[1:]:
         with decoding(root / shard.path):
