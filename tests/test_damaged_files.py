@@ -1,5 +1,7 @@
 """What fuzzing found, each as its smallest input: one clear line, whatever the file holds."""
 
+import json
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +14,11 @@ from PIL import Image
 from memorisk.audits.losses import read_scores
 from memorisk.audits.rendering import load_result, render_again
 from memorisk.images.sources import load_manifest
+from memorisk.models.features_pca import PixelPca
+from memorisk.models.features_saved import read_features
+from memorisk.models.generators import GeneratorConfig, load_generator, save_description
+from memorisk.models.saved_outputs import SavedOutputs
+from memorisk.models.weights import read_state_dict
 from memorisk.report.result import Result
 from memorisk.runs.errors import InputError
 from memorisk.runs.files import read_table
@@ -43,3 +50,40 @@ def test_a_table_of_a_run_that_is_no_parquet_any_more(tmp_path):
     for read in (load_result, render_again):
         with pytest.raises(InputError, match="issue the run's command again"):
             read(tmp_path)
+
+
+NPY = b"\x93NUMPY\x01\x00"
+IDS = np.array(list("abcd"), dtype=object)
+HEADERS = [b"{'descr': '<f4', 'shape': (", b"{'descr': '<f4\n", b"(" * 300, b"\xff" * 20, b""]
+
+
+@pytest.mark.parametrize("header", HEADERS)
+def test_a_header_of_an_array_that_is_no_header(tmp_path, header):
+    """NumPy reads it as Python's literals, and lets through what Python's own tokenizer raises."""
+    data = NPY + len(header).to_bytes(2, "little") + header
+    (tmp_path / "f.npy").write_bytes(data)
+    for name in ("clean", "features", "values", "conv.weight"):
+        with zipfile.ZipFile(tmp_path / f"{name}.npz", "w") as archive:
+            archive.writestr(f"{name}.npy", data)
+    reads = {"f.npy": lambda f: read_features(f, IDS), "features.npz": lambda f: read_features(f, IDS)}
+    reads |= {"clean.npz": SavedOutputs.read, "conv.weight.npz": read_state_dict, "values.npz": PixelPca.load}
+    for name, read in reads.items():
+        with pytest.raises(InputError) as refused:
+            read(tmp_path / name)
+        assert str(refused.value).isprintable()
+
+
+@pytest.mark.parametrize("data", [b"\x80\x02X\x01", b"PK\x03\x04" + b"\0" * 30, b"\x80\x02.", b"\x80\x02}q\0."])
+def test_a_checkpoint_that_breaks_off(tmp_path, data):
+    (tmp_path / "w.pt").write_bytes(data)
+    with pytest.raises(InputError, match="weights file"):
+        read_state_dict(tmp_path / "w.pt")
+
+
+@pytest.mark.parametrize("change", [{"details": "x"}, {"name": None}, {"latent": []}])
+def test_a_generators_description_of_other_kinds(tmp_path, change):
+    save_description(tmp_path, GeneratorConfig(kind="gan", name="small", size=(16, 16), channels=3))
+    file = tmp_path / "generator.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | change))
+    with pytest.raises(InputError, match="no description of a generator"):
+        load_generator(tmp_path)

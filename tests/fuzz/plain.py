@@ -4,6 +4,7 @@ python -m tests.fuzz.plain --seconds 20 --targets raster,arrays
 """
 
 import argparse
+import json
 import random
 import shutil
 import sys
@@ -46,7 +47,8 @@ def change_with(rng: random.Random) -> Change:
             elif kind == 2:
                 out[place:place] = piece * rng.choice((1, 2, 50))
             elif kind == 3:
-                out[rng.randrange(len(out) + 1) :][:0] = piece
+                other = rng.randrange(len(out) + 1)
+                out[other:other] = piece
             elif kind == 4:
                 odd = rng.choice(_ODD)
                 out[place : place + len(odd)] = odd
@@ -98,17 +100,22 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path, default=Path(tempfile.gettempdir()) / "memorisk-fuzz-plain")
     given = parser.parse_args()
+    given.out.mkdir(parents=True, exist_ok=True)
     bad = 0
     for target in all_targets():
         if given.targets and target.name not in given.targets.split(","):
             continue
         with tempfile.TemporaryDirectory() as folder:
             seeds = list(target.seeds(Path(folder)))
-        findings = Findings(given.out / target.name)
-        until = time.monotonic() + given.seconds
+        findings = Findings(given.out / "broken" / target.name)
+        begun = time.monotonic()
+        until = begun + given.seconds
         rng = random.Random(f"{given.seed} {target.name}")
         ends = fuzz(target, seeds, rng, findings, times=10**9, until=until)
         bad += len(findings.kinds)
+        turn = {"target": target.name, "seconds": time.monotonic() - begun, "executions": ends.total(), "covered": 0}
+        with (given.out / "turns.jsonl").open("a", encoding="utf-8") as file:
+            file.write(json.dumps(turn) + "\n")
         print(target.name, dict(ends), *findings.kinds, sep="\n  ", flush=True)
     return int(bad > 0)
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
+from memorisk.runs.damaged import NO_ARRAYS
 from memorisk.runs.errors import InputError, one_line
 from memorisk.runs.files import atomic_path
 
@@ -86,5 +87,5 @@ class Conditions:
                 return cls(found["values"], texts["images"], texts["labels"], str(found["conditioning"]), notes)
         except FileNotFoundError:
             raise InputError(f"{one_line(folder)} holds no conditions: there is no {CONDITIONS} in it") from None
-        except (OSError, ValueError, KeyError, zipfile.BadZipFile, EOFError) as error:
+        except NO_ARRAYS as error:
             raise InputError(f"{one_line(file)} is no table of conditions: {one_line(error, 120)}") from None

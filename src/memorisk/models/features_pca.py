@@ -3,7 +3,6 @@
 Fitting is `memorisk.training.feature_pca.fit_pixel_pca`; here is what it gives.
 """
 
-import zipfile
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -12,6 +11,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from memorisk.runs.damaged import NO_ARRAYS
 from memorisk.runs.errors import InputError, one_line
 from memorisk.runs.files import atomic_path
 from memorisk.runs.fingerprint import fingerprint
@@ -95,7 +95,7 @@ class PixelPca:
                 raise ValueError("its arrays do not fit together")
             if not (np.isfinite(loaded.mean).all() and np.isfinite(loaded.directions).all()):
                 raise ValueError("it holds values that are not finite")
-        except (OSError, ValueError, KeyError, TypeError, IndexError, EOFError, zipfile.BadZipFile) as error:
+        except NO_ARRAYS as error:
             raise InputError(f"fitted PCA {one_line(path)} cannot be read: {one_line(error, 120)}") from None
         return loaded
 

@@ -4,7 +4,6 @@
 numeric columns and, to match by id, a column ``image``. Without ids rows are those of the images in their order.
 """
 
-import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,6 +11,7 @@ import numpy as np
 import pandas as pd
 
 from memorisk.images.manifest import listed
+from memorisk.runs.damaged import NO_ARRAYS
 from memorisk.runs.errors import InputError, one_line
 from memorisk.runs.files import read_array, read_table
 
@@ -63,7 +63,7 @@ def read_saved(path: str | Path, images: np.ndarray, *, order: str = "the order 
         raise InputError(f"there is no feature file {one_line(path)}")
     try:
         ids, values = _read(file)
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
+    except NO_ARRAYS as error:
         raise InputError(f"features {one_line(path)} cannot be read: {one_line(error, 120)}") from None
     if values.ndim != 2 or values.dtype.kind not in "fiu":
         raise InputError(

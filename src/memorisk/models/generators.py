@@ -182,6 +182,7 @@ def read_description(folder: Path) -> GeneratorConfig:
         config = GeneratorConfig(**found)
         sizes = [*config.size, config.channels, config.condition_dim + 1]
         good = len(config.size) == 2 and all(isinstance(n, int) and n > 0 for n in sizes)
+        good &= isinstance(config.details, dict) and isinstance(config.name, str) and isinstance(config.latent, str)
         if not good or config.kind not in KINDS or config.conditioned_on not in CONDITIONED_ON:
             raise ValueError(f"kind {config.kind}, size {config.size}, conditioned on {config.conditioned_on}")
     except (ValueError, KeyError, TypeError, AttributeError, OSError) as error:

@@ -5,7 +5,6 @@ block of images at a time, whatever their size.
 """
 
 import zipfile
-import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from memorisk.models.outputs import OutputReader
+from memorisk.runs.damaged import NO_ARRAYS
 from memorisk.runs.errors import InputError, one_line
 from memorisk.runs.files import atomic_path
 from memorisk.runs.fingerprint import file_fingerprint
@@ -34,8 +34,6 @@ _REFERENCES = ("references_clean", "references_marked", "references_controls")
 _WORDS = {"n": "images", "K": "classes", "C": "controls", "R": "reference models"}
 _BLOCK = 1 << 22
 """Numbers that are read at a time."""
-
-_UNREADABLE = (zipfile.BadZipFile, zlib.error, OSError, EOFError, ValueError, NotImplementedError, RuntimeError)
 
 
 @dataclass(frozen=True)
@@ -249,7 +247,7 @@ def _shapes(file: Path) -> dict[str, tuple[int, ...]]:
                     )
                 with archive.open(member) as stream:
                     found[name] = _header(stream)[:2]
-    except _UNREADABLE as error:
+    except NO_ARRAYS as error:
         raise InputError(
             f"{said} cannot be read as an .npz of arrays: {one_line(error, 120)}; save it again"
         ) from error
@@ -305,7 +303,7 @@ def _blocks(file: Path, name: str) -> Iterator[np.ndarray]:
             for start in range(0, rows, step):
                 count = min(step, rows - start)
                 yield np.frombuffer(_exactly(stream, count * columns * dtype.itemsize), dtype).reshape(count, columns)
-    except _UNREADABLE as error:
+    except NO_ARRAYS as error:
         raise InputError(f"{said}: {name} is damaged: {one_line(error, 120)}; save it again") from error
 
 

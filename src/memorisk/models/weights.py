@@ -23,6 +23,7 @@ from torch import nn
 
 from memorisk.models.parts import head_names, stem_names
 from memorisk.models.whole_files import State, WholeFile, take_trunk, whole_file
+from memorisk.runs.damaged import NO_ARRAYS
 from memorisk.runs.errors import InputError, one_line
 from memorisk.runs.files import atomic_path
 from memorisk.runs.mirror import local_source
@@ -40,9 +41,6 @@ _OTHERS = {
     b"\x93NUMPY": "is a single NumPy array",
     b"\x1f\x8b": "is compressed by gzip",
 }
-_UNREADABLE = (
-    SafetensorError, RuntimeError, EOFError, OSError, ValueError, KeyError, AttributeError, IndexError, TypeError,
-)  # fmt: skip
 
 
 def read_state_dict(path: str | Path) -> State:
@@ -154,7 +152,7 @@ def _is_numpy_archive(file: Path) -> bool:
     try:
         with zipfile.ZipFile(file) as archive:
             names = archive.namelist()
-    except zipfile.BadZipFile:
+    except (zipfile.BadZipFile, ValueError, NotImplementedError):
         return False
     return bool(names) and all(name.endswith(".npy") for name in names)
 
@@ -163,7 +161,7 @@ def _read_numpy(file: Path) -> State:
     try:
         with np.load(file, allow_pickle=False) as archive:
             return {name: torch.from_numpy(archive[name]) for name in archive.files}
-    except (ValueError, TypeError, OSError, zipfile.BadZipFile) as error:
+    except NO_ARRAYS as error:
         raise InputError(
             f"weights file {one_line(file.name)} cannot be read as arrays of numbers: {one_line(error, 120)}"
         ) from error
@@ -178,7 +176,7 @@ def _read_torch(file: Path) -> State:
             f"weights file {one_line(file.name)} is refused: it is damaged, or loading it would run code "
             "from the file; save its state_dict() alone, or as safetensors"
         ) from error
-    except _UNREADABLE as error:
+    except (SafetensorError, AttributeError, *NO_ARRAYS) as error:
         raise InputError(f"weights file {one_line(file.name)} cannot be read: {one_line(error, 120)}") from error
     return _unwrap(content, file)
 

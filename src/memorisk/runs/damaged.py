@@ -1,11 +1,21 @@
 """Files of a run that are read back: whatever damaged ones lead to is one line."""
 
+import struct
+import tokenize
+import zipfile
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from memorisk.runs.errors import InputError, one_line
 
+NO_ARRAYS = (
+    *(OSError, EOFError, ValueError, TypeError, LookupError, ArithmeticError, AssertionError, RuntimeError),
+    *(SyntaxError, tokenize.TokenError),  # a .npy's header is read as Python's literals
+    *(zipfile.BadZipFile, zlib.error, struct.error),
+)
+"""What NumPy, zipfile and PyTorch raise on a damaged file of arrays."""
 _ASTRAY = (
     *(TypeError, ValueError, AttributeError, LookupError, ArithmeticError, RecursionError, AssertionError),
     OSError,  # what Arrow calls a broken file
