@@ -37,7 +37,8 @@ from safetensors import SafetensorError, safe_open
 import memorisk
 
 TIMES = ("log.jsonl", "config.yaml", ".lock")  # what holds times, or the folder's own name
-TRAINING = 0.3  # of a whole run's cost beside its training: how much of it a life trains, on average
+LIFE = 0.75  # of what a whole run costs beside its training: the most that a life may cost
+TRAINING = 0.12  # likewise, what of it is training on average; the last lives find it done and end amid the tables
 IMPORTED = (
     *("memorisk.audits.classifier", "memorisk.audits.study", "memorisk.training.generator", "memorisk.models.dit"),
     *(
@@ -350,11 +351,10 @@ def main() -> int:
         begin = given.out / f"{name} "
         least, more = cost(kind(1), Path(f"{begin}least")), cost(kind(41), Path(f"{begin}more"))
         one = max(1e-4, (more - least) / 40)  # an epoch of all trainings, or a step
-        # a life lasts from nothing to twice what a run takes beside its training; part of that is training
         asked[name] = epochs = max(2, int(shares[name] * TRAINING * least / one))
         cost(kind(epochs), Path(f"{begin}undisturbed"))
         print(f"{name}: {least:.2f} s and {one:.4f} s an epoch or step, {epochs} of them", flush=True)
-        tallies.append(killed(name, kind(epochs), given.out / name, shares[name], rng, 2 * least))
+        tallies.append(killed(name, kind(epochs), given.out / name, shares[name], rng, LIFE * least))
         compare(tallies[-1], given.out / name, Path(f"{begin}undisturbed"))
         print(tallies[-1].name, tallies[-1].resumes, f"{tallies[-1].seconds:.0f} s", tallies[-1].different, flush=True)
     epochs = asked["classifier"]
