@@ -151,3 +151,12 @@ def test_a_row_may_declare_its_greys(tmp_path: Path) -> None:
     for wrong in ("axial@5:5", "axial@a:b", "axial@1"):
         with pytest.raises(InputError, match="is not PLANE@LOW:HIGH"):
             read_image(path, member=wrong)
+
+
+def test_what_is_odd_in_a_header_is_not_printed(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    path = _save(tmp_path / "a.nii", VALUES)
+    data = bytearray(path.read_bytes())
+    data[254:256] = b"\x99\x11"  # sform_code: nibabel sets it to 0 and logs it
+    path.write_bytes(data)
+    assert read_image(path).shape == (6, 5, 1)
+    assert capfd.readouterr() == ("", "")

@@ -10,6 +10,7 @@ cal_min..cal_max if they declare one, else percentiles; minimum to maximum with 
 """
 
 import gzip
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -157,6 +158,9 @@ def _nibabel() -> Any:
         import nibabel
     except ImportError:
         raise MissingExtraError("nibabel", "medical", "reading NIfTI") from None
+    logger = logging.getLogger("nibabel.global")
+    if not any(isinstance(handler, logging.NullHandler) for handler in logger.handlers):
+        logger.addHandler(logging.NullHandler())  # while its own is taken away, Python would print beside our one line
     return nibabel
 
 
