@@ -19,6 +19,7 @@ ORIENTATIONS = (
     "mirrored, turned by 270 degrees",
 )
 """Four quarter turns, counterclockwise, of an image and of its mirror image (left to right)."""
+MIRRORED = ORIENTATIONS[4]
 
 
 @dataclass(frozen=True, eq=False)

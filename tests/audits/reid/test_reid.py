@@ -272,7 +272,7 @@ def test_the_command_plans_prints_and_answers(
         pd.read_parquet(out / "tables" / "leaderboard.parquet")["detector"]
     )
     assert told["reference"] == "MSE"
-    assert memorisk.benchmark_reid is benchmark_reid
+    assert memorisk.benchmark_reid.__wrapped__ is benchmark_reid
 
 
 def test_names_are_data(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

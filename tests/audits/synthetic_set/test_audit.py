@@ -12,6 +12,7 @@ from memorisk.audits.synthetic import audit as audit_module
 from memorisk.audits.synthetic.audit import audit_synthetic
 from memorisk.audits.synthetic.options import synthetic_options
 from memorisk.audits.synthetic.verdict import synthetic_verdict
+from memorisk.images.orientations import ORIENTATIONS, oriented
 from memorisk.report.result import Result
 from memorisk.runs.errors import InputError
 from memorisk.statistics.proportions import clopper_pearson
@@ -218,6 +219,26 @@ def test_pixel_identical_copies_fail_whatever_the_statistics_say(place: Path) ->
     page = Path("runs/certain-with/report.html").read_text()
     assert page.count("Copies for certain") == 1
     assert "Beside the copies above, which need no statistics, no training image is listed" in page
+
+
+def test_turned_and_mirrored_copies_are_certain_and_nobodys_where_a_held_out_image_gives_them(place: Path) -> None:
+    train, held, synthetic = parts()
+    for row, image in enumerate(oriented(train[3])):
+        synthetic[row] = image
+    held[7] = train[5][:, ::-1]
+    synthetic[10], synthetic[11] = train[5], np.rot90(train[5])
+    found = audit_synthetic(
+        store_of(train, place, "train"), store_of(synthetic, place, "set"), held_out=store_of(held, place, "held"),
+        out="runs/turned", **SMALL,
+    )  # fmt: skip
+    v = found.verdict
+    assert (v["status"], v["n_certain_copies"], v["n_shared_pixels"], v["n_held_copies"]) == ("fail", 8, 2, 0)
+    assert "8 synthetic images have the very pixels of a training image, as it is, mirrored or turned" in v["why"][0]
+    pairs = found.tables["pairs"].query("identical and not in_both").sort_values("image")
+    assert set(pairs["real_image"]) == {"train-0003"}
+    for image, how in zip(pairs["image"], pairs["orientation"], strict=True):
+        made = synthetic[int(image[-4:])]
+        assert np.array_equal(list(oriented(made))[ORIENTATIONS.index(how)], train[3])
 
 
 def test_an_image_of_both_parts_is_nobodys_copy_and_held_out_copies_are_a_doubt(place: Path) -> None:

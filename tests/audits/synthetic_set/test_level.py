@@ -56,7 +56,7 @@ def found_of(sets: Sets, flat: list[np.ndarray], copies: PixelCopies, options: S
 def copies_of_nobody(n_train: int, n_held: int, n_synthetic: int) -> PixelCopies:
     """No pair of equal or nearly equal pixels."""
     nowhere, far = np.full(n_synthetic, -1), _far(n_synthetic)
-    return PixelCopies(nowhere, nowhere > 0, nowhere, far, _far(n_train), _far(n_held), NO_THUMBNAILS)
+    return PixelCopies(nowhere, nowhere, nowhere > 0, nowhere, far, _far(n_train), _far(n_held), NO_THUMBNAILS)
 
 
 def _far(n: int) -> BestMatches:

@@ -16,6 +16,7 @@ from memorisk.audits.synthetic.reviewing import NOTHING, Review
 from memorisk.audits.synthetic.sets import Sets
 from memorisk.images.duplicates import NEAR
 from memorisk.images.near_copies import BestMatches, best_matches, thumbnails
+from memorisk.images.orientations import same_pixels
 from memorisk.runs.progress import Progress
 from memorisk.scores.similarity import Similarity
 from memorisk.statistics.image_counts import counted_images
@@ -67,11 +68,15 @@ class PixelCopies:
     """Synthetic images whose pixels are those of real ones, or nearly; whatever the features say."""
 
     identical: np.ndarray
-    """[S] row of the first training image with the same pixels, -1 for none; blank images are no copies."""
+    """[S] row of the first training image with the same pixels, as it is, mirrored or turned by quarters; -1 for none;
+    blank images are no copies."""
+    orientation: np.ndarray
+    """[S] place in `memorisk.images.orientations.ORIENTATIONS`: what is done to the synthetic image to give the
+    training image, or, where there is none, the held-out one; -1 where neither is."""
     in_both: np.ndarray
     """[S] whether these pixels are a held-out image's, too, so that they are nobody's for certain."""
     identical_held: np.ndarray
-    """[S] row of the first held-out image with the same pixels, and no training image's; -1 for none."""
+    """[S] likewise of a held-out image, and no training image's; -1 for none."""
     of_set: BestMatches
     """[S] most similar training image."""
     of_train: BestMatches
@@ -204,35 +209,35 @@ def compare_pixels(sets: Sets, progress: Progress, review: Review = NOTHING) -> 
         again, _ = best_matches(made[0][row : row + 1], made[1][left])
         of_train.row[row] = left[again.row[0]] if len(left) else of_train.row[row]
         of_train.similarity[row], of_train.mirrored[row] = again.similarity[0], again.mirrored[0]
-    hashes = sets.synthetic.pixel_hashes
-    of_training = _rows_of(hashes, sets.train.pixel_hashes)
-    of_held_out = _rows_of(hashes, np.empty(0) if sets.held is None else sets.held.pixel_hashes)
-    for rows in (of_training, of_held_out):
+    same = same_pixels(sets.synthetic, sets.train)
+    of_training, copied = same.row, sets.train.pixel_hashes[same.row]  # the last one's hash where there is none
+    same_held = None if sets.held is None else same_pixels(sets.synthetic, sets.held)
+    held = np.full_like(of_training, -1) if same_held is None else same_held.row
+    orientation = same.orientation if same_held is None else np.where(
+        of_training >= 0, same.orientation, same_held.orientation
+    )  # fmt: skip
+    for rows in (of_training, held):
         some = np.flatnonzero(rows >= 0)
         rows[some[is_blank(sets.synthetic, some)]] = -1
-    of_held_out[of_training >= 0] = -1
-    in_both = np.array([value in sets.shared_hashes for value in hashes], dtype=bool) & (of_training >= 0)
+    shared = (held >= 0) | np.array([value in sets.shared_hashes for value in copied], dtype=bool)
+    in_both, of_held_out = shared & (of_training >= 0), np.where(of_training >= 0, -1, held)
     certain = (of_training >= 0) & ~in_both
-    of_training[[(value, value) in review.dismissed for value in hashes]] = -1
+    hashes = sets.synthetic.pixel_hashes
+    of_training[[pair in review.dismissed for pair in zip(hashes, copied, strict=True)]] = -1
     pairs = review.pairs(sets, review.dismissed)
-    equal = frozenset((s, r) for s, r in pairs if certain[s] and hashes[s] == sets.train.pixel_hashes[r])
+    equal = frozenset((s, r) for s, r in pairs if certain[s] and copied[s] == sets.train.pixel_hashes[r])
     alike = frozenset(
         (s, r) for s, r in pairs if near(best_matches(made[0][r : r + 1], made[1][s : s + 1])[0])[0]
     )  # fmt: skip
     return PixelCopies(
-        of_training, in_both & (of_training >= 0), of_held_out, of_set, of_train, of_held, made[1], equal, alike - equal
-    )
+        of_training, orientation, in_both & (of_training >= 0), of_held_out, of_set, of_train, of_held,
+        made[1], equal, alike - equal,
+    )  # fmt: skip
 
 
 def near(matches: BestMatches) -> np.ndarray:
     """[n] whether an image has a near copy on the other side."""
     return matches.similarity >= NEAR
-
-
-def _rows_of(hashes: np.ndarray, among: np.ndarray) -> np.ndarray:
-    """[S] first row among others with the same hash; -1 for none."""
-    first = {value: row for row, value in reversed(list(enumerate(among)))}
-    return np.array([first.get(value, -1) for value in hashes], dtype=np.int64)
 
 
 def _to_source(found: FeatureTables, similarity: Similarity, plants: Plants, patients: np.ndarray) -> FloatArray:

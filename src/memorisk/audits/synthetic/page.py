@@ -242,12 +242,13 @@ def _certain(result: Result, terms: Terms, redact: bool) -> list[Block]:
     whose = "" if terms.units == "images" else f" They show {terms.counted(n['n_certain_patients'])}."
     text = (
         f"{count(n['n_certain_copies'])} synthetic {have} the very pixels of a training image (at {height} x {width} "
-        f"pixels){shared}.{whose} No statistics are needed to see that."
+        f"pixels), as it is, mirrored or turned by quarters{shared}.{whose} No statistics are needed to see that."
     )
     columns = [
         Column(source="image", heading="Synthetic image", row_heading=True),
         Column(source="real_image", heading="Training image"),
         *([Column(source="group", heading="Patient")] if terms.units == "patients" else []),
+        Column(source="orientation", heading="The synthetic one taken"),
     ]
     shown = Table(
         frame=chosen, columns=columns, caption="Same pixels.", elsewhere="tables/pairs.parquet", visible_rows=10

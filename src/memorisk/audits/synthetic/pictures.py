@@ -8,6 +8,7 @@ import pandas as pd
 from memorisk.audits.pseudonyms import Pseudonyms
 from memorisk.audits.synthetic.sets import Sets
 from memorisk.audits.synthetic.verdict import AHEAD_LEVEL
+from memorisk.images.orientations import MIRRORED
 from memorisk.images.store import ImageStore
 from memorisk.report.frames import rows, texts, truths
 from memorisk.report.result import Result
@@ -51,9 +52,10 @@ def pair_pictures(sets: Sets, result: Result, names: Pseudonyms) -> Pictures:
     pairs, table = result.tables["pairs"], result.per_image
     training = np.array([part == "training" for part in texts(pairs, "part")], dtype=bool)
     same = truths(pairs, "identical")
+    turned = np.array([how == MIRRORED for how in texts(pairs, "orientation")], dtype=bool)
     nearest = table.sort_values(["distance", "image"], kind="stable")
     mirrored = {
-        *_ids(rows(pairs, training & truths(pairs, "mirrored")), "real_image", "image"),
+        *_ids(rows(pairs, training & turned), "real_image", "image"),
         *_ids(rows(table, truths(table, "mirrored")), "similar_image", "image"),
     }
     equal = _ids(rows(pairs, training & same), "real_image", "image")
@@ -67,7 +69,7 @@ def pair_pictures(sets: Sets, result: Result, names: Pseudonyms) -> Pictures:
     near = [pair for pair in near if pair not in shown][:MOST]
     closest = [pair for pair in closest if pair not in shown | {*near}][:MOST]
     paired = [pair for pair in dict.fromkeys(_memorized(result)) if pair not in shown | {*near, *closest, *equal}]
-    mirrored -= {*_ids(rows(pairs, same), "real_image", "image")}
+    mirrored -= {*_ids(rows(pairs, same & ~turned), "real_image", "image")}
     pictures_of = _Pairs(sets, names, mirrored)
     parts = (pictures_of.of(chosen) for chosen in (exposed, equal, near, closest, paired[:MOST]))
     return Pictures(*parts, mirrored=frozenset(mirrored))

@@ -350,7 +350,7 @@ def _every_pair(result: Result, terms: Terms) -> Table:
         *([Column(source="group", heading="Patient")] if terms.units == "patients" else []),
         Column(source="similarity", heading="Similarity", format="decimal"),
         Column(source="identical", heading="Same pixels", format="yes_no"),
-        Column(source="mirrored", heading="Mirrored", format="yes_no"),
+        Column(source="orientation", heading="The synthetic one taken"),
     ]
     return Table(
         frame=result.tables["pairs"],

@@ -11,6 +11,7 @@ from memorisk.audits.synthetic.comparing import near
 from memorisk.audits.synthetic.evidence import SyntheticEvidence, View, probability
 from memorisk.audits.synthetic.findings import DetectorFindings, Findings
 from memorisk.audits.synthetic.hidden import Plants
+from memorisk.images.orientations import MIRRORED, ORIENTATIONS
 from memorisk.images.planting import KINDS
 from memorisk.statistics.calibration import group_values
 from memorisk.statistics.planted_copies import PlantPower
@@ -277,7 +278,7 @@ class SyntheticTables:
                     ids[same[s]],
                     groups[same[s]],
                     1.0,
-                    False,
+                    ORIENTATIONS[c.orientation[s]],
                     part == "training" and bool(c.in_both[s]),
                 )
                 for s in np.flatnonzero(same >= 0)
@@ -295,17 +296,15 @@ class SyntheticTables:
                     ids[r],
                     groups[r],
                     float(best.similarity[r]),
-                    bool(best.mirrored[r]),
+                    MIRRORED if best.mirrored[r] else ORIENTATIONS[0],
                     False,
                 )
                 for r in np.flatnonzero(near(best))
                 if int(r) not in known
             ]
-        columns = ["part", "identical", "image", "real_image", "group", "similarity", "mirrored", "in_both"]
+        columns = ["part", "identical", "image", "real_image", "group", "similarity", "orientation", "in_both"]
         table = pd.DataFrame(rows, columns=columns)
-        table["identical"], table["mirrored"], table["in_both"] = (
-            table[c].astype(bool) for c in ("identical", "mirrored", "in_both")
-        )
+        table["identical"], table["in_both"] = table["identical"].astype(bool), table["in_both"].astype(bool)
         return table.sort_values(
             ["part", "identical", "similarity", "image", "real_image"],
             ascending=[False, False, False, True, True],

@@ -78,7 +78,7 @@ def _found(numbers: dict[str, Any], terms: Terms) -> list[str]:
     if n := numbers["n_certain_copies"]:
         are = "image has" if n == 1 else "images have"
         shared = "" if numbers["n_held_patients"] is None else " that no held-out image shares"
-        said.append(f"{n:,} synthetic {are} the very pixels of a training image{shared}")
+        said.append(f"{n:,} synthetic {are} the very pixels of a training image, as it is, mirrored or turned{shared}")
     if n := numbers["n_listed"]:
         are = f"{terms.counted(n, 'training')} {'is' if n == 1 else 'are'}"
         said.append(
