@@ -7,13 +7,14 @@ them then go there by themselves, and everything that is made from them stays as
 import shutil
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 
 from memorisk.images.cache import cache_folder
+from memorisk.runs.errors import InputError
 from memorisk.runs.executors import connection
 from memorisk.runs.fingerprint import fingerprint
 from memorisk.runs.lock import folder_lock
@@ -81,7 +82,12 @@ def open_workplace(
 
 
 def _remove_abandoned(root: Path) -> None:
-    """Remove what commands left that were killed and not given again for a week."""
+    """Remove what commands left that were killed and not given again for a week.
+
+    Clocks are set, so that age alone says little: one whose lock another command holds is in use.
+    """
     for folder in root.iterdir():
-        if folder.is_dir() and time.time() - folder.stat().st_mtime > ABANDONED:
-            shutil.rmtree(folder, ignore_errors=True)
+        with suppress(OSError, InputError):
+            if folder.is_dir() and time.time() - folder.stat().st_mtime > ABANDONED:
+                with folder_lock(root, name=f"{folder.name}.lock"):
+                    shutil.rmtree(folder, ignore_errors=True)
