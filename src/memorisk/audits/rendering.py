@@ -120,4 +120,3 @@ def render_again(folder: str | Path, *, redact: bool = False, out: Path | None =
         raise InputError(f"--out {one_line(out)}: name a file in a folder that exists")
     write_text(out, html)
     return out
-
