@@ -1,5 +1,6 @@
 """TIFF: every way of storing grey and colour that tifffile and libtiff write gives back what went in."""
 
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
@@ -124,6 +125,17 @@ def test_what_is_neither_grey_nor_rgb_is_refused(tmp_path: Path) -> None:
     tifffile.imwrite(tmp_path / "a.tif", five, photometric="rgb", extrasamples=["unspecified", "unspecified"])
     with pytest.raises(InputError, match="5 channels is neither grey nor RGB"):
         read_image(tmp_path / "a.tif")
+
+
+def test_a_file_that_promises_thousands_of_channels_is_refused_before_they_are_made(tmp_path: Path) -> None:
+    tifffile.imwrite(tmp_path / "a.tif", np.zeros((5000, 24), np.uint8))
+    with tifffile.TiffFile(tmp_path / "a.tif", mode="r+") as file:
+        file.pages[0].tags["SamplesPerPixel"].overwrite(9217)  # a gigabyte
+    tracemalloc.start()
+    with pytest.raises(InputError, match="9217 channels is neither grey nor RGB"):
+        read_image(tmp_path / "a.tif")
+    assert tracemalloc.get_traced_memory()[1] < 1 << 24
+    tracemalloc.stop()
 
 
 def test_a_bomb_and_a_truncated_file_are_refused(tmp_path: Path) -> None:

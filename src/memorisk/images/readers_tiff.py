@@ -21,6 +21,8 @@ from memorisk.runs.errors import InputError, one_line
 # without a handler of its own Python prints tifffile's log of a broken file beside our one line
 logging.getLogger("tifffile").addHandler(logging.NullHandler())
 
+_MOST_CHANNELS = 4  # RGB and alpha
+_CHANNELS = "{}: a TIFF of {} channels is neither grey nor RGB"
 _PLAIN = (PHOTOMETRIC.MINISBLACK, PHOTOMETRIC.MINISWHITE, PHOTOMETRIC.RGB)
 
 
@@ -34,6 +36,8 @@ def read(path: Path, how: Reading) -> np.ndarray:
         if not isinstance(page, TiffPage):
             page = page.aspage()
         check_size(path, page.imagewidth, page.imagelength, how.max_pixels)
+        if page.samplesperpixel > _MOST_CHANNELS:  # before they are decoded: a few bytes may promise thousands
+            raise InputError(_CHANNELS.format(one_line(path), page.samplesperpixel))
         values = _decoded(page) if page.photometric in _PLAIN and page.imagedepth == 1 else None
         if values is not None:
             return _turned(_image(values, page, how, path), _orientation(page))
@@ -69,7 +73,7 @@ def _image(values: np.ndarray, page: TiffPage, how: Reading, path: Path) -> np.n
     colours = 3 if page.photometric == PHOTOMETRIC.RGB else 1
     extra = [int(e) for e in page.extrasamples]
     if values.shape[2] != colours + len(extra) or (extra and extra[0] not in (0, 1, 2)) or len(extra) > 1:
-        raise InputError(f"{one_line(path)}: a TIFF of {values.shape[2]} channels is neither grey nor RGB")
+        raise InputError(_CHANNELS.format(one_line(path), values.shape[2]))
     shown = show(values[..., :colours], how.window, how.depth)
     if page.photometric == PHOTOMETRIC.MINISWHITE:
         shown = np.iinfo(shown.dtype).max - shown
