@@ -145,6 +145,16 @@ def test_arrays_that_do_not_fit_are_refused(tmp_path: Path) -> None:
             load_manifest(tmp_path / name)
 
 
+@pytest.mark.parametrize("name", ["a.npy", "a-images-idx3-ubyte"])
+def test_images_without_a_pixel_are_refused_before_a_row_is_made_of_each(tmp_path: Path, name: str) -> None:
+    if name == "a.npy":
+        np.save(tmp_path / name, np.empty((1 << 30, 2, 0), np.uint8))
+    else:
+        (tmp_path / name).write_bytes(bytes.fromhex("00000803 40000001 00000002 00000000"))
+    with pytest.raises(InputError, match="images without a pixel"):
+        load_manifest(tmp_path / name)
+
+
 def test_real_arrays(shared_data: Path) -> None:
     manifest = load_manifest(shared_data / "pneumoniamnist_imbalanced" / "data" / "pneumoniamnist.npz")
     counts = Counter(zip(manifest.splits, manifest.labels, strict=True))  # type: ignore[arg-type]

@@ -78,6 +78,8 @@ def image_axes(rows: Rows, path: Path) -> bool:
     shape = tuple(int(n) for n in rows.shape)
     if np.dtype(rows.dtype).kind not in "buif":
         raise InputError(f"{one_line(path)}: values of type {rows.dtype} are no pixels")
+    if 0 in shape[1:]:  # as many of them as a header likes lie in no bytes at all
+        raise InputError(f"{one_line(path)}: an array of shape {shape} holds images without a pixel")
     if len(shape) == 3 or (len(shape) == 4 and shape[3] in _CHANNELS):
         return False
     if len(shape) == 4 and shape[1] in _CHANNELS:
