@@ -20,7 +20,7 @@ from memorisk.models.generators import GeneratorConfig, load_generator, save_des
 from memorisk.models.saved_outputs import SavedOutputs
 from memorisk.models.weights import read_state_dict
 from memorisk.report.result import Result
-from memorisk.runs.errors import InputError
+from memorisk.runs.errors import InputError, unknown_name
 from memorisk.runs.files import read_table
 
 
@@ -41,6 +41,19 @@ def test_text_that_is_no_utf8_is_met_when_a_table_is_read(tmp_path):
     for read in (load_manifest, read_scores):
         with pytest.raises(InputError, match="Invalid UTF8"):
             read(table)
+
+
+def test_notes_on_columns_that_are_damaged(tmp_path):
+    table = pa.table({"a": ["x"]}).replace_schema_metadata(
+        {"pandas": json.dumps({"index_columns": [], "columns": [{"name": "a", "pandas_type": "unicode"}]})}
+    )
+    pq.write_table(table, tmp_path / "t.parquet")
+    with pytest.raises(ValueError, match="damaged notes on its columns"):
+        read_table(tmp_path / "t.parquet")
+
+
+def test_names_that_are_listed_as_known_are_printable():
+    assert str(unknown_name("label", "9", ["\x00\x1b[31m", "4"])).isprintable()
 
 
 def test_a_table_of_a_run_that_is_no_parquet_any_more(tmp_path):

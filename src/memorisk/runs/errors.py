@@ -40,7 +40,8 @@ def unknown_name(kind: str, name: object, allowed: Iterable[str]) -> InputError:
     """
     names = [str(a) for a in allowed]
     near = difflib.get_close_matches(str(name), names, n=1, cutoff=0.5)
-    listed = ", ".join(names[:12]) + (f", ... ({len(names)} in all)" if len(names) > 12 else "")
+    more = f", ... ({len(names)} in all)" if len(names) > 12 else ""
+    listed = ", ".join(one_line(known, 60) for known in names[:12]) + more
     hint = f" Did you mean {near[0]!r}?" if near else ""
     return InputError(f"unknown {kind} {str(name)!r}.{hint} Known: {listed}")
 

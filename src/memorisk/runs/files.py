@@ -95,7 +95,10 @@ def read_table(path: str | Path) -> pd.DataFrame:
     """
     import pandas as pd
 
-    return sound_text(pd.read_parquet(path))
+    try:
+        return sound_text(pd.read_parquet(path))
+    except (LookupError, TypeError, AttributeError) as error:  # what pandas wrote beside the columns is damaged
+        raise ValueError(f"damaged notes on its columns ({error!r})") from None
 
 
 def sound_text(table: pd.DataFrame) -> pd.DataFrame:
