@@ -10,6 +10,7 @@ grey half.
 
 import io
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 from PIL import Image, ImageOps
@@ -19,6 +20,7 @@ from memorisk.images.formats import Reading, sniff
 from memorisk.images.greys import over_black, show, to_depth
 from memorisk.runs.errors import InputError, one_line
 
+_PNG = b"\x89PNG\r\n\x1a\n"
 _BITS, _COLOUR_TYPE = 24, 25  # bytes of a PNG file: bits of a value; grey (0, 4) or colour
 
 
@@ -42,7 +44,19 @@ def read_data(data: bytes, path: Path, how: Reading) -> np.ndarray:
 
 def count_frames(path: Path) -> int:
     """Number of frames of an animation; 1 for a still image."""
+    with path.open("rb") as file:
+        if file.read(8) == _PNG and not _animated(file):
+            return 1
     return int(getattr(open_image(path.read_bytes(), path), "n_frames", 1))
+
+
+def _animated(file: BinaryIO) -> bool:
+    """Whether a PNG has the chunk of an animation, which stands before the pixels: the rest is not read."""
+    while len(head := file.read(8)) == 8 and head[4:] != b"IDAT":
+        if head[4:] == b"acTL":
+            return True
+        file.seek(int.from_bytes(head[:4], "big") + 4, 1)
+    return False
 
 
 def open_image(data: bytes, path: Path) -> Image.Image:

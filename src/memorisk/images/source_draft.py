@@ -13,17 +13,13 @@ from pathlib import Path
 import pandas as pd
 
 from memorisk.images.columns import canonical_split, texts
-from memorisk.images.formats import Kind, file_format
-from memorisk.images.manifest import BUILTIN, RESERVED, Manifest
+from memorisk.images.formats import Kind
+from memorisk.images.manifest import RESERVED, Manifest
 from memorisk.images.options import ImageOptions
-from memorisk.images.readers import count_frames
-from memorisk.images.readers_nifti import count_frames as count_slices
 from memorisk.images.source_labels import join_labels
-from memorisk.images.source_walk import KIND_BY_SUFFIX, suffix
+from memorisk.images.stacks import frames_in, is_stack, is_volume
 from memorisk.images.wording import listed
 from memorisk.runs.errors import InputError, one_line
-
-_STACKS = frozenset(("TIFF", "GIF", "WEBP", "DICOM", "NIfTI", "NIfTI, gzipped"))
 
 
 @dataclass
@@ -153,7 +149,7 @@ def _refuse_empty_group(draft: Draft) -> None:
 def _expand_frames(draft: Draft, options: ImageOptions) -> None:
     """Choose the frames of stacks; with ``all`` a row becomes one for each frame, all in the group of their file."""
     paths = draft.table["path"].tolist()
-    volumes = [draft.kind == "nifti" if draft.kind else _is_volume(draft.root, path) for path in paths]
+    volumes = [draft.kind == "nifti" if draft.kind else is_volume(draft.root, path) for path in paths]
     if any(volumes):
         draft.table["member"] = [options.slice_plane if volume else "" for volume in volumes]
     if options.frames == "auto":
@@ -171,24 +167,14 @@ def _expand_frames(draft: Draft, options: ImageOptions) -> None:
     draft.table = table
 
 
-def _is_volume(root: Path, path: str) -> bool:
-    """Whether a file is a NIfTI volume: by its suffix, by its content where that says nothing."""
-    if suffix(path) in KIND_BY_SUFFIX or path.startswith(BUILTIN):
-        return KIND_BY_SUFFIX.get(suffix(path)) == "nifti"
-    found = file_format(root / path)
-    return found is not None and found.kind == "nifti"
-
-
 def _chosen_frames(path: Path, volume: bool, options: ImageOptions) -> list[int | None]:
     """Frames to take of one file; ``[None]`` leaves it to the reader's rule."""
-    found = file_format(path)
-    if not (volume or (found is not None and found.name in _STACKS)):
+    if not is_stack(path, volume=volume):
         return [None]
     if options.frames == "first":
         return [0]
-    try:
-        n = count_slices(path, options.slice_plane) if volume else count_frames(path)
-    except Exception:  # unreadable files keep one row: the store refuses or counts them, with the reason
+    n = frames_in(path, volume=volume, plane=options.slice_plane)
+    if n is None:  # unreadable files keep one row: the store refuses or counts them, with the reason
         return [None]
     if options.frames == "middle":
         return [n // 2]

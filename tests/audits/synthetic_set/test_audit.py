@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from PIL import Image
 
 from memorisk.audits.synthetic import audit as audit_module
 from memorisk.audits.synthetic.audit import audit_synthetic
@@ -239,6 +240,23 @@ def test_turned_and_mirrored_copies_are_certain_and_nobodys_where_a_held_out_ima
     for image, how in zip(pairs["image"], pairs["orientation"], strict=True):
         made = synthetic[int(image[-4:])]
         assert np.array_equal(list(oriented(made))[ORIENTATIONS.index(how)], train[3])
+
+
+def test_pages_that_were_not_read_are_not_passed(place: Path) -> None:
+    train, held, synthetic = parts()
+    made = place / "pages"
+    made.mkdir()
+    for row, image in enumerate(synthetic):
+        Image.fromarray(image.squeeze()).save(made / f"s{row:04d}.png")
+    hidden = [Image.fromarray(image.squeeze()) for image in (synthetic[0], *train[:3])]
+    hidden[0].save(made / "s0000.tif", save_all=True, append_images=hidden[1:])
+    real = {"held_out": store_of(held, place, "held"), **PASSES}
+    found = audit_synthetic(store_of(train, place, "train"), made, out="runs/pages", **real)
+    assert (found.status, found.verdict["n_synthetic_frames_left"]) == ("undecided", 3)
+    assert any("3 of synthetic files" in why for why in found.verdict["why"])
+    assert any("--frames all" in way for way in found.verdict["what_would_decide"])
+    every = audit_synthetic(store_of(train, place, "train"), made, out="runs/every", frames="all", **real)
+    assert (every.status, every.verdict["n_certain_copies"], every.verdict["n_synthetic_frames_left"]) == ("fail", 3, 0)
 
 
 def test_an_image_of_both_parts_is_nobodys_copy_and_held_out_copies_are_a_doubt(place: Path) -> None:

@@ -235,6 +235,11 @@ def _unread(v: Any) -> list[str]:
     words = {
         "n_synthetic_unread": "generated image was not read|generated images were not read",
         "n_train_unread": "training image could not be read|training images could not be read",
+        **{
+            f"n_{part}_frames_left": f"page, frame or slice of {of} files was not read|pages, frames or slices of {of} "
+            "files were not read"
+            for part, of in (("synthetic", "generated"), ("train", "training"))
+        },
     }
     said = [several(v[name], *told.split("|")) + "." for name, told in words.items() if v.get(name)]
     rejected = v.get("rejected") or {}

@@ -186,6 +186,8 @@ def numbers_of(evidence: SyntheticEvidence, found: Findings, options: SyntheticO
         "patients_known": sets.groups_given or options.one_image_per_patient,
         "detector_unseen": any(UNSEEN in view.features.notes for view in views),
         "n_synthetic_unread": len(sets.synthetic.skipped) + len(sets.synthetic.manifest.skipped),
+        "n_train_frames_left": sets.frames_left[0],
+        "n_synthetic_frames_left": sets.frames_left[1],
         "n_synthetic_distinct": len(np.unique(sets.synthetic.pixel_hashes.astype(str))),
         "n_plants": evidence.plants.n,
         "saved_features": any(view.features.described.state == "saved" for view in views),

@@ -21,6 +21,7 @@ from memorisk.audits.image_sets import (
 )
 from memorisk.audits.synthetic.options import SyntheticOptions
 from memorisk.images.manifest import Manifest
+from memorisk.images.stacks import frames_left
 from memorisk.images.store import ImageStore
 from memorisk.images.wording import listed
 from memorisk.runs.errors import InputError, one_line, several
@@ -45,6 +46,8 @@ class Sets:
     """Pixels that are in both parts: a synthetic image that has them copies nobody for certain."""
     notes: tuple[str, ...]
     """What was assumed or left out, a sentence each, without ids."""
+    frames_left: tuple[int, int] = (0, 0)
+    """Pages, frames and slices of training and of synthetic files that were not asked for."""
 
     @property
     def real(self) -> ImageStore:
@@ -107,7 +110,10 @@ def decode(found: Manifests, options: SyntheticOptions, progress: Progress) -> S
     held, images, patients, hashes = stores.get(HELD_OUT), 0, 0, frozenset[str]()
     if held is not None:
         held, images, patients, hashes = apart(stores[TRAIN], held)
-    return Sets(stores[TRAIN], stores[SYNTHETIC], held, images, patients, hashes, tuple(notes))
+    progress("looking for pages and frames that are left out", 0, 0)
+    plane = options.slice_plane
+    left = tuple(frames_left(stores[part].manifest, plane) for part in (TRAIN, SYNTHETIC))
+    return Sets(stores[TRAIN], stores[SYNTHETIC], held, images, patients, hashes, tuple(notes), (left[0], left[1]))
 
 
 def refuse_shared_patients(train: Manifest, held: Manifest) -> list[str]:

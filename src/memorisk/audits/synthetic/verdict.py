@@ -155,6 +155,7 @@ def _doubts(numbers: dict[str, Any], options: SyntheticOptions, terms: Terms) ->
         _nobody_known(numbers),
         _unseen_detector(numbers),
         _not_looked_at(numbers),
+        _frames_left(numbers),
     ]
     doubts = [doubt for doubt in found if doubt is not None]
     return [why for why, _ in doubts], [way for _, way in doubts]
@@ -271,6 +272,17 @@ def _not_looked_at(numbers: dict[str, Any]) -> tuple[str, str] | None:
             "the images that are to be released, each once",
         )
     return None
+
+
+def _frames_left(numbers: dict[str, Any]) -> tuple[str, str] | None:
+    """Further pages, frames or slices of files, of which nothing is said."""
+    parts = (("synthetic", numbers["n_synthetic_frames_left"]), ("training", numbers["n_train_frames_left"]))
+    if not (said := [f"{n:,} of {part} files" for part, n in parts if n]):
+        return None
+    return (
+        f"further pages, frames or slices were not read, {' and '.join(said)}: nothing is said of them",
+        "--frames all, which reads every one, or files of one image each",
+    )
 
 
 def _seen_held_out(numbers: dict[str, Any]) -> tuple[str, str] | None:

@@ -1,0 +1,38 @@
+"""Files of several images: none is left out without a word."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tifffile
+from PIL import Image
+
+from memorisk.images.options import ImageOptions
+from memorisk.images.readers import count_frames
+from memorisk.images.sources import load_manifest
+from memorisk.images.stacks import frames_left
+
+FRAMES = [Image.fromarray(np.full((8, 8), 40 * i, np.uint8)) for i in range(5)]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A page's worth of every kind, and five of some."""
+    for name in ("a.gif", "a.png", "a.webp"):
+        FRAMES[0].save(tmp_path / name, save_all=True, append_images=FRAMES[1:])
+    FRAMES[0].save(tmp_path / "one.png")
+    tifffile.imwrite(tmp_path / "a.tif", np.stack([np.asarray(f) for f in FRAMES]), photometric="minisblack")
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("settings", "left"), [({}, 16), ({"frames": "first"}, 16), ({"frames": "all"}, 0), ({"frame_step": 2}, 10)]
+)
+def test_what_is_left_out_is_counted(folder: Path, settings: dict, left: int) -> None:
+    if "frame_step" in settings:
+        settings = settings | {"frames": "all"}
+    manifest = load_manifest(folder, ImageOptions(**settings))
+    files = {p: count_frames(folder / p) for p in ("a.gif", "a.png", "a.webp", "a.tif", "one.png")}
+    assert files == {"a.gif": 5, "a.png": 5, "a.webp": 5, "a.tif": 5, "one.png": 1}
+    assert frames_left(manifest, "axial") == sum(files.values()) - manifest.n
+    assert frames_left(manifest, "axial") == left or settings.get("frame_step") == 2
