@@ -240,3 +240,52 @@ def test_data_sets_of_the_library(tmp_path: Path) -> None:
     )
     with pytest.raises(InputError, match="not in a file of this machine"):
         save_dataset(away, store=tmp_path / "cache")
+
+
+def test_whose_an_image_is_is_never_dropped(tmp_path: Path) -> None:
+    deep = [pixels(i, 6, 5).astype(np.uint16) * 200 for i in range(6)]
+
+    def items(**more: Any) -> Items:
+        """Six images of three patients, with further keys."""
+        return Items([{"image": deep[i], "label": "ab"[i % 2]} | {k: v(i) for k, v in more.items()} for i in range(6)])
+
+    for name, value in (("patient_id", lambda i: i // 2), ("Subject ID", lambda i: torch.tensor(i // 2))):
+        check = memorisk.check_images(items(**{name: value}), ImageOptions(store=tmp_path, depth=16))
+        assert check.groups["images"].tolist() == [2, 2, 2]
+        assert f"group is {name}" in " ".join(check.notes)
+    split = items(patient_id=lambda i: f"p{i // 3}", split=lambda i: "train" if i % 3 else "test", age=float)
+    assert memorisk.check_images(split, ImageOptions(store=tmp_path)).problems["groups across splits"] == 2
+    chosen = ImageOptions(store=tmp_path, group_column="who")
+    assert memorisk.load_manifest(items(who=lambda i: i % 3, patient_id=str), chosen).groups.tolist() == list("012012")
+    named = save_dataset(items(who=lambda i: i % 3, group=lambda i: "case"), groups="who", store=tmp_path)
+    assert load_manifest(named).groups.tolist() == list("012012")
+    with pytest.raises(InputError, match=r"item 0: its patient_id is \['p0'\], no single value"):
+        save_dataset(items(patient_id=lambda i: [f"p{i}"]), store=tmp_path)
+    late = Items([{"image": pixels(i), **({"patient": "p"} if i > 70 else {})} for i in range(72)])
+    with pytest.raises(InputError, match="item 71 has patient, which items before it lack"):
+        save_dataset(late, store=tmp_path)
+    unread = save_dataset(items(mask=lambda i: deep[i], classes=lambda i: ["a"]), store=tmp_path)
+    assert "not read: mask, classes." in load_manifest(unread).notes[0]
+    triples = save_dataset(Items([(pixels(i), i % 2, f"p{i // 2}") for i in range(4)]), store=tmp_path)
+    assert "the last 1 of the 3 values of an item" in load_manifest(triples).notes[0]
+
+
+def test_a_column_called_group_gives_way_to_the_one_that_is_named(tmp_path: Path) -> None:
+    datasets = pytest.importorskip("datasets")
+    columns = {"image": [{"bytes": None, "path": str(p)} for p in sorted(folder(tmp_path / "skin").rglob("*.png"))]}
+    columns |= {"Group": list("ccctttt")[:6], "who": list("aabbcc"), "Label": list("uvwxyz")}
+    made = datasets.Dataset.from_dict(columns).cast_column("image", datasets.Image())
+    saved = load_manifest(save_dataset(made, groups="who", labels=list("ababab"), store=tmp_path / "cache"))
+    assert saved.groups.tolist() == list("aabbcc")
+    assert saved.labels.tolist() == list("ababab")
+
+
+def test_a_folder_of_torchvision_with_items_of_its_own_is_asked_for_them(tmp_path: Path) -> None:
+    vision = pytest.importorskip("torchvision")
+
+    class Patients(vision.datasets.ImageFolder):
+        def __getitem__(self, row: int) -> Any:
+            return {"image": self.loader(self.samples[row][0]), "label": row % 2, "patient_id": f"p{row // 2}"}
+
+    manifest = load_manifest(save_dataset(Patients(folder(tmp_path / "skin")), store=tmp_path / "cache"))
+    assert manifest.groups.tolist() == ["p0", "p0", "p1", "p1", "p2", "p2"]

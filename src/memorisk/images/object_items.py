@@ -1,9 +1,10 @@
-"""Items of data sets that are Python objects: the image, the label and the group that each holds.
+"""Items of data sets that are Python objects: the image, the label and the columns that each holds.
 
 Of torchvision's folders of files an image is the file's own bytes, as if the folder had been named. Of any other data
 set it is what an item holds, as PNG: an image of Pillow (by the rules of ``readers_raster``), an array ``[h, w]`` or
 ``[h, w, c]`` or a tensor ``[c, h, w]``, of 8 bits, of 16 bits where it is grey, or of floats from 0 to 1 (255 times
-their value, rounded).
+their value, rounded). Of an item with keys, those of single values (a patient's number, a split, an age) are columns as
+those of a table are; a key that says whose an image is and holds anything else is refused, never passed over.
 """
 
 import copy
@@ -11,18 +12,36 @@ import io
 import os
 import sys
 from collections.abc import Mapping
-from pathlib import Path
+from dataclasses import dataclass, field
+from datetime import date
+from pathlib import Path, PurePath
 from typing import Any
+from uuid import UUID
 
 import numpy as np
 from PIL import Image
 
+from memorisk.images.columns import USUAL_NAMES, pick, plain_name, text
 from memorisk.images.formats import Reading
 from memorisk.images.readers_raster import pixels
 from memorisk.images.source_arrays import array_labels
 from memorisk.runs.errors import InputError, one_line
 
 _TRANSFORMS = ("transform", "transforms", "target_transform")
+_IMAGES, _LABELS = ("image", "img"), ("label", "labels")
+
+
+@dataclass(frozen=True)
+class Item:
+    """What is read of an item."""
+
+    image: dict[str, Any]
+    """Its ``bytes`` and the name of its file, ``path``."""
+    label: Any = None
+    columns: dict[str, str] = field(default_factory=dict)
+    """Its other keys of single values, as text."""
+    unread: tuple[str, ...] = ()
+    """What else it holds, in words."""
 
 
 def plain_items(dataset: Any, said: str) -> tuple[Any, str]:
@@ -38,7 +57,7 @@ def plain_items(dataset: Any, said: str) -> tuple[Any, str]:
         return dataset, ""
     plain = _with(dataset, **set_ones)
     try:
-        read_item(plain, 0, None, said)
+        read_item(plain, 0, said)
     except Exception:  # without them its items are something else, or it cannot do without
         return dataset, ", as its transform gives it"
     return plain, ", without its transform"
@@ -61,32 +80,68 @@ def class_names(dataset: Any) -> list[str] | None:
     return None
 
 
-def read_item(dataset: Any, row: int, key: str | None, said: str) -> tuple[dict[str, Any], Any, Any]:
-    """An item's image (as bytes, with its name), label and group.
+def read_item(dataset: Any, row: int, said: str) -> Item:
+    """An item's image, label and columns.
 
     Raises:
-        InputError: It holds no image, or no group.
+        InputError: It holds no image, or a key that says whose it is holds no single value.
     """
     try:
         file = _own_file(dataset, row)
         if file is not None:
-            return {"bytes": file[0].read_bytes(), "path": file[1]}, file[2], None
+            return Item({"bytes": file[0].read_bytes(), "path": file[1]}, file[2])
         item = dataset[row]
     except Exception as error:  # anybody's class
         raise InputError(
             f"{said}: item {row} cannot be read ({one_line(error or type(error).__name__, 160)})"
         ) from error
-    label = group = None
     if isinstance(item, Mapping):
-        label, group = item.get("label", item.get("labels")), item.get(key) if key is not None else None
-        image = item.get("image", item.get("img"))
-    else:
-        image, label = (
-            (item[0], item[1] if len(item) > 1 else None) if isinstance(item, (tuple, list)) else (item, None)
-        )
-    if key is not None and group is None:
-        raise InputError(f"{said}: item {row} has no {one_line(key, 60)}; give groups as a value for each image")
-    return {"bytes": _png(image, f"{said}: item {row}"), "path": None}, label, group
+        return _keyed(item, f"{said}: item {row}")
+    several = item if isinstance(item, (tuple, list)) else (item,)
+    image, label = several[0] if several else None, several[1] if len(several) > 1 else None
+    more = len(several) - 2
+    unread = (f"the last {more} of the {len(several)} values of an item",) if more > 0 else ()
+    return Item(_image(image, f"{said}: item {row}"), label, unread=unread)
+
+
+def _keyed(item: Mapping[Any, Any], said: str) -> Item:
+    """An item with keys.
+
+    Raises:
+        InputError: See `read_item`.
+    """
+    image = next((key for key in _IMAGES if key in item), None)
+    others = [key for key in item if key != image]
+    label = next((key for key in _LABELS if key in item), pick(others, "label", None, said))
+    columns, unread = {}, []
+    for key in others:
+        if key == label:
+            continue
+        value = _single(item[key])
+        if value is not None:
+            columns[str(key)] = value
+        elif plain_name(key) in USUAL_NAMES["group"]:
+            raise InputError(
+                f"{said}: its {one_line(key, 60)} is {one_line(repr(item[key]), 60)}, no single value that says whose "
+                "it is; give groups as a value for each image"
+            )
+        else:
+            unread.append(one_line(key, 60))
+    found = _image(None if image is None else item[image], said)
+    return Item(found, None if label is None else item.get(label), columns, tuple(unread))
+
+
+def _single(value: Any) -> str | None:
+    """A single value as text; None where it is none."""
+    if type(value).__module__.startswith(("numpy", "torch", "monai")) and hasattr(value, "item"):
+        value = value.item() if np.prod(value.shape) == 1 else [value]
+    if value is None or isinstance(value, (str, bytes, int, float)):
+        return text(value)
+    return str(value) if isinstance(value, (date, UUID, PurePath)) else None
+
+
+def _image(image: Any, said: str) -> dict[str, Any]:
+    return {"bytes": _png(image, said), "path": None}
 
 
 def _own_file(dataset: Any, row: int) -> tuple[Path, str, int] | None:
@@ -100,6 +155,8 @@ def _own_file(dataset: Any, row: int) -> tuple[Path, str, int] | None:
             row -= len(part)
     folder = sys.modules.get("torchvision.datasets.folder")
     if folder is None or not isinstance(dataset, folder.DatasetFolder) or dataset.loader is not folder.default_loader:
+        return None
+    if type(dataset).__getitem__ is not folder.DatasetFolder.__getitem__:  # its items are something of its own
         return None
     path, target = dataset.samples[row]
     return Path(path), os.path.relpath(path, dataset.root).replace(os.sep, "/"), target

@@ -26,10 +26,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from memorisk.images.cache import cache_folder
-from memorisk.images.columns import text, texts
-from memorisk.images.object_items import class_names, item_label, plain_items, read_item
+from memorisk.images.columns import USUAL_NAMES, plain_name, texts
+from memorisk.images.object_items import Item, class_names, item_label, plain_items, read_item
 from memorisk.images.options import ImageOptions
 from memorisk.images.shard_features import NOTE
+from memorisk.images.wording import listed
 from memorisk.runs.errors import InputError, one_line
 from memorisk.runs.files import fsync_folder
 from memorisk.runs.fingerprint import file_fingerprint, fingerprint
@@ -55,7 +56,8 @@ def save_dataset(
             ``len()`` and items by number, each an image, ``(image, label)`` or ``{"image": ..., "label": ...}``; or a
             dictionary of these by split.
         groups: Whose each image is: the name of a column (of a dictionary's items: of a key), or a value for each
-            image, [n]. Columns of a ``datasets`` data set are kept, so that ``group_column`` chooses one later, too.
+            image, [n]. Columns of a ``datasets`` data set, and keys of items that hold single values, are kept: one
+            of a usual name (``patient_id``) is found by itself, and ``group_column`` chooses another later.
         labels: A label for each image, [n]; else the items' own. Numbers are named by the data set's ``classes``.
         store: The cache folder, as the setting of that name.
 
@@ -191,9 +193,14 @@ def _hugging_tables(dataset: Any, columns: dict[str, list[str]], key: str | None
         dataset = dataset.cast_column(name, datasets.Image(decode=False))
     schema = dataset.features.arrow_schema
     kept = [
-        f.name for f in schema if f.name in images or not (pa.types.is_struct(f.type) or pa.types.is_binary(f.type))
+        f.name
+        for f in schema
+        if f.name in images
+        or plain_name(f.name) in USUAL_NAMES["group"]
+        or not (pa.types.is_struct(f.type) or pa.types.is_binary(f.type))
     ]
-    kept = [name for name in kept if name not in columns]
+    replaced = {*columns, *(["group"] if key is not None else [])}  # a column of such a name says something else
+    kept = [name for name in kept if plain_name(name) not in replaced or name == key]
     dataset = dataset.select_columns(kept).with_format("arrow")
     schema = dataset.features.arrow_schema
     for first in range(0, len(dataset), _ROWS):
@@ -203,7 +210,7 @@ def _hugging_tables(dataset: Any, columns: dict[str, list[str]], key: str | None
             table = table.set_column(table.schema.get_field_index(name), pa.field(name, IMAGE), pa.array(rows, IMAGE))
         for role, values in columns.items():
             table = table.append_column(role, pa.array(values[first : first + _ROWS], pa.string()))
-        if key is not None and "group" not in table.column_names:
+        if key is not None and plain_name(key) != "group":
             table = table.append_column("group", pa.array(texts(table.column(key).to_pylist()), pa.string()))
         yield table.replace_schema_metadata(schema.metadata)
 
@@ -226,25 +233,52 @@ def _with_bytes(value: Any, said: str) -> dict[str, Any] | None:
 
 
 def _item_tables(dataset: Any, columns: dict[str, list[str]], key: str | None, said: str) -> Iterator[pa.Table]:
-    """The items of any other data set."""
+    """The items of any other data set, their keys of single values as columns."""
     plain, note = plain_items(dataset, said)
     n = len(plain)
     classes = class_names(dataset)
     spread = np.unique(np.linspace(0, n - 1, min(n, _ASKED_TWICE)).astype(int)).tolist()
-    metadata = {NOTE: f"Written from {said}, a data set in Python{note}."}
+    kept: list[str] | None = None
+    metadata: dict[bytes, str] = {}
     for first in range(0, n, _ROWS):
         rows = range(first, min(first + _ROWS, n))
-        items = [read_item(plain, row, key, said) for row in rows]
+        items = [read_item(plain, row, said) for row in rows]
         for row in set(rows) & set(spread):
-            if read_item(plain, row, key, said)[0] != items[row - first][0]:
+            if read_item(plain, row, said).image != items[row - first].image:
                 raise InputError(
                     f"{said}: item {row} is another image when it is asked for again: give the data set without random "
                     "transforms"
                 )
-        table = {"image": pa.array([image for image, _, _ in items], IMAGE)}
-        own = [item_label(label, classes, row, said) for row, (_, label, _) in zip(rows, items, strict=True)]
-        table["label"] = pa.array(columns["label"][first : rows.stop] if "label" in columns else own, pa.string())
-        if "group" in columns or key is not None:
-            of = columns["group"][first : rows.stop] if "group" in columns else [text(group) for *_, group in items]
-            table["group"] = pa.array(of, pa.string())
+        if kept is None:
+            kept = list(dict.fromkeys(name for item in items for name in item.columns))
+            unread = list(dict.fromkeys(what for item in items for what in item.unread))
+            more = f"; not read: {listed(unread, 8)}" if unread else ""
+            metadata = {NOTE: f"Written from {said}, a data set in Python{note}{more}."}
+        _refuse_later(items, kept, first, said)
+        of = {role: values[first : rows.stop] for role, values in columns.items()}
+        if key is not None:
+            of["group"] = [_keyed(item, key, f"{said}: item {row}") for row, item in zip(rows, items, strict=True)]
+        if "label" not in of:
+            of["label"] = [item_label(i.label, classes, row, said) for row, i in zip(rows, items, strict=True)]
+        others = {name: [i.columns.get(name, "") for i in items] for name in kept if plain_name(name) not in of}
+        texts_of = {name: pa.array(values, pa.string()) for name, values in (of | others).items()}
+        table = {"image": pa.array([item.image for item in items], IMAGE), **texts_of}
         yield pa.table(table).replace_schema_metadata(metadata)
+
+
+def _refuse_later(items: list[Item], kept: list[str], first: int, said: str) -> None:
+    """Refuse a key of whose an image is, or of its split, that only later items have: the first rows are written."""
+    for row, item in enumerate(items, first):
+        for name in item.columns:
+            if name not in kept and plain_name(name) in (*USUAL_NAMES["group"], *USUAL_NAMES["split"]):
+                raise InputError(
+                    f"{said}: item {row} has {one_line(name, 60)}, which items before it lack; give every item the "
+                    "same keys, or groups as a value for each image"
+                )
+
+
+def _keyed(item: Item, key: str, said: str) -> str:
+    """The group of an item, under a key."""
+    if key not in item.columns:
+        raise InputError(f"{said} has no {one_line(key, 60)}; give groups as a value for each image")
+    return item.columns[key]
