@@ -1,6 +1,7 @@
 """Two runs compared: differences by hand, intervals, what is missing, and the page."""
 
 import json
+import shutil
 from dataclasses import replace
 
 import numpy as np
@@ -207,3 +208,11 @@ def test_what_could_not_be_tested_is_never_shown_as_none_flagged(runs):
 
     assert shown(first=True, second=True) == 0
     assert shown(first=False, second=True) == len(found.per_class) + min(200, len(found.per_group))
+
+
+def test_a_run_that_was_changed_since_is_not_compared(runs, tmp_path):
+    shutil.copytree(runs["after"], tmp_path / "after")
+    table = tmp_path / "after" / "per_class.parquet"
+    table.write_bytes(table.read_bytes() + b" ")
+    with pytest.raises(InputError, match=r"after: per_class\.parquet is not what the run wrote"):
+        compare(runs["before"], tmp_path / "after")

@@ -1,14 +1,18 @@
 """Folders that ``memorisk report`` cannot render are told apart, with what to do instead."""
 
+import shutil
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 import yaml
 
 from memorisk.audits import rendering
-from memorisk.audits.rendering import render_again
+from memorisk.audits.rendering import load_result, render_again
+from memorisk.runs.checksums import SEAL
 from memorisk.runs.errors import InputError
+from tests.audits.classifier_results import make_result
 
 
 @pytest.mark.parametrize(
@@ -53,3 +57,34 @@ def test_a_value_of_another_kind_is_said_to_be_damage(tmp_path: Path, monkeypatc
         with pytest.raises(InputError, match=rf"cannot be read back \({type(error).__name__}.*command again") as found:
             render_again(tmp_path)
         assert found.value.__cause__ is error
+
+
+@pytest.fixture
+def sealed(tmp_path: Path) -> Path:
+    """A run with a further table, that was finished."""
+    make_result().replace(tables={"more": pd.DataFrame({"n": [1]})}).save(tmp_path / "run")
+    (tmp_path / "run" / "config.yaml").write_text("images: digits\n")
+    return tmp_path / "run"
+
+
+def test_a_run_that_was_changed_since_is_never_shown(sealed: Path, tmp_path: Path) -> None:
+    shown = render_again(sealed, out=tmp_path / "page.html").read_bytes()
+    for name in ("per_image.parquet", "verdict.json", "tables/more.parquet"):
+        before = (sealed / name).read_bytes()
+        (sealed / name).write_bytes(before.replace(b'"fail"', b'"pass"') if name == "verdict.json" else before + b" ")
+        with pytest.raises(
+            InputError, match=f"run: {name} is not what the run wrote: .* issue the run's command again"
+        ):
+            render_again(sealed)
+        (sealed / name).write_bytes(before)
+    shutil.copy(sealed / "tables" / "more.parquet", sealed / "tables" / "other.parquet")
+    with pytest.raises(InputError, match=r"tables/other\.parquet is not what the run wrote"):
+        load_result(sealed)
+    (sealed / "tables" / "other.parquet").unlink()
+    seal = (sealed / SEAL).read_bytes()
+    for left in (b"", seal[: seal.index(b"\n") + 1], b"\xff\x00\n"):  # cut short, or overwritten
+        (sealed / SEAL).write_bytes(left)
+        with pytest.raises(InputError, match="is not what the run wrote"):
+            load_result(sealed)
+    (sealed / SEAL).unlink()  # of an earlier memorisk: shown as ever
+    assert render_again(sealed, out=tmp_path / "page.html").read_bytes() == shown

@@ -13,7 +13,7 @@ from memorisk.audits.synthesize.page import loop_page
 from memorisk.audits.synthetic.page import synthetic_page
 from memorisk.report.blocks import Page
 from memorisk.report.page import render_page
-from memorisk.report.result import Result
+from memorisk.report.result import Result, refuse_changed
 from memorisk.runs.damaged import reading_run
 from memorisk.runs.errors import InputError, one_line
 from memorisk.runs.files import write_text
@@ -48,12 +48,13 @@ def load_result(folder: Path) -> Result:
     """The result of a finished run.
 
     Raises:
-        InputError: The folder holds none, or its files are damaged.
+        InputError: The folder holds none, or its files were changed since or are damaged.
     """
     _refuse_others(folder, read_config(folder))
     if (folder / "defence.json").is_file() and not (folder / "verdict.json").is_file():
         inner = sorted(p.parent.name for p in folder.glob("*/verdict.json"))
         raise InputError(f"{one_line(folder)} holds several regimes side by side: name one of {', '.join(inner)} in it")
+    refuse_changed(folder)
     try:
         return Result.load(folder)
     except (ValueError, KeyError, TypeError, OSError) as error:  # also what JSON, Parquet and Unicode call broken

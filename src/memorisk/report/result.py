@@ -13,12 +13,13 @@ from typing import Any, Self
 import pandas as pd
 
 from memorisk.report.text_columns import from_storable, to_storable
-from memorisk.runs.checksums import SEAL, write_seal
-from memorisk.runs.errors import InputError
+from memorisk.runs.checksums import SEAL, changed_files, sealed_files, write_seal
+from memorisk.runs.errors import InputError, one_line
 from memorisk.runs.files import plain, read_json, read_table, write_json, write_table
 
 CORE_TABLES = ("per_image", "per_group", "per_class", "attacks")
 EXTRA_FOLDER = "tables"
+_CORE_FILES = (*(f"{name}.parquet" for name in CORE_TABLES), "summary.json", "verdict.json")
 _TABLE_NAME = re.compile(r"[a-z][a-z0-9_]{0,59}")
 
 
@@ -97,8 +98,7 @@ class Result:
         self._save_extra(target / EXTRA_FOLDER)
         write_json(target / "summary.json", self.summary)
         write_json(target / "verdict.json", self.verdict)
-        core = (*(f"{name}.parquet" for name in CORE_TABLES), "summary.json", "verdict.json")
-        write_seal(target, [*core, *(f"{EXTRA_FOLDER}/{name}.parquet" for name in self.tables)])
+        write_seal(target, [*_CORE_FILES, *(f"{EXTRA_FOLDER}/{name}.parquet" for name in self.tables)])
 
     def _save_extra(self, folder: Path) -> None:
         """Write the further tables and take away those of an earlier save."""
@@ -129,6 +129,27 @@ class Result:
         summary: Mapping[str, Any] = read_json(source / "summary.json")
         verdict: Mapping[str, Any] = read_json(source / "verdict.json")
         return cls(**core, tables=extra, summary=dict(summary), verdict=dict(verdict))
+
+
+def refuse_changed(folder: Path, cure: str = "issue the run's command again") -> None:
+    """Refuse a saved result of which a file was changed, taken away or added since; without a seal nothing is known.
+
+    Args:
+        folder: Where :meth:`Result.save` wrote it.
+        cure: What to do instead of restoring the file.
+
+    Raises:
+        InputError: A file is not what the seal says; it is named.
+    """
+    if not (folder / SEAL).is_file():
+        return
+    there = {f"{EXTRA_FOLDER}/{path.name}" for path in (folder / EXTRA_FOLDER).glob("*.parquet")}
+    unsealed = ({*_CORE_FILES} | there) - sealed_files(folder).keys()
+    if odd := sorted({*changed_files(folder)} | unsealed):
+        raise InputError(
+            f"{one_line(folder)}: {one_line(odd[0] or SEAL, 80)} is not what the run wrote: it was changed or damaged "
+            f"since; restore it, or {cure}"
+        )
 
 
 def _read(path: Path) -> pd.DataFrame:

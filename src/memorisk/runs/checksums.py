@@ -111,19 +111,24 @@ def write_seal(folder: Path, names: Iterable[str]) -> None:
     write_bytes(folder / SEAL, b"".join(_line(file_sha256(folder / name), name) for name in ordered))
 
 
+def sealed_files(folder: Path) -> dict[str, str]:
+    """What the seal of a folder says: the SHA-256 of each file, by its name relative to the folder.
+
+    Args:
+        folder: With a seal.
+    """
+    lines = (folder / SEAL).read_bytes().splitlines()
+    return {os.fsdecode(line[66:]): line[:64].decode("ascii", "replace") for line in lines}
+
+
 def changed_files(folder: Path) -> list[str]:
     """Files of a sealed folder that are not what the seal says, or not there.
 
     Args:
         folder: With a seal.
     """
-    odd = []
-    for line in (folder / SEAL).read_bytes().splitlines():
-        value, name = line[:64].decode("ascii", "replace"), os.fsdecode(line[66:])
-        file = folder / name
-        if not file.is_file() or file_sha256(file) != value:
-            odd.append(name)
-    return odd
+    told = sealed_files(folder).items()
+    return [name for name, value in told if not (folder / name).is_file() or file_sha256(folder / name) != value]
 
 
 def _line(value: str, name: str) -> bytes:

@@ -11,6 +11,7 @@ from memorisk.audits.synthesize.plan import SynthesizePlan
 from memorisk.audits.synthesize.synthesizing import synthesize
 from memorisk.report.result import Result
 from memorisk.runs.errors import InputError
+from tests.audits.synthesize_set.conftest import N, run
 from tests.audits.synthesize_set.making import HERE, OF
 from tests.commands import refusal
 
@@ -54,3 +55,15 @@ def test_a_kept_set_is_refused(made: Result, place: Path) -> None:
     for train in (place / "out", place / "out" / "kept"):
         with pytest.raises(InputError, match="out, which memorisk synthesize wrote"):
             synthesize(train, place / "no", calibration=place / "new", **HOW)
+
+
+def test_a_finished_loop_that_was_changed_is_not_given_out_again(made: Result, place: Path) -> None:
+    table = place / "out" / "per_image.parquet"
+    before = table.read_bytes()
+    try:
+        table.write_bytes(before + b" ")
+        with pytest.raises(InputError, match=r"per_image\.parquet is not what the run wrote.* new --out"):
+            run(place, "out", held_out=str(place / "held"), auditor="pca:16", images=N)
+        assert (place / "out" / "kept").is_dir()
+    finally:
+        table.write_bytes(before)

@@ -15,8 +15,8 @@ from typing import Any
 import pandas as pd
 
 from memorisk.report.redaction import redact
-from memorisk.report.result import Result
-from memorisk.runs.checksums import SEAL, changed_files, file_sha256
+from memorisk.report.result import Result, refuse_changed
+from memorisk.runs.checksums import SEAL, file_sha256
 from memorisk.runs.errors import InputError, one_line
 from memorisk.runs.files import plain, read_json, read_table
 from memorisk.runs.folder import LOG, read_config
@@ -133,8 +133,7 @@ def _opened(folder: Path, kind: str, config: Mapping[str, Any]) -> FinishedAudit
         return _quality(folder, config)
     if not (folder / SEAL).is_file():
         raise InputError(f"{one_line(folder)} has no {SEAL}: an earlier memorisk wrote it, or it was stopped; {AGAIN}")
-    if odd := changed_files(folder):
-        raise InputError(f"{one_line(folder)}: {one_line(odd[0], 80)} is not what the run wrote; {AGAIN}")
+    refuse_changed(folder)
     try:
         result = Result.load(folder)
     except (ValueError, KeyError, TypeError) as error:

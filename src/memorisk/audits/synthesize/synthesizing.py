@@ -45,7 +45,7 @@ from memorisk.images.overlap import refuse_overlap
 from memorisk.images.store import ImageStore
 from memorisk.models.generators import Generator, load_generator
 from memorisk.report.page import render_page
-from memorisk.report.result import Result
+from memorisk.report.result import Result, refuse_changed
 from memorisk.runs.devices import check_device
 from memorisk.runs.environment import machine, versions
 from memorisk.runs.errors import GOES_ON, NO_SPACE, InputError, MemoriskError, one_line
@@ -169,6 +169,7 @@ def _run(
     with _disk(folder), open_run(folder, config, identity=["run"]) as run:
         if (run / FINISHED).is_file():
             _clear(run)
+            refuse_changed(run.path, "draw again into a new --out")  # kept images may be in use: they are not redrawn
             return Result.load(run.path)
         run.log("started", versions=versions(), machine=machine())
         result = _loop(run, asked, found, names, progress)
