@@ -57,7 +57,9 @@ def _of_cards(gpu: CardPlan | None) -> list[tuple[str, str]]:
     ]
     if gpu.sent_again_bytes:
         lines.append(("sent to each card again", _size(gpu.sent_again_bytes)))
-    lines.append(("no quicker than", f"{duration(gpu.hours_at_peak * 3600)}, at the peak of the data sheet"))
+    peak = gpu.hours_at_peak * 3600
+    least = duration(peak) if peak >= 1 else f"{peak:.2g} seconds"
+    lines.append(("no quicker than", f"{least}, at the peak of the data sheet"))
     if gpu.hours is None:
         lines.append(("expected", "unknown: no share of a card's peak was measured; give yours with --share"))
     else:

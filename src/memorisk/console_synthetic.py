@@ -11,6 +11,7 @@ from rich.text import Text
 
 from memorisk.report.frames import texts
 from memorisk.report.result import Result
+from memorisk.runs.errors import several
 from memorisk.runs.files import plain
 
 if TYPE_CHECKING:  # it loads images and networks
@@ -44,7 +45,8 @@ def show_synthetic(result: Result, out: Path, *, as_json: bool) -> None:
         text = "No patient ids were given: every image stands for itself (--group-from, --group-column)."
         console.print(Text(f"Note: {text}"), soft_wrap=True)
     if n := sum(not verdict for verdict in texts(result.tables["review"], "verdict")):
-        text = f"{n:,} pairs to look at: {out / 'review.csv'}; fill it, then the same command with --review"
+        pairs = several(n, "pair", "pairs")
+        text = f"{pairs} to look at: {out / 'review.csv'}; fill it, then the same command with --review"
         console.print(Text(text), soft_wrap=True)
     console.print(Text(f"Report: {out / 'report.html'}"), soft_wrap=True)
 

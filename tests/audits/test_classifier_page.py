@@ -182,8 +182,8 @@ def test_the_check_of_the_null_is_told():
 
 
 def test_the_correction_that_ran_is_named():
-    assert "Benjamini-Yekutieli within each class" in page_text(make_result(correction="by"))
-    assert "Benjamini-Hochberg within each class" in page_text(make_result())
+    assert "Benjamini-Yekutieli on the classes, then within them" in page_text(make_result(correction="by"))
+    assert "Benjamini-Hochberg on the classes, then within them" in page_text(make_result())
 
 
 def test_nobody_flagged_is_not_called_nobody_remembered():

@@ -83,7 +83,11 @@ def flagged_statement(level: str, trained_on: str) -> str:
     )
 
 
-CORRECTIONS = {"bh": "Benjamini-Hochberg", "by": "Benjamini-Yekutieli"}
+CORRECTIONS = {
+    "bh": "Benjamini-Hochberg on the classes, then within them",
+    "by": "Benjamini-Yekutieli on the classes, then within them",
+    "bh-within": "Benjamini-Hochberg within each class by itself",
+}
 
 
 def assumptions(design: str, units: str, correction: str = "bh") -> list[str]:
@@ -99,8 +103,8 @@ def assumptions(design: str, units: str, correction: str = "bh") -> list[str]:
     ]
     return [
         *(paper if design == "paper" else twins),
-        f"The level of the list ({CORRECTIONS.get(correction, correction)} within each class) rests on the placebo, a "
-        "run of the whole audit in which there was nothing to find, not on a theorem.",
+        f"The level of the list ({CORRECTIONS.get(correction, correction)}) is no theorem: it rests on placebos, whole "
+        "audits in which there was nothing to find. --placebo adds one of these very images.",
         "The test part chose no checkpoint, and training, canary and test part come from one random split by "
         f"{units[:-1]}. Where that does not hold, no p-values are given.",
         "Images that no model saw must look alike in the canary and the test part; this is checked for each class.",

@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 from memorisk.audits.release.stating import state, write_statement
+from memorisk.audits.synthetic.audit import audit_synthetic
 from memorisk.runs.errors import InputError
+from tests.audits.release.conftest import PASSES
 from tests.commands import answer, refusal
 
 STATUS = {
@@ -47,6 +49,19 @@ def test_each_kind_says_what_its_run_says(runs: Path, name: str) -> None:
     assert audit.assumptions
     assert audit.figures
     assert found.as_json()["content_sha256"]
+
+
+def test_who_took_every_image_for_a_patient_is_told_and_counts_images(runs: Path, tmp_path: Path) -> None:
+    audit_synthetic("train", "clean", held_out="held", out=tmp_path / "run", one_image_per_patient=True, **PASSES)
+    (audit,) = state(tmp_path / "run").audits
+    assert any("whoever ran this said so" in text for text in audit.assumptions)
+    assert audit.units == "images"
+    assert not any("patients" in figure.title for figure in audit.figures)
+    (known,) = state("runs/clean").audits
+    assert known.units == "patients"
+    assert not any("whoever ran this" in text for text in known.assumptions)
+    for audit in (audit, known):
+        assert not any(text.startswith("Columns") for text in audit.limits)
 
 
 @pytest.mark.parametrize("name", STATUS)

@@ -159,6 +159,7 @@ def test_a_server_that_does_not_answer_is_said_in_a_line(runs: Path, capsys, mon
         ("mlflow:ftp://x", "takes a folder"),
         ("wandb:scores.parquet", "is a file"),
         ("tensorboard:runs/clean/logs", "lies inside the run"),
+        ("tensorboard:clean/logs", "lies inside clean, which the run read"),
     ],
 )
 def test_a_place_that_is_none_is_refused_before_anything_is_logged(runs: Path, tmp_path, capsys, to, said) -> None:

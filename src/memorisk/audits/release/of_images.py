@@ -3,7 +3,17 @@
 from typing import Any
 
 from memorisk.audits.release.finished import FinishedAudit
-from memorisk.audits.release.wording import NO_PATIENTS, OF_IMAGES, SEEDED, of_texts, rate, settings_of_run, whole
+from memorisk.audits.release.wording import (
+    NO_PATIENTS,
+    OF_IMAGES,
+    ONE_IMAGE,
+    SEEDED,
+    of_texts,
+    rate,
+    settings_of_run,
+    whole,
+    without_columns,
+)
 from memorisk.report.statement import AuditStatement, Figure, Method, Part, Subject
 from memorisk.runs.errors import several
 
@@ -22,7 +32,7 @@ def of_synthetic(run: FinishedAudit) -> AuditStatement:
         run: Of that kind.
     """
     v = run.verdict
-    units = "patients" if v["patients_known"] else "images"
+    units = _units(v)
     return AuditStatement(
         kind="synthetic",
         question="Does the set of generated images copy anybody?",
@@ -115,7 +125,7 @@ def of_loop(run: FinishedAudit) -> AuditStatement:
 
 
 def _screened(run: FinishedAudit, question: str, page: str) -> AuditStatement:
-    v, units = run.verdict, "patients" if run.verdict["patients_known"] else "images"
+    v, units = run.verdict, _units(run.verdict)
     return AuditStatement(
         kind=run.kind,
         question=question,
@@ -187,6 +197,11 @@ def _screened_figures(run: FinishedAudit, units: str) -> list[Figure]:
     return found
 
 
+def _units(v: Any) -> str:
+    """What was counted: patients only where it was given whose each image is."""
+    return "patients" if v["patients_known"] and not v.get("patients_by_word") else "images"
+
+
 def _parts(v: Any, names: tuple[str, ...]) -> tuple[Part, ...]:
     """The sets of images, with how many they hold."""
     hashes = v.get("data_hash") or {}
@@ -252,10 +267,12 @@ def _assumptions(v: Any, of_others: str) -> tuple[str, ...]:
     said = [of_others, "The training images given are all that the generator was trained on."]
     if not v["patients_known"]:
         said.append(NO_PATIENTS)
+    if v.get("patients_by_word"):
+        said.append(ONE_IMAGE)
     return (*said, SEEDED)
 
 
 def _limits(run: FinishedAudit, *said: str) -> tuple[str, ...]:
-    notes = of_texts(run.summary.get("numbers") or {}, "notes")
+    notes = without_columns(of_texts(run.summary.get("numbers") or {}, "notes"))
     weak = [_WEAK] if run.verdict.get("weak_features") else []
     return (*notes, *weak, *said)

@@ -4,12 +4,21 @@ from math import exp
 from typing import Any
 
 from memorisk.audits.release.finished import FinishedAudit
-from memorisk.audits.release.wording import NO_PATIENTS, OF_A_MODEL, SEEDED, of_texts, settings_of_run, whole
+from memorisk.audits.release.wording import (
+    NO_PATIENTS,
+    OF_A_MODEL,
+    SEEDED,
+    of_texts,
+    settings_of_run,
+    whole,
+    without_columns,
+)
 from memorisk.report.statement import AuditStatement, Figure, Method, Part, Subject
 from memorisk.runs.errors import several
 
 _CORRECTIONS = {
     "bh": "false discovery rate over all classes together (Benjamini-Hochberg on the classes, then within them)",
+    "by": "false discovery rate over all classes together, under any dependence (Benjamini-Yekutieli, twice)",
     "bh-within": "false discovery rate within each class by itself (Benjamini-Hochberg)",
 }
 _TIERS = ("HIGH", "MODERATE", "LOW")
@@ -54,7 +63,7 @@ def of_classifier(run: FinishedAudit) -> AuditStatement:
         figures=tuple(_class_figures(run, units) + _attack_figures(run) + _promises(s)),
         not_examined=(*_not_scored(run, units), *OF_A_MODEL),
         assumptions=_assumptions(run),
-        limits=(*of_texts(s, "notes"), *_limits(run)),
+        limits=(*without_columns(of_texts(s, "notes")), *_limits(run)),
         method=Method(
             name="Twin models: the loss of an image under a model that did not see it, less that under one that did",
             source='"Rare, Distinctive, Memorized"; METHODS section 1',

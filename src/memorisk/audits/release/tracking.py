@@ -1,13 +1,15 @@
 """``memorisk track``: finished runs of any kind, logged where the user keeps experiments, each once."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from memorisk.audits.release.records import record_of
 from memorisk.audits.release.trackers import check_place, open_tracker
 from memorisk.images.overlap import named_sources, refuse_overlap
 from memorisk.runs.errors import InputError, one_line
+from memorisk.runs.folder import read_config
 
 
 @dataclass(frozen=True)
@@ -23,6 +25,36 @@ class Tracked:
     """Numbers that were logged."""
     new: bool
     """False where it was there already."""
+
+
+def _refuse_inside(where: str, folder: Path) -> None:
+    """Refuse a folder for logs inside any folder that the run read: a set to be released would be another one then.
+
+    Raises:
+        InputError: It lies in one.
+    """
+    target = Path(where).resolve()
+    for text in _texts(read_config(folder)):
+        place = Path(text)
+        try:
+            inside = place.is_dir() and target.is_relative_to(place.resolve())
+        except (OSError, ValueError):  # no path
+            continue
+        if inside:
+            raise InputError(
+                f"--to {one_line(where)} lies inside {one_line(text)}, which the run read: name a folder outside of it"
+            )
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """Every text in some settings."""
+    if isinstance(value, Mapping):
+        value = list(value.values())
+    if isinstance(value, list):
+        for inner in value:
+            yield from _texts(inner)
+    elif isinstance(value, str) and value:
+        yield value
 
 
 def track(
@@ -58,6 +90,7 @@ def track(
             raise InputError(f"{one_line(folder)} holds no report.html: leave --with-report out")
         for where in kept_in:
             refuse_overlap(where, named_sources({f"the run {one_line(folder)}": folder}), called="--to")
+            _refuse_inside(where, folder)
     found = []
     for place in places:
         tracker = open_tracker(place)

@@ -9,6 +9,9 @@ NO_PATIENTS = (
     "It is not known whose each image is: every image counts as a person, so that a patient with several images may be "
     "on both sides, and figures may be too small."
 )
+ONE_IMAGE = (
+    "Nobody has two images: whoever ran this said so (--one-image-per-patient), and nothing was given to check it by."
+)
 OF_A_MODEL = (
     "Whether images can be reconstructed from the weights (model inversion).",
     "What the model lets somebody guess about a known person (attribute inference).",
@@ -50,6 +53,11 @@ def whole(value: Any) -> int | None:
 def of_texts(found: Mapping[str, Any], name: str) -> tuple[str, ...]:
     """The sentences under a name."""
     return tuple(str(text) for text in found.get(name) or ())
+
+
+def without_columns(notes: tuple[str, ...]) -> tuple[str, ...]:
+    """Notes without how the columns of somebody's table are called: no limit of a result, and nobody else's matter."""
+    return tuple(note for note in notes if not note.startswith("Columns: "))
 
 
 def settings_of_run(config: Mapping[str, Any], names: tuple[str, ...]) -> dict[str, Any]:

@@ -184,6 +184,7 @@ def numbers_of(evidence: SyntheticEvidence, found: Findings, options: SyntheticO
         "near_p": None if np.isnan(found.pixels.near_p) else found.pixels.near_p,
         "unlike": None if found.unlike is None else asdict(found.unlike),
         "patients_known": sets.groups_given or options.one_image_per_patient,
+        "patients_by_word": options.one_image_per_patient and not sets.groups_given,
         "detector_unseen": any(UNSEEN in view.features.notes for view in views),
         "n_synthetic_unread": len(sets.synthetic.skipped) + len(sets.synthetic.manifest.skipped),
         "n_train_frames_left": sets.frames_left[0],

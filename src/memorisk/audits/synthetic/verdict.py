@@ -125,7 +125,7 @@ def _one_image_each(numbers: dict[str, Any]) -> list[str]:
 def _near_words(numbers: dict[str, Any], terms: Terms) -> str:
     """How many patients have a nearly identical synthetic image."""
     ours, held = numbers["n_near_train"], numbers["n_near_held"]
-    have = "has" if ours == 1 else "have"
+    have = "has" if ours == 1 and held is None else "have"
     if held is None:
         return f"{terms.counted(ours, 'training')} {have} a nearly identical synthetic image (“Closest pairs”)"
     by_chance = f" (p {p_words(numbers['near_p'])})" if numbers["near_p"] is not None else ""
