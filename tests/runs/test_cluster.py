@@ -2,6 +2,8 @@
 
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
@@ -103,6 +105,22 @@ def test_a_cluster_that_cannot_do_the_work_is_refused_in_one_line(
     with pytest.raises(InputError, match=r"worker .*: it has torch .*, and where the command was given it is 1.0"):
         run(cluster, tmp_path, [1])
     assert not list(tmp_path.iterdir())
+
+
+def test_a_wrong_address_is_told_at_once_and_nothing_after_it() -> None:
+    script = """
+from memorisk.runs.dask_jobs import reach_dask
+from memorisk.runs.placement import Placement
+try:
+    reach_dask(Placement("dask", "foo"))
+except Exception as error:
+    kept = error  # with the client that never connected, until Python ends
+    print(error)
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=15, check=True)
+    assert done.stdout.startswith("no scheduler of Dask answers at foo: ")
+    assert done.stdout.endswith("; start one with dask scheduler, which prints its address\n")
+    assert done.stderr == ""
 
 
 def test_a_worker_that_says_nothing_is_named_and_the_others_go_on(

@@ -163,17 +163,25 @@ def _open(address: str, again: float | None) -> Iterator[Any]:
         from distributed import Client
     except ImportError:
         raise MissingExtraError("dask.distributed", "cluster", "executor dask") from None
+
+    class _Quiet(Client):
+        """A client that is not closed again by Python's collector: one that never connected waits for nobody."""
+
+        def __del__(self) -> None:
+            """Leave it: `_open` closes those that did connect."""
+
     for name in ("distributed", "distributed.client"):  # of which each has a level of its own
         logging.getLogger(name).setLevel(logging.CRITICAL)
     said = one_line(address, 80)
     while True:
         try:
-            client = Client(address, timeout=CONNECT_SECONDS, set_as_default=False)
+            client = _Quiet(address, timeout=CONNECT_SECONDS, set_as_default=False)
             break
         except (OSError, TimeoutError, ValueError) as error:
             if again is None:
                 raise InputError(
-                    f"no scheduler of Dask answers at {said}: {one_line(error, 120)}; when it starts it prints where"
+                    f"no scheduler of Dask answers at {said}: {one_line(error, 120)}; start one with dask scheduler, "
+                    "which prints its address"
                 ) from None
             if time.monotonic() > again:
                 raise MemoriskError(f"the scheduler at {said} was lost and does not come back; {GOES_ON}") from None
