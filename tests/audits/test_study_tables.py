@@ -33,6 +33,7 @@ from memorisk.audits.study_text import (
 )
 from memorisk.report.page import render_page
 from memorisk.report.result import Result
+from memorisk.runs.checksums import SEAL
 from memorisk.runs.files import read_json, read_table, write_json, write_table
 from memorisk.statistics.effect_sizes import percent_change
 from tests.commands import class_folders
@@ -211,6 +212,7 @@ def test_the_architecture_printed_is_the_one_with_the_largest_effect(runs: Study
     path = tmp_path / "other" / "tables" / "intervention.parquet"
     table = read_table(path)
     write_table(path, table.assign(difference=10 * table["difference"], paper_percent=-77.0, before=1.0))
+    (tmp_path / "other" / SEAL).unlink()
     both = replace(runs, cells={(CNN, PLAIN): root / "cnn", ("other", PLAIN): tmp_path / "other"}, defences={})
     three = study_tables(both, draws=9)[2]
     assert three.paper["Change"].tolist() == ["−77%", "−77%"]
@@ -286,6 +288,7 @@ def test_an_attack_that_cannot_be_measured_is_said_so(runs: StudyRuns, root: Pat
         attacks.loc[gone, column] = np.nan
     attacks.loc[gone, "note"] = "not measurable: 1 member"
     write_table(tmp_path / "run" / "attacks.parquet", attacks)
+    (tmp_path / "run" / SEAL).unlink()
     table = study_tables(replace(runs, cells={(RESNET, PLAIN): tmp_path / "run"}), draws=9)[7]
     assert one(table.paper, Class="1")["MIA AUC"] == "n/a"
     assert one(table.ours, label="1")["why"] == "not measurable: 1 member"
