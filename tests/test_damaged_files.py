@@ -14,10 +14,12 @@ from PIL import Image
 from memorisk.audits.losses import read_scores
 from memorisk.audits.rendering import load_result, render_again
 from memorisk.images.sources import load_manifest
+from memorisk.models.autoencoders import _affine, _built
 from memorisk.models.features_pca import PixelPca
 from memorisk.models.features_saved import read_features
 from memorisk.models.generators import GeneratorConfig, load_generator, save_description
 from memorisk.models.saved_outputs import SavedOutputs
+from memorisk.models.stylegan2_spec import GanSpec
 from memorisk.models.weights import read_state_dict
 from memorisk.report.result import Result
 from memorisk.runs.errors import InputError, unknown_name
@@ -100,3 +102,31 @@ def test_a_generators_description_of_other_kinds(tmp_path, change):
     file.write_text(json.dumps(json.loads(file.read_text()) | change))
     with pytest.raises(InputError, match="no description of a generator"):
         load_generator(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["f.npy", "f.npz"])
+def test_features_that_are_another_archive(tmp_path, name):
+    with zipfile.ZipFile(tmp_path / name, "w") as archive:
+        archive.writestr("image.npy", b"no array")
+        archive.writestr("features.npy", b"none either")
+    with pytest.raises(InputError, match="cannot be read"):
+        read_features(tmp_path / name, np.array(["a"]))
+
+
+def test_a_gan_of_widths_that_nobody_builds():
+    given = {"size": 16, "channels": 3, "style": 10**30, "mapping_layers": 2, "features": 28, "features_max": 8}
+    with pytest.raises(InputError, match=r"style of a GAN is 1000.*it must lie from 1 to"):
+        GanSpec.of(given)
+
+
+def test_an_autoencoder_of_more_layers_than_anybody_builds():
+    with pytest.raises(InputError, match="layers_per_block"):
+        _built({"in_channels": 1, "latent_channels": 4, "layers_per_block": 10**30}, "x")
+
+
+@pytest.mark.parametrize(
+    "config", [{"scaling_factor": [1]}, {"scaling_factor": "a"}, {"latents_mean": 1.0, "latents_std": 2.0}]
+)
+def test_an_autoencoder_of_odd_numbers(config):
+    with pytest.raises(InputError, match="scaling does not read"):
+        _affine(config)

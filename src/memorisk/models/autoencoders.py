@@ -284,9 +284,17 @@ def _encoder(
     )
 
 
+_MOST_LAYERS, _WIDEST = 64, 1 << 16
+"""Of a block, and of anything else: far above any published network; a damaged description is not built for ever."""
+
+
 def _built(config: Mapping[str, Any], said: str) -> Any:
     """An AutoencoderKL of a configuration, not trained."""
     kind = autoencoder_class("an autoencoder")
+    for name, value in config.items():
+        most = _MOST_LAYERS if name == "layers_per_block" else _WIDEST
+        if any(isinstance(n, int) and n > most for n in (value if isinstance(value, list | tuple) else [value])):
+            raise InputError(f"{said} is described by {one_line(name, 40)}, {one_line(value, 60)}: at most {most:,}")
     try:
         with quiet_diffusers(), seeded(0):
             return kind.from_config(dict(config))
@@ -296,12 +304,17 @@ def _built(config: Mapping[str, Any], said: str) -> Any:
 
 def _affine(config: Mapping[str, Any]) -> tuple[torch.Tensor, torch.Tensor]:
     """What is taken from a posterior mean and what it is multiplied by, [c or 1, 1, 1] each."""
-    scaling = float(config.get("scaling_factor") or 1.0)
-    mean, std = config.get("latents_mean"), config.get("latents_std")
-    if mean is not None and std is not None:
-        shift, scale = torch.tensor(mean), scaling / torch.tensor(std)
-    else:
-        shift, scale = torch.tensor([float(config.get("shift_factor") or 0.0)]), torch.tensor([scaling])
+    try:
+        scaling = float(config.get("scaling_factor") or 1.0)
+        mean, std = config.get("latents_mean"), config.get("latents_std")
+        if mean is not None and std is not None:
+            shift, scale = torch.tensor(mean), scaling / torch.tensor(std)
+        else:
+            shift, scale = torch.tensor([float(config.get("shift_factor") or 0.0)]), torch.tensor([scaling])
+        if shift.ndim != 1 or scale.ndim != 1:
+            raise ValueError("latents_mean and latents_std are lists of numbers")
+    except (TypeError, ValueError, OverflowError, RuntimeError) as error:
+        raise InputError(f"an autoencoder's scaling does not read as numbers: {one_line(error, 120)}") from None
     return shift.float()[:, None, None], scale.float()[:, None, None]
 
 

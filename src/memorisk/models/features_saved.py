@@ -102,7 +102,10 @@ def _read(file: Path) -> tuple[np.ndarray | None, np.ndarray]:
             if FEATURES not in names and len(names) != 1:
                 raise ValueError(f"it holds {listed(names)}; one array is needed, or one called features")
             values = archive[FEATURES if FEATURES in names else names[0]]
-            return (archive[IMAGE].astype(str) if IMAGE in archive.files else None), values
+            ids = archive[IMAGE] if IMAGE in archive.files else None
+            if not isinstance(values, np.ndarray) or not isinstance(ids, np.ndarray | None):
+                raise ValueError("a member of it is no array")
+            return (None if ids is None else ids.astype(str)), values
     table = read_table(file)
     ids = table.pop(IMAGE).astype(str).to_numpy() if IMAGE in table else None
     text = [str(c) for c in table.columns if not pd.api.types.is_numeric_dtype(table[c])]

@@ -8,6 +8,8 @@ from memorisk.runs.errors import InputError, one_line, several
 
 SIDES = (8, 16, 32, 64, 128, 256, 512, 1024)
 _START = 4
+_WIDEST = {"style": 1 << 14, "mapping_layers": 1 << 6, "features": 1 << 20, "features_max": 1 << 14}
+"""Far above any published network; a damaged description is refused before its weights are made room for."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,8 +56,8 @@ class GanSpec:
                 f"takes squares of {sides} pixels (a size resizes them) with 1 or 3 channels"
             )
         for name in ("style", "mapping_layers", "features", "features_max"):
-            if getattr(self, name) < 1:
-                raise InputError(f"{name} of a GAN is {getattr(self, name)}; it must be at least 1")
+            if not 1 <= getattr(self, name) <= _WIDEST[name]:
+                raise InputError(f"{name} of a GAN is {getattr(self, name)}; it must lie from 1 to {_WIDEST[name]:,}")
 
     @property
     def sides(self) -> tuple[int, ...]:

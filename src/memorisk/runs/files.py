@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from memorisk.runs.errors import full_disk
+
 if TYPE_CHECKING:  # a worker that only trains need not load pandas
     import pandas as pd
 
@@ -54,8 +56,10 @@ def atomic_path(path: str | Path, *, mode: int = 0o600) -> Iterator[Path]:
         temporary.chmod(mode)
         temporary.replace(target)
         fsync_folder(target.parent)
-    except BaseException:
+    except BaseException as error:
         temporary.unlink(missing_ok=True)
+        if (full := full_disk(error, target)) is not None:
+            raise full from error
         raise
 
 
@@ -124,7 +128,11 @@ def write_array(path: str | Path, array: np.ndarray) -> None:
 
 def read_array(path: str | Path, *, mmap: bool = False) -> np.ndarray:
     """Read a .npy file; with ``mmap`` it stays on the disk, read-only."""
-    return np.load(path, mmap_mode="r" if mmap else None, allow_pickle=False)
+    found = np.load(path, mmap_mode="r" if mmap else None, allow_pickle=False)
+    if not isinstance(found, np.ndarray):
+        found.close()
+        raise ValueError("it is an archive of arrays, and no array")
+    return found
 
 
 def plain(value: Any) -> Any:
