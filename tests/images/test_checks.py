@@ -101,6 +101,15 @@ def test_a_clean_set_is_ok(tmp_path):
     assert not len(check.splits)
 
 
+def test_a_set_without_labels_is_not_called_fit_for_an_audit(tmp_path):
+    for i in range(2):
+        Image.fromarray(picture(i)).save(tmp_path / f"{i}.png")
+    table = pd.DataFrame({"image": ["0", "1"], "path": ["0.png", "1.png"], "label": "", "group": ["0", "1"]})
+    lines = render_text(check_images(Manifest(table, tmp_path, "bare")))
+    assert "no problems found" not in lines
+    assert lines[1].startswith("no problems found, but no image has a label: these images cannot be audited for what")
+
+
 def test_near_copies_across_groups_alone_are_a_remark(tmp_path):
     for i, pixels in enumerate((picture(0), np.uint8(picture(0) * 0.9))):
         Image.fromarray(pixels).save(tmp_path / f"{i}.png")

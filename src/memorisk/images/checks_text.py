@@ -6,12 +6,14 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
+from memorisk.images.wording import file_and_image
 from memorisk.runs.errors import one_line
 
 if TYPE_CHECKING:
     from memorisk.images.checks import ImageCheck
 
 _Row = dict[str, Any]
+_UNLABELLED = ", but no image has a label: these images cannot be audited for what a classifier remembers"
 
 
 def render_text(check: ImageCheck, *, shown: int = 20) -> list[str]:
@@ -28,11 +30,11 @@ def render_text(check: ImageCheck, *, shown: int = 20) -> list[str]:
     crossing, given, sizes = (_rows(table) for table in (check.crossing_groups, check.splits, check.sizes))
     return [
         f"{one_line(check.name)}: {check.n:,} images, {len(check.classes):,} classes, {len(check.groups):,} groups",
-        f"problems found - {wrong}" if wrong else "no problems found",
+        f"problems found - {wrong}" if wrong else f"no problems found{'' if _labelled(check) else _UNLABELLED}",
         *(f"note: {one_line(note)}" for note in check.notes),
         *_not_told(check),
-        *_listing("unreadable", _rows(check.unreadable), shown, lambda r: f"{_text(r['path'])}: {_text(r['reason'])}"),
-        *_listing("empty (all pixels the same)", _rows(check.empty), shown, lambda r: _text(r["path"])),
+        *_listing("unreadable", _rows(check.unreadable), shown, lambda r: f"{_file(r)}: {_text(r['reason'])}"),
+        *_listing("empty (all pixels the same)", _rows(check.empty), shown, _file),
         *_listing("groups in several of the given splits", crossing, shown, _crossing_group),
         *_copies(check, shown),
         *_near(check, shown),
@@ -51,10 +53,18 @@ def _not_told(check: ImageCheck) -> list[str]:
             "note: no two images share a group: patients who cross splits could not be looked for (--group-from, "
             "--group-column)"
         )
-    labels = {row["label"] for row in _rows(check.classes)}
-    if labels <= {""}:
+    if not _labelled(check):
         told.append("note: no image has a label, which an audit needs (--labels-csv, --label-column, --label-from)")
     return told
+
+
+def _labelled(check: ImageCheck) -> bool:
+    """Whether any image has a label."""
+    return any(row["label"] for row in _rows(check.classes))
+
+
+def _file(row: _Row) -> str:
+    return file_and_image(str(row["path"]), str(row["image"]))
 
 
 def _rows(table: Any) -> list[_Row]:

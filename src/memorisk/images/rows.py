@@ -10,8 +10,9 @@ import pandas as pd
 from memorisk.images.decoding import Source
 from memorisk.images.formats import SHARDS, file_format
 from memorisk.images.manifest import BUILTIN, Manifest
+from memorisk.images.wording import file_and_image
 from memorisk.runs.environment import available_cores
-from memorisk.runs.errors import InputError, one_line
+from memorisk.runs.errors import InputError
 
 _WORTH_PROCESSES = 200  # images; starting a process costs about as much as decoding this many
 
@@ -60,8 +61,9 @@ def row_blocks(n: int) -> list[tuple[int, int]]:
 
 def unreadable_error(manifest: Manifest, rows: Sequence[int] | np.ndarray, reasons: Sequence[str]) -> InputError:
     """The one line that lists images that cannot be read: the first three, and how many there are."""
-    paths = manifest.table["path"]
-    named = [f"{one_line(paths.iloc[row], 80)} ({reason})" for row, reason in zip(rows[:3], reasons[:3], strict=True)]
+    first = manifest.table.iloc[list(rows[:3])]
+    names = [file_and_image(str(p), str(i), 80) for p, i in zip(first["path"], first["image"], strict=True)]
+    named = [f"{name} ({reason})" for name, reason in zip(names, reasons[:3], strict=True)]
     more = f" and {len(rows) - 3:,} more" if len(rows) > 3 else ""
     return InputError(
         f"{len(rows):,} of {manifest.n:,} images cannot be read: {', '.join(named)}{more}; "
