@@ -11,6 +11,7 @@ from PIL import Image
 from torch.utils.data import ConcatDataset, Dataset, Subset, TensorDataset
 
 import memorisk
+from memorisk.images.checks import render_text
 from memorisk.images.manifest import Manifest
 from memorisk.images.options import ImageOptions
 from memorisk.images.source_objects import is_dataset, save_dataset
@@ -233,6 +234,8 @@ def test_data_sets_of_the_library(tmp_path: Path) -> None:
     )
     assert given.groups.tolist() == list("aabbcc")
     assert given.labels.tolist() == list("uvwxyz")
+    with pytest.raises(InputError, match=r"Dataset: no column of images among (patient_id, label|label, patient_id)"):
+        memorisk.check_images(made.with_format(None).remove_columns("image"), store=tmp_path / "cache")
     with pytest.raises(InputError, match="is a stream"):
         save_dataset(made.with_format(None).to_iterable_dataset(), store=tmp_path / "cache")
     away = datasets.Dataset.from_dict(
@@ -289,3 +292,61 @@ def test_a_folder_of_torchvision_with_items_of_its_own_is_asked_for_them(tmp_pat
 
     manifest = load_manifest(save_dataset(Patients(folder(tmp_path / "skin")), store=tmp_path / "cache"))
     assert manifest.groups.tolist() == ["p0", "p0", "p1", "p1", "p2", "p2"]
+
+
+class Plain:
+    """A class of nobody's kind, with a length and items by number."""
+
+    def __init__(self, n: int = 4) -> None:
+        self.n = n
+
+    def __len__(self) -> int:
+        return self.n
+
+    def __getitem__(self, row: int) -> Any:
+        return {"image": pixels(row), "label": "ab"[row % 2], "who": f"p{row // 2}"}
+
+
+def test_the_public_save_dataset_sees_the_object(tmp_path: Path) -> None:
+    saved = memorisk.save_dataset(Plain(), groups=list("aabb"), store=tmp_path)
+    assert load_manifest(saved).groups.tolist() == list("aabb")
+    with pytest.raises(InputError, match="'d/classes' is a path, which is a source as it is"):
+        memorisk.save_dataset("d/classes", store=tmp_path)
+    with pytest.raises(InputError, match="is no data set; give an object with len"):
+        memorisk.save_dataset(None, store=tmp_path)
+
+
+def test_a_plain_class_is_a_source_and_settings_are_arguments(tmp_path: Path) -> None:
+    check = memorisk.check_images(Plain(), store=tmp_path, group_column="who")
+    assert (check.name, check.groups["group"].tolist()) == ("Plain", ["p0", "p1"])
+    assert not any("No group" in note for note in check.notes)
+    assert "Name a key of its items with group_column" in " ".join(memorisk.check_images(Plain(), store=tmp_path).notes)
+    assert memorisk.check_images({"train": Plain(), "test": Plain(2)}, store=tmp_path).splits["images"].tolist() == [
+        2,
+        4,
+    ]
+    with pytest.raises(InputError, match=r"unknown setting 'group_colum'.* Did you mean 'group_column'"):
+        memorisk.check_images(Plain(), store=tmp_path, group_colum="who")
+    for wrong, what in ((None, "are None"), ([1, 2, 3], "type list"), (iter([]), "list_iterator"), (7, "type int")):
+        with pytest.raises(InputError, match=what):
+            memorisk.check_images(wrong)  # type: ignore[arg-type]
+        with pytest.raises(InputError, match=what):
+            memorisk.audit_classifier(wrong, out=tmp_path / "run")  # type: ignore[arg-type]
+    assert not any(is_dataset(v, as_source=True) for v in ([1], np.ones(3), tmp_path, torch.nn.Sequential(), "digits"))
+
+
+def test_a_cache_folder_that_cannot_be_written_is_told_in_one_line(tmp_path: Path) -> None:
+    (tmp_path / "datasets").write_text("in the way")
+    with pytest.raises(InputError, match=r"Plain cannot be written into .* \(File exists\): name another with store"):
+        memorisk.save_dataset(Plain(), store=tmp_path)
+
+
+def test_which_row_of_a_data_set_cannot_be_read_is_said(tmp_path: Path) -> None:
+    datasets = pytest.importorskip("datasets")
+    whole = [path.read_bytes() for path in sorted(folder(tmp_path / "skin").rglob("*.png"))]
+    rows = [{"bytes": data[:60] if i == 3 else data, "path": None} for i, data in enumerate(whole)]
+    made = datasets.Dataset.from_dict({"image": rows}).cast_column("image", datasets.Image())
+    check = memorisk.check_images(made, store=tmp_path / "cache")
+    assert any(line.startswith("  data.parquet, image 3: ") for line in render_text(check))
+    with pytest.raises(InputError, match=r"1 of 6 images cannot be read: data\.parquet, image 3 \("):
+        stored(save_dataset(made, store=tmp_path / "cache"), tmp_path)

@@ -7,7 +7,7 @@ or stop it; *remarks* are only said.
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,7 @@ from memorisk.images.splits import small_classes
 from memorisk.runs.executors import prepare_workers, run_jobs
 from memorisk.runs.files import plain
 from memorisk.runs.progress import Counted
+from memorisk.runs.settings import check_names, setting_names
 
 _WHAT = ("label", "group", "split")
 
@@ -120,6 +121,7 @@ def check_images(
     fractions: tuple[float, float, float] = (0.7, 0.15, 0.15),
     processes: int | None = None,
     progress: Counted | None = None,
+    **settings: Any,
 ) -> ImageCheck:
     """Look at every image once and compare all pairs.
 
@@ -131,14 +133,16 @@ def check_images(
         fractions: Shares of the split that classes must be large enough for.
         processes: Processes that decode; by default the cores this process may use.
         progress: Called with the images done and their number.
+        **settings: Any field of ``ImageOptions``, in place of that of ``options``.
 
     Returns:
         What was found.
 
     Raises:
-        InputError: The source cannot be read.
+        InputError: The source cannot be read, or there is no such setting.
     """
-    options = options or ImageOptions()
+    check_names("setting", settings, setting_names(ImageOptions))
+    options = replace(options or ImageOptions(), **settings)
     options.validate()
     manifest = source if isinstance(source, Manifest) else load_manifest(source, options)
     prepare_workers("memorisk.images.scanning")

@@ -17,7 +17,7 @@ import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from functools import wraps
-from inspect import isfunction
+from inspect import isfunction, signature
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -37,6 +37,7 @@ from memorisk.runs.fingerprint import file_fingerprint, fingerprint
 
 IMAGE = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
 T = TypeVar("T")
+_SOURCES = frozenset(("images", "source", "train", "synthetic", "held_out"))  # parameters that sources are given to
 _SPLIT = re.compile(r"\w+")
 _ROWS = 64  # in a row group
 _ASKED_TWICE = 8  # items that are compared with themselves
@@ -73,6 +74,7 @@ def save_dataset(
         >>> folder = save_dataset(CIFAR10("data"), groups=patients)  # doctest: +SKIP
         >>> memorisk.audit_classifier(folder, out="runs/cifar")  # doctest: +SKIP
     """
+    _refuse_other(dataset)
     parts = dict(dataset) if isinstance(dataset, Mapping) else {"": dataset}
     strange = [split for split in parts if isinstance(dataset, Mapping) and not _SPLIT.fullmatch(str(split))]
     if strange:
@@ -81,53 +83,106 @@ def save_dataset(
         )
     if len(parts) > 1 and (labels is not None or not isinstance(groups, (str, type(None)))):
         raise InputError("labels and groups are a value for each image of one data set; save each split by itself")
-    place = cache_folder(None if store is None else Path(store)) / "datasets"
-    place.mkdir(mode=0o700, exist_ok=True)
-    building = Path(tempfile.mkdtemp(prefix=".writing-", dir=place))
+    cache = cache_folder(None if store is None else Path(store))
+    place, building = cache / "datasets", None
     try:
-        names = []
-        for split, part in parts.items():
-            names.append(f"{split}-00000-of-00001.parquet" if split else "data.parquet")
-            _write(building / names[-1], part, groups, labels)
-        key = fingerprint([[name, file_fingerprint(building / name)] for name in names], length=32)
-        folder = place / key / (_name(dataset) if not isinstance(dataset, dict) else "dataset")
-        if not folder.is_dir():
-            folder.parent.mkdir(mode=0o700, exist_ok=True)
-            building.replace(folder)
-            fsync_folder(folder.parent)
-        return folder
+        place.mkdir(mode=0o700, exist_ok=True)
+        building = Path(tempfile.mkdtemp(prefix=".writing-", dir=place))
+        return _saved(dataset, parts, place, building, groups, labels)
+    except OSError as error:
+        raise InputError(
+            f"{_said(dataset)} cannot be written into the folder for decoded images {one_line(cache)} "
+            f"({one_line(error.strerror or error, 120)}): name another with store, or by MEMORISK_CACHE"
+        ) from None
     finally:
-        shutil.rmtree(building, ignore_errors=True)
+        if building is not None:
+            shutil.rmtree(building, ignore_errors=True)
 
 
-def is_dataset(value: Any) -> bool:
-    """Whether a value is a data set that `save_dataset` takes: of ``datasets``, of PyTorch, or a dictionary of them."""
+def _saved(dataset: Any, parts: Mapping[str, Any], place: Path, building: Path, groups: Any, labels: Any) -> Path:
+    """The folder of a data set's parts, written beside its place and moved there."""
+    names = []
+    for split, part in parts.items():
+        names.append(f"{split}-00000-of-00001.parquet" if split else "data.parquet")
+        _write(building / names[-1], part, groups, labels)
+    key = fingerprint([[name, file_fingerprint(building / name)] for name in names], length=32)
+    folder = place / key / (_name(dataset) if not isinstance(dataset, dict) else "dataset")
+    if not folder.is_dir():
+        folder.parent.mkdir(mode=0o700, exist_ok=True)
+        building.replace(folder)
+        fsync_folder(folder.parent)
+    return folder
+
+
+def is_dataset(value: Any, *, as_source: bool = False) -> bool:
+    """Whether a value is a data set that `save_dataset` takes.
+
+    Args:
+        value: Anything.
+        as_source: It stands where a source is asked for: then an object of any class with a length and items is one.
+
+    Returns:
+        True for data sets of ``datasets`` and of PyTorch, and for a dictionary of them.
+    """
     if isinstance(value, dict):
-        return bool(value) and all(map(is_dataset, value.values()))
+        return bool(value) and all(is_dataset(part, as_source=as_source) for part in value.values())
     if _is_hugging(value):
         return True
     torch_data = sys.modules.get("torch.utils.data")  # without it there is no such object
-    return torch_data is not None and isinstance(value, torch_data.Dataset)
+    return (torch_data is not None and isinstance(value, torch_data.Dataset)) or (as_source and _has_items(value))
 
 
 def taking_datasets(function: T) -> T:
     """A function that takes data sets where it takes sources: each argument that is one is saved first.
 
-    Anything but a function is given back as it is.
+    Anything but a function is given back as it is, and `save_dataset`, which takes nothing else.
     """
-    if not isfunction(function):
+    if not isfunction(function) or function is save_dataset:
         return function
+    names = list(signature(function).parameters)
 
     @wraps(function)
     def taking(*values: Any, **named: Any) -> Any:
         """The function, called with folders."""
         store = named.get("store")
-        store = next((v.store for v in values if isinstance(v, ImageOptions)), store)
+        store = next((v.store for v in (*values, *named.values()) if isinstance(v, ImageOptions)), store)
         store = store if isinstance(store, (str, Path)) and "://" not in str(store) else None
-        kept = [save_dataset(v, store=store) if is_dataset(v) else v for v in values]
-        return function(*kept, **{k: save_dataset(v, store=store) if is_dataset(v) else v for k, v in named.items()})
+
+        def saved(name: str, value: Any) -> Any:
+            """A data set's folder; any other value as it is."""
+            return save_dataset(value, store=store) if is_dataset(value, as_source=name in _SOURCES) else value
+
+        kept = [saved(name, v) for name, v in zip(names, values, strict=False)] + list(values[len(names) :])
+        return function(*kept, **{name: saved(name, v) for name, v in named.items()})
 
     return taking  # type: ignore[return-value]
+
+
+def _has_items(value: Any) -> bool:
+    """Whether a value is of somebody's own class with ``len()`` and items, no array, table or model."""
+    kind = type(value)
+    return (
+        hasattr(kind, "__len__")
+        and hasattr(kind, "__getitem__")
+        and kind.__module__.partition(".")[0] not in ("builtins", "collections", "memorisk", "numpy", "pandas", "torch")
+        and not isinstance(value, (str, bytes, os.PathLike, Mapping))
+        and not any(hasattr(value, name) for name in ("shape", "__array__", "forward"))
+    )
+
+
+def _refuse_other(value: Any) -> None:
+    """Refuse what is no data set: a path is a source as it is.
+
+    Raises:
+        InputError: It is a path, or has neither items nor is a stream.
+    """
+    if isinstance(value, (str, bytes, os.PathLike)):
+        raise InputError(
+            f"{one_line(repr(value), 80)} is a path, which is a source as it is; save_dataset is for data sets that "
+            "are Python objects"
+        )
+    if not any(hasattr(value, name) for name in ("__getitem__", "__iter__")):
+        raise InputError(f"{_said(value)} is no data set; give an object with len() and items by number")
 
 
 def _is_hugging(value: Any) -> bool:
@@ -144,13 +199,18 @@ def _name(dataset: Any) -> str:
     return "".join(c if c.isalnum() or c in "-_" else "_" for c in name)[:60] or "dataset"
 
 
+def _said(dataset: Any) -> str:
+    """A data set's name in messages."""
+    return one_line(_name(dataset), 60)
+
+
 def _write(path: Path, dataset: Any, groups: Any, labels: Any) -> None:
     """One data set as one Parquet file.
 
     Raises:
         InputError: See `save_dataset`.
     """
-    said = one_line(_name(dataset), 60)
+    said = _said(dataset)
     if not hasattr(dataset, "__len__") or not hasattr(dataset, "__getitem__"):
         raise InputError(
             f"{said} is a stream, whose images cannot be counted or asked for again; write it as files, or make a data "
@@ -189,6 +249,11 @@ def _hugging_tables(dataset: Any, columns: dict[str, list[str]], key: str | None
     images = [name for name, feature in dataset.features.items() if isinstance(feature, datasets.Image)]
     if key is not None and key not in dataset.features:
         raise InputError(f"{said}: no column {one_line(key, 60)} among {one_line(', '.join(dataset.features), 200)}")
+    if not images:
+        raise InputError(
+            f"{said}: no column of images among {listed(list(dataset.features), 12)}; cast one by "
+            "dataset.cast_column(name, datasets.Image())"
+        )
     for name in images:
         dataset = dataset.cast_column(name, datasets.Image(decode=False))
     schema = dataset.features.arrow_schema
@@ -204,7 +269,10 @@ def _hugging_tables(dataset: Any, columns: dict[str, list[str]], key: str | None
     dataset = dataset.select_columns(kept).with_format("arrow")
     schema = dataset.features.arrow_schema
     for first in range(0, len(dataset), _ROWS):
-        table = dataset[first : first + _ROWS].cast(schema)
+        try:
+            table = dataset[first : first + _ROWS].cast(schema)
+        except Exception as error:  # its file is gone or damaged
+            raise InputError(f"{said}: rows from {first} on cannot be read ({one_line(error, 160)})") from None
         for name in images:
             rows = [_with_bytes(value, said) for value in table.column(name).to_pylist()]
             table = table.set_column(table.schema.get_field_index(name), pa.field(name, IMAGE), pa.array(rows, IMAGE))

@@ -130,6 +130,11 @@ def _roles(root: Path, shards: list[Shard], options: ImageOptions, draft: Draft)
             roles[role] = column
     if options.group_column is None and roles.get("group") == roles["pixels"]:
         del roles["group"]
+    if written and "group" not in roles and options.group_from is None and options.labels_csv is None:
+        draft.notes.append(
+            "No group: each image is its own. Name a key of its items with group_column, or give "
+            "memorisk.save_dataset a value for each image (groups)."
+        )
     shown = ", ".join(f"{'images are' if r == 'pixels' else r + ' is'} {one_line(c, 60)}" for r, c in roles.items())
     draft.notes.append(f"Columns: {shown}.")
     return features, roles

@@ -4,6 +4,7 @@ Each kind of source has its module; they meet in ``source_draft``, where labels,
 same.
 """
 
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -51,6 +52,12 @@ def load_manifest(source: str | Path, options: ImageOptions | None = None) -> Ma
     """
     options = options or ImageOptions()
     options.validate()
+    if not isinstance(source, (str, os.PathLike)):
+        what = "None" if source is None else f"an object of type {one_line(type(source).__name__, 60)}"
+        raise InputError(
+            f"the images are {what}, no source; name a folder, table or file, or a published data set; of a data set "
+            "in Python with len() and items by number memorisk.save_dataset makes a folder"
+        )
     manifest = _load(source, local_options(options))
     return manifest if options.sample is None else sample_manifest(manifest, options.sample, options.sample_seed)
 
