@@ -9,6 +9,7 @@ import pytest
 from memorisk.audits.release.stating import state, write_statement
 from memorisk.audits.synthetic.audit import audit_synthetic
 from memorisk.runs.errors import InputError
+from memorisk.runs.lock import folder_lock
 from tests.audits.release.conftest import PASSES
 from tests.commands import answer, refusal
 
@@ -60,8 +61,8 @@ def test_who_took_every_image_for_a_patient_is_told_and_counts_images(runs: Path
     (known,) = state("runs/clean").audits
     assert known.units == "patients"
     assert not any("whoever ran this" in text for text in known.assumptions)
-    for audit in (audit, known):
-        assert not any(text.startswith("Columns") for text in audit.limits)
+    for told in (audit, known):
+        assert not any(text.startswith("Columns") for text in told.limits)
 
 
 @pytest.mark.parametrize("name", STATUS)
@@ -133,6 +134,13 @@ def test_a_run_that_was_changed_is_refused(again) -> None:
         (run / file).write_bytes(changed if changed != text else text[:-1] + b"x")
         with pytest.raises(InputError, match=said):
             state(run)
+
+
+def test_a_run_that_is_worked_on_is_said_to_be(again) -> None:
+    run = again("clean")
+    (run / "verdict.json").unlink()
+    with folder_lock(run), pytest.raises(InputError, match="in use by process"):
+        state(run)
 
 
 def test_a_run_that_is_not_finished_is_refused(again) -> None:

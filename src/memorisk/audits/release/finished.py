@@ -64,9 +64,8 @@ def finished_audit(folder: str | Path) -> Iterator[FinishedAudit]:
     """
     place = Path(folder)
     config = read_config(place)
-    kind = _kind(place, config)
     with _held(place):
-        yield _opened(place, kind, config)
+        yield _opened(place, _kind(place, config), config)
 
 
 @contextmanager

@@ -204,7 +204,7 @@ def _limits(run: FinishedAudit) -> tuple[str, ...]:
     said = []
     if trained and s.get("n_images"):
         said.append(
-            f"Each model was trained on {trained:,.0f} of {s['n_images']:,} images: a model of all of them remembers "
+            f"Each model was trained on {trained:,.0f} of {s['n_images']:,} images: a model of more of them remembers "
             "others, and other amounts."
         )
     if run.kind == "classifier" and not s.get("target"):
