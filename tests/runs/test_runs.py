@@ -1,5 +1,6 @@
 """Run folders, locks, executors, atomic files, fingerprints, errors."""
 
+import errno
 import json
 import os
 import signal
@@ -12,8 +13,9 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from safetensors import SafetensorError
 
-from memorisk.runs.errors import InputError, MemoriskError, one_line, unknown_name
+from memorisk.runs.errors import GOES_ON, InputError, MemoriskError, one_line, unknown_name
 from memorisk.runs.executors import run_jobs, worker_pool
 from memorisk.runs.files import atomic_path, plain, read_array, read_json, write_array, write_json, write_table
 from memorisk.runs.fingerprint import file_fingerprint, fingerprint
@@ -28,6 +30,25 @@ def test_an_interrupted_write_leaves_the_old_file(tmp_path):
         temporary.write_text(f"half {1 // 0}")
     assert read_json(path) == {"x": 1}
     assert [p.name for p in tmp_path.iterdir()] == ["a.json"]
+
+
+def full_safetensors(path):
+    """A job that writes weights to a full disk, as safetensors tells of it."""
+    with atomic_path(path):
+        raise SafetensorError("Error while serializing: I/O error: No space left on device (os error 28)")
+
+
+def test_a_full_disk_under_weights_is_named_in_plain_words(tmp_path):
+    path = tmp_path / "a.safetensors"
+    with pytest.raises(OSError, match="No space left on device") as found:
+        full_safetensors(path)
+    assert (found.value.errno, found.value.filename) == (errno.ENOSPC, str(path))
+    with pytest.raises(MemoriskError, match="2 of 2 jobs failed, the first with: no space left on the disk") as found:
+        run_jobs(full_safetensors, [path, path])
+    assert str(found.value).endswith(f" for {path}: free some; {GOES_ON}")
+    with pytest.raises(SafetensorError), atomic_path(path):
+        raise SafetensorError("Error while serializing: (os error 5)")
+    assert not list(tmp_path.iterdir())
 
 
 def test_same_table_same_bytes(tmp_path):

@@ -5,6 +5,8 @@ The command line turns each into its exit code (DESIGN, "What a person types"): 
 
 import difflib
 import errno
+import os
+import re
 from collections.abc import Iterable
 
 NO_SPACE = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EFBIG))  # the system's words for a full disk
@@ -44,6 +46,23 @@ def unknown_name(kind: str, name: object, allowed: Iterable[str]) -> InputError:
     listed = ", ".join(one_line(known, 60) for known in names[:12]) + more
     hint = f" Did you mean {near[0]!r}?" if near else ""
     return InputError(f"unknown {kind} {str(name)!r}.{hint} Known: {listed}")
+
+
+def full_disk(error: BaseException, path: object) -> OSError | None:
+    """The error of a full disk, with the file that did not fit; None for any other error.
+
+    Libraries (safetensors) tell of the system's error in their own words, ``... (os error 28)``.
+
+    Args:
+        error: What was raised.
+        path: What was written; used where the error names nothing.
+    """
+    told = re.search(r"\(os error (\d+)\)", str(error))
+    number = error.errno if isinstance(error, OSError) else int(told[1]) if told else None
+    if number not in NO_SPACE:
+        return None
+    named = error.filename if isinstance(error, OSError) else None
+    return OSError(number, os.strerror(number), str(named or path))
 
 
 def several(n: int, one: str, more: str) -> str:

@@ -18,7 +18,7 @@ from typing import Any
 from threadpoolctl import threadpool_limits
 
 from memorisk.runs.environment import versions
-from memorisk.runs.errors import InputError, MemoriskError, one_line
+from memorisk.runs.errors import NO_SPACE, InputError, MemoriskError, one_line
 
 _DECIDING = ("memorisk", "numpy", "torch", "timm")
 """Libraries whose version a result may depend on."""
@@ -47,6 +47,11 @@ def attempt(function: Callable[[Any], Any], job: Any, index: int) -> Outcome:
         return Outcome(index, error=str(error), bad_input=True)
     except MemoriskError as error:
         return Outcome(index, error=str(error))
+    except OSError as error:
+        if error.errno in NO_SPACE:
+            where = f" for {one_line(error.filename, 120)}" if error.filename else ""
+            return Outcome(index, error=f"no space left on the disk{where}: free some")
+        return Outcome(index, error=f"{type(error).__name__}: {one_line(error)}")
     except Exception as error:  # collected here, raised once with the others by run_jobs
         return Outcome(index, error=f"{type(error).__name__}: {one_line(error)}")
 
