@@ -1,5 +1,7 @@
 """URLs on the command line: the same files as in a folder here, settings that name the URL, refusals in one line."""
 
+import errno
+import os
 from pathlib import Path
 
 import pytest
@@ -79,3 +81,31 @@ def test_printed_settings_have_whole_urls_and_nothing_is_asked_of_them(capsys):
     settings = yaml.safe_load(capsys.readouterr().out)
     assert settings["out"] == "s3://bucket/runs/skin"
     assert settings["image_root"] == "s3://bucket/all"
+
+
+def test_a_message_about_a_copy_names_the_url(served, tmp_path, capsys):
+    url = f"file://{served}"
+    for name in ("one", "two"):
+        assert main(["audit", "losses", f"{url}/made.parquet", "--fail-on", "never", "--out", f"{url}/{name}"]) == 0
+    (served / "two" / "summary.json").unlink()
+    (served / "two" / ".memorisk-files.json").unlink()  # as a copy made by other means, that lacks a file
+    capsys.readouterr()
+    assert main(["compare", f"{url}/one", f"{url}/two"]) == 2
+    told = capsys.readouterr().err
+    assert told.startswith(f"memorisk: {url}/two: summary.json is not what the run wrote")
+    (served / "begun").mkdir()
+    (served / "begun" / claim.CLAIM).write_text("{}")
+    assert main(["compare", f"{url}/one", f"{url}/begun"]) == 2
+    assert f"{url}/begun holds no finished run (it is being made, or was cut short)" in capsys.readouterr().err
+
+
+def test_a_cache_that_may_only_be_read_is_one_line(served, tmp_path, capsys, monkeypatch):
+    def read_only(path, text):
+        """As the system refuses it."""
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(path))
+
+    monkeypatch.setattr("memorisk.runs.mirror.write_text", read_only)
+    assert main(["images", "check", f"file://{served}"]) == 2
+    told = capsys.readouterr().err
+    assert f"a copy of file://{served} cannot be written to {tmp_path / 'cache'}" in told
+    assert "(Read-only file system): name another folder with --store" in told

@@ -5,6 +5,7 @@ types"): 0 passed; 1 the gate failed or could not be decided; 2 bad input or usa
 run broke.
 """
 
+import errno
 import os
 import re
 import sys
@@ -337,6 +338,8 @@ def main(arguments: list[str] | None = None) -> int:
         return 141
     except OSError as error:
         where = f" ({one_line(error.filename, 120)})" if error.filename else ""
+        if error.errno == errno.EROFS:  # the same command would meet it again
+            return _fail(f"{error.strerror}{where}: name a place that may be written to", InputError.exit_code)
         cure = "free some, then " if error.errno in NO_SPACE else ""
         return _fail(f"{error.strerror or one_line(error)}{where}; {cure}{GOES_ON}", MemoriskError.exit_code)
     except MemoryError:

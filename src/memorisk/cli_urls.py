@@ -6,7 +6,7 @@ it is part of a training's name, which must be the same on every machine. Loads 
 
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
@@ -83,11 +83,22 @@ def local_arguments(command: Callable[..., Any], given: dict[str, Any]) -> Itera
         try:
             yield local
         except MemoriskError as error:
-            if kept is None:
-                raise
-            raise type(error)(str(error).replace(str(local[kept[0]]), kept[1])) from None
+            error.args = (_as_named(str(error), _flat(local).values()),)
+            raise
     if kept is not None and not flat.get("dry_run"):
         sys.stderr.write(f"Kept at {kept[1]}; the copy here, {local[kept[0]]}, may be deleted\n")
+
+
+def _as_named(message: str, values: Iterable[Any]) -> str:
+    """A message about copies in this machine's cache, in the words of what the user named: their URLs."""
+    from memorisk.runs.origins import origin_of
+
+    for value in values:
+        for text in map(str, value) if isinstance(value, (tuple, list)) else (str(value),):
+            path = text[text.find("/") :]  # without what stands before it, as in detector:FOLDER
+            if (url := origin_of(path)) != path:
+                message = message.replace(path, url)
+    return message
 
 
 def _kept_place(command: str, given: Mapping[str, Any]) -> tuple[str, str] | None:

@@ -1,5 +1,7 @@
 """Folders that ``memorisk report`` cannot render are told apart, with what to do instead."""
 
+import errno
+import os
 import shutil
 from pathlib import Path
 from typing import Any
@@ -10,6 +12,7 @@ import yaml
 
 from memorisk.audits import rendering
 from memorisk.audits.rendering import load_result, render_again
+from memorisk.cli import main
 from memorisk.runs.checksums import SEAL
 from memorisk.runs.errors import InputError
 from tests.audits.classifier_results import make_result
@@ -88,3 +91,20 @@ def test_a_run_that_was_changed_since_is_never_shown(sealed: Path, tmp_path: Pat
             load_result(sealed)
     (sealed / SEAL).unlink()  # of an earlier memorisk: shown as ever
     assert render_again(sealed, out=tmp_path / "page.html").read_bytes() == shown
+
+
+@pytest.mark.parametrize("redact", [False, True])
+def test_a_run_that_may_only_be_read_is_rendered_elsewhere(
+    sealed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], redact: bool
+) -> None:
+    def read_only(path: Path, text: str) -> None:
+        """As the system refuses it."""
+        if path.parent == sealed:
+            raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(path))
+        path.write_text(text, encoding="utf-8")
+
+    monkeypatch.setattr(rendering, "write_text", read_only)
+    report = ["report", str(sealed), *(["--redact"] if redact else [])]
+    assert main(report) == 2
+    assert "cannot be written (Read-only file system): name another file with --out FILE" in capsys.readouterr().err
+    assert main([*report, "--out", str(tmp_path / "page.html")]) == 0

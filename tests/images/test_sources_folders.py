@@ -165,7 +165,7 @@ def test_columns_without_a_table_are_refused(tmp_path: Path) -> None:
 def test_mixed_kinds_need_a_layout(tmp_path: Path) -> None:
     _pictures(tmp_path, "a/1.png", "b/2.png")
     write(tmp_path / "scan.nii", b"not looked at")
-    with pytest.raises(InputError, match=r"several kinds \(2 raster, 1 nifti\); choose with layout: folder or nifti"):
+    with pytest.raises(InputError, match=r"several kinds \(2 raster, 1 nifti\); choose with --layout: folder or nifti"):
         load_manifest(tmp_path)
     manifest = load_manifest(tmp_path, ImageOptions(layout="folder"))
     assert manifest.n == 2

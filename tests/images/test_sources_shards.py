@@ -307,7 +307,7 @@ def test_folders_that_cannot_be_used(tmp_path: Path) -> None:
         load_manifest(several)
     mixed = shards(tmp_path / "mixed", train=table(0, 4))
     (mixed / "logo.png").write_bytes(png(1))
-    with pytest.raises(InputError, match=r"image files \(1\) and .* choose with layout: folder or shards"):
+    with pytest.raises(InputError, match=r"image files \(1\) and .* choose with --layout: folder or shards"):
         load_manifest(mixed)
     assert load_manifest(mixed, ImageOptions(layout="shards")).n == 4
     assert load_manifest(mixed, ImageOptions(layout="folder")).n == 1

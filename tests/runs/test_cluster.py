@@ -157,7 +157,7 @@ def test_sizes(text: str, size: float) -> None:
 
 def test_settings_of_a_cluster(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     assert ClusterOptions().placement(tmp_path) == Placement()
-    with pytest.raises(InputError, match="cluster is for a cluster, and executor is local"):
+    with pytest.raises(InputError, match="--cluster is for a cluster, and --executor is local"):
         ClusterOptions(cluster="tcp://x:1").check_cluster()
     with pytest.raises(InputError, match="job_memory is many; give a size such as 8GB"):
         ClusterOptions(executor="ray", cluster="auto", job_memory="many").check_cluster()

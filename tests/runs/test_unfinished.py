@@ -32,7 +32,7 @@ def test_a_full_disk_is_one_line_and_goes_on(tmp_path, number):
 
 
 def test_another_refusal_names_both_ways_out(tmp_path):
-    line = r"^features cannot be written to .* \(Permission denied\): name another folder with store, or do without$"
+    line = r"^features cannot be written to .* \(Permission denied\): name another folder with --store, or do without$"
     with pytest.raises(InputError, match=line), write_guard(tmp_path, "features", otherwise=", or do without"):
         raise PermissionError(errno.EACCES, "Permission denied")
 

@@ -15,7 +15,7 @@ from memorisk.report.blocks import Page
 from memorisk.report.page import render_page
 from memorisk.report.result import Result, refuse_changed
 from memorisk.runs.damaged import reading_run
-from memorisk.runs.errors import InputError, one_line
+from memorisk.runs.errors import NO_SPACE, InputError, one_line
 from memorisk.runs.files import write_text
 from memorisk.runs.folder import RunFolder, read_config
 from memorisk.runs.lock import folder_lock
@@ -113,11 +113,17 @@ def render_again(folder: str | Path, *, redact: bool = False, out: Path | None =
         html = render_page(_page(load_result(run.path), redact=redact))
     if out is None and redact:
         out = run / REDACTED  # the full report stays; the next run of the audit would write it again anyway
-    if out is None:
-        with folder_lock(run.path):
-            write_text(run / REPORT, html)
-            return run / REPORT
-    if out.is_dir() or not out.absolute().parent.is_dir():
+    if out is not None and (out.is_dir() or not out.absolute().parent.is_dir()):
         raise InputError(f"--out {one_line(out)}: name a file in a folder that exists")
-    write_text(out, html)
-    return out
+    try:
+        if out is None:
+            with folder_lock(run.path):
+                write_text(run / REPORT, html)
+        else:
+            write_text(out, html)
+    except OSError as error:
+        if error.errno in NO_SPACE:
+            raise
+        reason, file = one_line(error.strerror or error, 120), one_line(out or run / REPORT)
+        raise InputError(f"{file} cannot be written ({reason}): name another file with --out FILE") from None
+    return out or run / REPORT

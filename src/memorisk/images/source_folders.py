@@ -124,7 +124,7 @@ def _refuse_mixed(root: Path, by_kind: dict[Kind, list[str]], n_shards: int, opt
         layouts = " or ".join([*(_LAYOUTS[kind] for kind in by_kind), "shards"])
         raise InputError(
             f"{one_line(root)}: holds image files ({sum(map(len, by_kind.values())):,}) and files with images in their "
-            f"rows ({n_shards:,} of Parquet or Arrow); choose with layout: {layouts}"
+            f"rows ({n_shards:,} of Parquet or Arrow); choose with --layout: {layouts}"
         )
 
 
@@ -146,7 +146,7 @@ def _chosen_kind(root: Path, by_kind: dict[Kind, list[str]], others: list[str], 
     if len(by_kind) > 1:
         counts = ", ".join(f"{len(files):,} {kind}" for kind, files in by_kind.items())
         layouts = " or ".join(_LAYOUTS[kind] for kind in by_kind)
-        raise InputError(f"{one_line(root)}: holds images of several kinds ({counts}); choose with layout: {layouts}")
+        raise InputError(f"{one_line(root)}: holds images of several kinds ({counts}); choose with --layout: {layouts}")
     return next(iter(by_kind))
 
 

@@ -122,7 +122,7 @@ class Result:
         absent += [f"{n}.parquet" for n in CORE_TABLES if not (source / f"{n}.parquet").is_file()]
         if absent:
             raise InputError(
-                f"{source} holds no finished result ({', '.join(absent)} missing); run the audit to its end"
+                f"{one_line(source)} holds no finished run ({', '.join(absent)} missing): issue the run's command again"
             )
         core = {n: _read(source / f"{n}.parquet") for n in CORE_TABLES}
         extra = {p.stem: _read(p) for p in sorted((source / EXTRA_FOLDER).glob("*.parquet"))}

@@ -26,7 +26,7 @@ def cache_folder(store: Path | None) -> Path:
     except OSError as error:
         reason = one_line(error.strerror or error, 120)
         raise InputError(
-            f"the folder for decoded images {one_line(folder)} cannot be made ({reason}): name another with store"
+            f"the folder for decoded images {one_line(folder)} cannot be made ({reason}): name another with --store"
         ) from None
     return folder
 

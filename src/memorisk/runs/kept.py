@@ -10,7 +10,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from memorisk.runs.cache import cache_folder
-from memorisk.runs.claim import Claim
+from memorisk.runs.claim import CLAIM, Claim
 from memorisk.runs.errors import InputError
 from memorisk.runs.files import write_text
 from memorisk.runs.fingerprint import file_fingerprint, fingerprint
@@ -21,6 +21,7 @@ from memorisk.runs.origins import ORIGIN, TREE
 from memorisk.runs.pushing import Pusher
 from memorisk.runs.run_index import INDEX, RunIndex, files_there
 from memorisk.runs.storage import Storage
+from memorisk.runs.unfinished import write_guard
 from memorisk.runs.urls import below, url_of
 
 RUNS, BOOK = "runs", "pushed.json"
@@ -64,9 +65,10 @@ def kept_run(out: str | Path, store: Path | None = None) -> Iterator[Path]:
 def run_folder(url: str, store: Path | None) -> Path:
     """The private folder for what is kept at a URL, made on first use."""
     folder = cache_folder(store) / RUNS / fingerprint(url)
-    for made in (folder.parent, folder, folder / TREE):
-        made.mkdir(mode=0o700, exist_ok=True)
-    write_text(folder / ORIGIN, f"{url}\n")
+    with write_guard(folder.parent, f"the run at {url}"):
+        for made in (folder.parent, folder, folder / TREE):
+            made.mkdir(mode=0o700, exist_ok=True)
+        write_text(folder / ORIGIN, f"{url}\n")
     return folder
 
 
@@ -114,8 +116,11 @@ def read_run(source: str | Path, store: Path | None = None) -> Path:
         return Path(source)
     storage = Storage(url)
     index = RunIndex.read(storage) if storage.kind() == "folder" else None
-    if index is not None and not index.whole:
-        raise InputError(f"the run at {url} is not whole: it is being made, or was cut short; issue its command again")
+    begun = index is None and storage.kind() == "folder" and storage.read(CLAIM) is not None
+    if begun or (index is not None and not index.whole):
+        raise InputError(
+            f"{url} holds no finished run (it is being made, or was cut short): issue the run's command again"
+        )
     folder = local_source(url, store)
     for name, told in ({} if index is None else index.files).items():
         path = folder / name

@@ -11,6 +11,7 @@ import os
 import shutil
 import sys
 from collections.abc import Mapping
+from contextlib import ExitStack
 from pathlib import Path
 
 from memorisk.runs.cache import cache_folder
@@ -20,6 +21,7 @@ from memorisk.runs.fingerprint import fingerprint
 from memorisk.runs.lock import folder_lock
 from memorisk.runs.origins import ORIGIN, TREE
 from memorisk.runs.storage import PART, Entry, Storage
+from memorisk.runs.unfinished import write_guard
 from memorisk.runs.urls import url_of
 
 MIRRORS, BOOK = "mirrors", "book.jsonl"
@@ -50,10 +52,12 @@ def local_source(source: str | Path, store: Path | None = None, *, beside: bool 
         above = url.rpartition("/")[0]
         return local_source(f"{above}/" if above.endswith(":/") else above, store) / name
     folder = cache_folder(store) / MIRRORS / fingerprint(url)
-    for made in (folder.parent, folder, folder / TREE):
-        made.mkdir(mode=0o700, exist_ok=True)
-    with folder_lock(folder, wait=True):
-        write_text(folder / ORIGIN, f"{url}\n")
+    with ExitStack() as held:
+        with write_guard(folder.parent, f"a copy of {url}"):
+            for made in (folder.parent, folder, folder / TREE):
+                made.mkdir(mode=0o700, exist_ok=True)
+            held.enter_context(folder_lock(folder, wait=True))
+            write_text(folder / ORIGIN, f"{url}\n")
         target = folder / TREE / (name or "images")
         wanted = {n: e for n, e in _entries(storage).items() if not _is_hidden(n)}
         if kind == "folder":
@@ -186,5 +190,5 @@ def _refuse_too_much(storage: Storage, needed: Mapping[str, Entry], target: Path
     if total > free:
         raise MemoriskError(
             f"{storage.url} takes {total / 1e9:.2g} GB here, and {one_line(target)} has {free / 1e9:.2g} GB left: free "
-            f"some, or name a folder elsewhere with store; {GOES_ON}"
+            f"some, or name a folder elsewhere with --store; {GOES_ON}"
         )

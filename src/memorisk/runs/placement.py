@@ -65,7 +65,10 @@ class ClusterOptions:
         if self.executor == "local":
             for name in ("cluster", "job_memory"):
                 if getattr(self, name) is not None:
-                    raise InputError(f"{name} is for a cluster, and executor is local: name executor dask or ray")
+                    raise InputError(
+                        f"{'--' + name.replace('_', '-')} is for a cluster, and --executor is local: name --executor "
+                        "dask or ray"
+                    )
         if self.job_memory is not None:
             parse_bytes(self.job_memory)
 

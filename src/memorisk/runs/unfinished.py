@@ -84,9 +84,9 @@ def write_guard(folder: Path, what: str, *, needed: int | None = None, otherwise
         where, size = one_line(folder), "" if needed is None else f" of {needed / 1e9:.2g} GB"
         if error.errno in NO_SPACE:
             raise MemoriskError(
-                f"no space for {what}{size} in {where}: free some, or name another folder with store; "
+                f"no space for {what}{size} in {where}: free some, or name another folder with --store; "
                 "what is done is kept"
             ) from None
         reason = one_line(error.strerror or error, 120)
-        way_out = f"name another folder with store{otherwise}"
+        way_out = f"name another folder with --store{otherwise}"
         raise InputError(f"{what} cannot be written to {where} ({reason}): {way_out}") from None
