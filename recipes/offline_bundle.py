@@ -115,7 +115,7 @@ def check(bundle: Path, expect: str | None = None) -> int:
     if expect and sha256(bundle / SUMS) != expect.strip().lower():
         raise Refused(f"{bundle / SUMS} is not the file whose hash was given: the bundle is another, or was changed")
     listed: dict[str, str] = {}
-    for line in (bundle / SUMS).read_text(encoding="utf-8").splitlines():
+    for line in _text(bundle / SUMS).splitlines():
         value, gap, name = line.partition("  ")
         if not gap or not re.fullmatch("[0-9a-f]{64}", value) or name in listed or ".." in Path(name).parts:
             raise Refused(f"{bundle / SUMS} is not what build writes: {line[:80]!r}")
@@ -149,8 +149,8 @@ def install(bundle: Path, venv: Path, expect: str | None = None, *, smoke: bool 
     if venv.exists():
         raise Refused(f"{venv} exists: name a new folder")
     check(bundle, expect)
-    manifest = json.loads((bundle / MANIFEST).read_text(encoding="utf-8"))
-    wanted, here = manifest["target"], {"python": _python(), "system": platform.system(), "machine": platform.machine()}
+    here = {"python": _python(), "system": platform.system(), "machine": platform.machine()}
+    wanted, weights = _manifest(bundle, set(here))
     if wanted != here:
         said = [f"{key} {wanted[key]}, here is {here[key]}" for key in wanted if wanted[key] != here[key]]
         raise Refused(f"{bundle} is for another machine: {'; '.join(said)}")
@@ -160,9 +160,9 @@ def install(bundle: Path, venv: Path, expect: str | None = None, *, smoke: bool 
     offline = ["--no-index", "--find-links", str(bundle / WHEELS), "--no-deps", "--require-hashes"]
     _run([*pip, "install", "--quiet", *offline, "-r", str(bundle / LOCK)], "pip could not install the bundle")
     _run([*pip, "check"], "libraries do not fit together")
-    if manifest["weights"]:
+    if weights:
         shutil.copytree(bundle / WEIGHTS, venv / WEIGHTS)
-        for entry in manifest["weights"]:
+        for entry in weights:
             print(f"weights {entry['name']}: {venv.resolve() / entry['file']}")
     if smoke:
         print(_smoke(bin_folder))
@@ -246,6 +246,34 @@ def sha256(path: Path) -> str:
     """Hash of a file's content, in hexadecimal digits."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _text(path: Path) -> str:
+    """A file of a bundle as text.
+
+    Raises:
+        Refused: It is absent or no text.
+    """
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        raise Refused(f"{path} is not what build writes: it is absent or no text; copy the bundle anew") from None
+
+
+def _manifest(bundle: Path, keys: set[str]) -> tuple[dict[str, str], list[dict[str, Any]]]:
+    """The machine that a bundle is for, and its files of weights.
+
+    Raises:
+        Refused: manifest.json does not say so.
+    """
+    try:
+        found = json.loads(_text(bundle / MANIFEST))
+        target, weights = found["target"], found["weights"]
+        if set(target) == keys and all({"name", "file"} <= set(entry) for entry in weights):
+            return target, weights
+    except (ValueError, KeyError, TypeError, RecursionError):
+        pass
+    raise Refused(f"{bundle / MANIFEST} is not what build writes: build the bundle anew")
 
 
 def _own_wheel(folder: Path) -> Path:

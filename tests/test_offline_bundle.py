@@ -127,6 +127,8 @@ def test_what_is_not_as_it_was_is_refused_by_name(
     for broken in (sums.replace("  ", " "), sums + sums, sums + f"{'0' * 64}  ../x\n"):
         (bundle / "SHA256SUMS").write_text(broken)
         assert "is not what build writes" in refused()
+    (bundle / "SHA256SUMS").write_bytes(bytes(range(156, 256)))
+    assert "SHA256SUMS is not what build writes: it is absent or no text" in refused()
     (bundle / "SHA256SUMS").unlink()
     assert "is no bundle" in refused()
 
@@ -136,12 +138,17 @@ def test_a_bundle_for_another_machine_is_refused(
 ) -> None:
     manifest = json.loads((bundle / "manifest.json").read_text())
     manifest["target"]["python"] = "2.7"
-    (bundle / "manifest.json").write_text(json.dumps(manifest))
-    sums = (bundle / "SHA256SUMS").read_text().splitlines()
-    mended = [f"{recipe.sha256(bundle / line[66:])}  {line[66:]}" for line in sums]
-    (bundle / "SHA256SUMS").write_text("\n".join(mended) + "\n")
-    assert recipe.main(["install", str(bundle), str(bundle.parent / "venv")]) == 2
-    assert "is for another machine: python 2.7, here is 3." in capsys.readouterr().err
+    names = [line[66:] for line in (bundle / "SHA256SUMS").read_text().splitlines()]
+    for written, said in (
+        (json.dumps(manifest).encode(), "is for another machine: python 2.7, here is 3."),
+        (json.dumps(manifest | {"weights": [{}]}).encode(), "manifest.json is not what build writes"),
+        *((wrong, "manifest.json is not what build writes") for wrong in (b"{}", b"[1]", b"{", b"\xff\xfe")),
+    ):
+        (bundle / "manifest.json").write_bytes(written)
+        mended = [f"{recipe.sha256(bundle / name)}  {name}" for name in names]
+        (bundle / "SHA256SUMS").write_text("\n".join(mended) + "\n")
+        assert recipe.main(["install", str(bundle), str(bundle.parent / "venv")]) == 2
+        assert said in capsys.readouterr().err
     assert recipe.main(["build", str(bundle)]) == 2
     assert "is not empty" in capsys.readouterr().err
 
