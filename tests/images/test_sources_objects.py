@@ -337,7 +337,7 @@ def test_a_plain_class_is_a_source_and_settings_are_arguments(tmp_path: Path) ->
 
 def test_a_cache_folder_that_cannot_be_written_is_told_in_one_line(tmp_path: Path) -> None:
     (tmp_path / "datasets").write_text("in the way")
-    with pytest.raises(InputError, match=r"Plain cannot be written into .* \(File exists\): name another with store"):
+    with pytest.raises(InputError, match=r"Plain cannot be written into .* \(File exists\): name another with --store"):
         memorisk.save_dataset(Plain(), store=tmp_path)
 
 

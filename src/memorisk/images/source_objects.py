@@ -92,7 +92,7 @@ def save_dataset(
     except OSError as error:
         raise InputError(
             f"{_said(dataset)} cannot be written into the folder for decoded images {one_line(cache)} "
-            f"({one_line(error.strerror or error, 120)}): name another with store, or by MEMORISK_CACHE"
+            f"({one_line(error.strerror or error, 120)}): name another with --store, or by MEMORISK_CACHE"
         ) from None
     finally:
         if building is not None:
