@@ -18,8 +18,8 @@ MENDED = (
     "Arrays whose header is no header (`tokenize.TokenError`, from saved outputs, features, fitted projections), old "
     "checkpoints that break off (`struct.error`, `AssertionError`), zip archives with names that are no text or that "
     "are encrypted, as weights; a generator's description whose details are text. Test: `tests/test_damaged_files.py`.",
-    "By Atheris: a TIFF of 300 bytes that promises 9,217 channels took 2.3 GB; an idx or npy header of a billion images "
-    "without a pixel (2 x 0) took all memory, a row an image. Tests: `tests/images/test_readers_tiff.py`, "
+    "By Atheris: a TIFF of 300 bytes that promises 9,217 channels took 2.3 GB; an idx or npy header of a billion "
+    "images without a pixel (2 x 0) took all memory, a row an image. Tests: `tests/images/test_readers_tiff.py`, "
     "`tests/images/test_sources_arrays.py`.",
     "By Atheris: a Parquet table whose notes for pandas lack a key; a refusal that listed unprintable names; saved "
     "features that are an archive of other things; a GAN of 10^30 styles and an autoencoder of 10^30 layers, which "
