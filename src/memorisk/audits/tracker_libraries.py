@@ -95,7 +95,7 @@ def wandb_offline(folder: Path, *, name: str, key: str, config: Mapping[str, Any
     given = _QUIET | {f"WANDB_{what}_DIR": str(own / what.lower()) for what in ("CACHE", "CONFIG", "DATA")}
     with _environment(given):
         try:
-            import wandb
+            import wandb  # pyright: ignore[reportMissingImports]
         except ImportError:
             raise MissingExtraError("wandb", "wandb", "logging to Weights & Biases") from None
         for place in ("cache", "config", "data"):
