@@ -71,7 +71,9 @@ def test_features_are_those_of_one_pass(store: ImageStore, tmp_path: Path, monke
 def test_few_images_and_pixels_stay_here(store: ImageStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(feature_jobs, "run_jobs", lambda *_, **__: pytest.fail("a job was sent"))
     for source in (NETWORK, "pixels"):
-        load_features(store, source, cache=False, work=work(tmp_path))
+        here = load_features(store, source, cache=False)
+        asked = load_features(store, source, cache=False, work=work(tmp_path))
+        assert np.array_equal(asked.values, here.values)
 
 
 def test_a_worker_with_other_weights_is_refused(
