@@ -1,6 +1,6 @@
 """memorisk for a machine without internet: everything it needs, gathered elsewhere, checked and installed there.
 
-    python recipes/offline_bundle.py build BUNDLE [--extras medical,dp] [--torch cpu] [--weights resnet50@default ...]
+    python recipes/offline_bundle.py build BUNDLE [--extras medical,dp] [--torch-index URL] [--weights NAME@default ...]
     python BUNDLE/offline_bundle.py check BUNDLE [--expect HASH]
     python BUNDLE/offline_bundle.py install BUNDLE VENV [--expect HASH]
 
@@ -30,7 +30,6 @@ from pathlib import Path
 from typing import Any
 
 SUMS, MANIFEST, LOCK, WHEELS, WEIGHTS = "SHA256SUMS", "manifest.json", "requirements.txt", "wheels", "weights"
-CPU_INDEX = "https://download.pytorch.org/whl/cpu"
 OLDEST_GLIBC, NEWEST_GLIBC = 5, 40
 SMOKE = ("audit", "classifier", "digits", "--models", "4", "--epochs", "2", "--fail-on", "never")
 """The built-in audit, too small to mean anything: it trains, measures and writes a report."""
@@ -291,8 +290,8 @@ def _download(own: Path, folder: Path, given: argparse.Namespace) -> dict[str, s
     command = [*_pip(), "download", "--quiet", "--only-binary=:all:", "--dest", str(folder), wanted]
     if given.constraints:
         command += ["-c", str(given.constraints)]
-    if given.torch == "cpu":
-        command += ["--extra-index-url", CPU_INDEX]
+    if given.torch_index:
+        command += ["--extra-index-url", given.torch_index]
     if given.platform or given.python != _python():
         machine = _machine(given)
         tags = [f"manylinux_2_{minor}_{machine}" for minor in range(_glibc(given), OLDEST_GLIBC - 1, -1)]
@@ -387,7 +386,7 @@ def _parser() -> argparse.ArgumentParser:
     one = commands.add_parser("build", help="gather a bundle, where there is internet")
     one.add_argument("bundle", type=Path)
     one.add_argument("--extras", default="", help="of memorisk, by commas: medical,dp,onnx,detectors,...")
-    one.add_argument("--torch", choices=["index", "cpu"], default="index", help=f"cpu: from {CPU_INDEX}")
+    one.add_argument("--torch-index", metavar="URL", help="where PyTorch's builds without CUDA lie, as its site says")
     one.add_argument("--python", default=_python(), help="of the other machine, as 3.11")
     one.add_argument(
         "--platform", type=_platform, help="of the other machine, as manylinux_2_28_x86_64; this one's if not given"
