@@ -210,9 +210,10 @@ def test_what_could_not_be_tested_is_never_shown_as_none_flagged(runs):
     assert shown(first=False, second=True) == len(found.per_class) + min(200, len(found.per_group))
 
 
-def test_a_run_that_was_changed_since_is_not_compared(runs, tmp_path):
+@pytest.mark.parametrize("name", ["per_class", "scores"])
+def test_a_run_that_was_changed_since_is_not_compared(runs, tmp_path, name):
     shutil.copytree(runs["after"], tmp_path / "after")
-    table = tmp_path / "after" / "per_class.parquet"
+    table = tmp_path / "after" / f"{name}.parquet"
     table.write_bytes(table.read_bytes() + b" ")
-    with pytest.raises(InputError, match=r"after: per_class\.parquet is not what the run wrote"):
+    with pytest.raises(InputError, match=rf"after: {name}\.parquet is not what the run wrote"):
         compare(runs["before"], tmp_path / "after")

@@ -20,7 +20,7 @@ from memorisk.audits.classifier_jobs import (
 )
 from memorisk.audits.context import Context
 from memorisk.audits.dry_run import DryRun, describe_plan
-from memorisk.audits.evidence import write_scores
+from memorisk.audits.evidence import SCORES, write_scores
 from memorisk.audits.gallery import thumbnails
 from memorisk.audits.intervention import run_intervention
 from memorisk.audits.intervention_plan import Intended, check_classes, plan_intervention
@@ -151,7 +151,7 @@ def _run(
     train_all(run, jobs, recipe, options, lambda d, n: progress("training", d, n))
     progress("scoring", 0, 0)
     evidence = collect(jobs, plan, recipe)
-    write_scores(run / "scores.parquet", names.evidence(evidence))
+    write_scores(run / SCORES, names.evidence(evidence))
     placebo = run_placebo(run, store, plan, recipe, options, lambda d, n: progress("placebo", d, n))
     changed = run_intervention(
         run, store, plan, recipe, options, intended, evidence, names, lambda d, n: progress("intervention", d, n)
@@ -163,7 +163,7 @@ def _run(
     privacy = {"regime": recipe.train.one_regime, "promise": promise, "bound": bound}
     context = replace(context, privacy=privacy)
     result = with_intervention(names.result(analyse(evidence, options, context)), changed)
-    result.save(run.path)
+    result.save(run.path, beside=(SCORES,))
     gallery = thumbnails(store, plan, result, names) if options.gallery and not options.redact else None
     write_report(run, result, gallery=gallery, redact=options.redact)
     run.log("finished", status=result.status)

@@ -15,7 +15,7 @@ import pandas as pd
 from scipy import stats
 
 from memorisk.audits.compare_page import comparison_page
-from memorisk.audits.evidence import Evidence, evidence_from_table
+from memorisk.audits.evidence import SCORES, Evidence, evidence_from_table
 from memorisk.audits.losses import read_scores
 from memorisk.audits.rendering import REPORT, load_result
 from memorisk.report.page import render_page
@@ -166,14 +166,14 @@ def _name(result: Result) -> str:
 
 def _load(folder: Path) -> tuple[Evidence, Result]:
     result = load_result(folder)
-    if not (folder / "scores.parquet").is_file():
+    if not (folder / SCORES).is_file():
         made_by = result.verdict.get("audit")
         which = f" (it is a run of audit {one_line(made_by, 40)})" if made_by else ""
         raise InputError(
             f"{one_line(folder)} holds no scores of models trained with and without its patients{which}: compare takes "
             "two runs of audit classifier"
         )
-    return evidence_from_table(read_scores(folder / "scores.parquet")), result
+    return evidence_from_table(read_scores(folder / SCORES)), result
 
 
 def _class_table(evidence: Evidence, label: str) -> pd.DataFrame:

@@ -15,7 +15,7 @@ import pandas as pd
 
 from memorisk.audits.classifier import audit_classifier
 from memorisk.audits.dry_run import DryRun
-from memorisk.audits.evidence import Evidence, evidence_from_table
+from memorisk.audits.evidence import SCORES, Evidence, evidence_from_table
 from memorisk.audits.losses import read_scores
 from memorisk.audits.options import ClassifierOptions, options_from
 from memorisk.audits.rendering import load_result
@@ -165,7 +165,7 @@ def defence_table(folder: Path, results: dict[str, Result]) -> pd.DataFrame:
     Raises:
         InputError: A run scored no class.
     """
-    evidence = {name: evidence_from_table(read_scores(folder / name / "scores.parquet")) for name in results}
+    evidence = {name: evidence_from_table(read_scores(folder / name / SCORES)) for name in results}
     first = next(iter(results))
     reference = _worst(results[first])
     before = _m_table(evidence[first], reference)

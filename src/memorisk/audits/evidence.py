@@ -32,6 +32,8 @@ from memorisk.runs.files import atomic_path
 
 REQUIRED = ("image", "label", "split", "seed", "role", "member", "loss")
 SPLITS = ("train", "canary", "test")
+SCORES = "scores.parquet"
+"""Its name in a run folder."""
 ROLES = (("A", "B"), ("candidate", "independent"))
 
 

@@ -16,7 +16,7 @@ from safetensors.torch import load_file
 from torch import nn
 
 from memorisk.audits.classifier_jobs import Recipe, make_jobs, prepare_recipe
-from memorisk.audits.evidence import Evidence, Items, evidence_from_table
+from memorisk.audits.evidence import SCORES, Evidence, Items, evidence_from_table
 from memorisk.audits.losses import read_scores
 from memorisk.audits.options import ClassifierOptions, options_from
 from memorisk.audits.plan import Plan, draw_parts, linked_groups, make_plan
@@ -29,8 +29,6 @@ from memorisk.runs.folder import read_config
 from memorisk.runs.progress import Progress, quiet
 from memorisk.training.jobs import WEIGHTS, TrainJob, build_network
 from memorisk.training.regimes import merge_adapters
-
-SCORES = "scores.parquet"
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 
 from memorisk.audits.classifier_jobs import Recipe, collect, make_jobs, train_all
-from memorisk.audits.evidence import Evidence, write_scores
+from memorisk.audits.evidence import SCORES, Evidence, write_scores
 from memorisk.audits.intervention_plan import TRAININGS, Intended
 from memorisk.audits.intervention_table import Found, intervention_table, summary_of
 from memorisk.audits.options import ClassifierOptions
@@ -72,7 +72,7 @@ def run_intervention(
         return None
     after, rerun = train_intervention(run, store, plan, recipe, options, intended, progress)
     for folder, evidence in zip(opened(run, intended), (after, rerun), strict=True):
-        write_scores(folder / "scores.parquet", names.evidence(evidence))
+        write_scores(folder / SCORES, names.evidence(evidence))
     table = intervention_table(before, after, rerun, intended)
     return Found(table, summary_of(table, intended, len(before.seeds)))
 

@@ -14,7 +14,7 @@ import pandas as pd
 
 from memorisk.audits.analysis import analyse
 from memorisk.audits.context import Context
-from memorisk.audits.evidence import Evidence, evidence_from_table, write_scores
+from memorisk.audits.evidence import SCORES, Evidence, evidence_from_table, write_scores
 from memorisk.audits.options import LossesOptions
 from memorisk.audits.pseudonyms import Pseudonyms
 from memorisk.audits.rendering import write_report
@@ -65,8 +65,8 @@ def audit_losses(file: str | Path, *, out: str | Path, **settings: Any) -> Resul
     result = names.result(found)
     with open_run(Path(out), config, identity=["run"]) as run:
         run.log("started", versions=versions(), machine=machine())
-        write_scores(run / "scores.parquet", names.evidence(evidence))
-        result.save(run.path)
+        write_scores(run / SCORES, names.evidence(evidence))
+        result.save(run.path, beside=(SCORES,))
         write_report(run, result, gallery=None, redact=options.redact)
         run.log("finished", status=result.status)
     return result

@@ -15,6 +15,7 @@ from typing import Any
 
 from memorisk.audits.classifier import audit_classifier
 from memorisk.audits.defence import TABLE, audit_defences
+from memorisk.audits.evidence import SCORES
 from memorisk.audits.explain import BEFORE, check_features, explain
 from memorisk.audits.finished_run import saved_options
 from memorisk.audits.options import PAPER_SEEDS, ClassifierOptions
@@ -290,7 +291,7 @@ def _explain(folder: Path, asked: Mapping[str, Any], progress: Progress) -> None
     """Look into a finished cell, unless that was done for these very scores."""
     if not asked:
         return
-    wanted = {"asked": dict(asked), "scores": file_fingerprint(folder / "scores.parquet")}
+    wanted = {"asked": dict(asked), "scores": file_fingerprint(folder / SCORES)}
     marker = folder / "explained.json"
     if marker.is_file() and read_json(marker) == wanted:
         return

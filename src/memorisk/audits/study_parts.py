@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from memorisk.audits.defence import TABLE
-from memorisk.audits.evidence import Evidence, evidence_from_table
+from memorisk.audits.evidence import SCORES, Evidence, evidence_from_table
 from memorisk.audits.explain import FOLDER as EXPLAIN
 from memorisk.audits.explain import SUMMARY as EXPLAINED
 from memorisk.audits.losses import read_scores
@@ -217,7 +217,7 @@ def _read_defence(dataset: str, folder: Path) -> StudyDefence:
     for regime in table["regime"].astype(str):
         results[regime] = load_result(folder / regime)
         cells[regime] = cell_from_run(folder / regime, architecture=regime, dataset=dataset)
-        members[regime] = accuracy_on_members(evidence_from_table(read_scores(folder / regime / "scores.parquet")))
+        members[regime] = accuracy_on_members(evidence_from_table(read_scores(folder / regime / SCORES)))
     return StudyDefence(dataset, table, results, cells, members)
 
 

@@ -5,7 +5,7 @@ DESIGN, "What flows". Every audit fills the same four tables where they apply; a
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Self
@@ -79,7 +79,7 @@ class Result:
         """A copy with some fields changed."""
         return Result(**({f.name: getattr(self, f.name) for f in fields(self)} | changes))
 
-    def save(self, folder: str | Path) -> None:
+    def save(self, folder: str | Path, *, beside: Sequence[str] = ()) -> None:
         """Write the result into a folder (made private when it is new).
 
         Each file is replaced atomically. The verdict is taken away first and written last, so that a folder with a
@@ -88,6 +88,7 @@ class Result:
 
         Args:
             folder: Where ``per_*.parquet``, ``attacks.parquet``, ``summary.json`` and ``verdict.json`` go.
+            beside: Names of files that lie there already and are part of the result: the score table.
         """
         target = Path(folder)
         target.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -98,7 +99,7 @@ class Result:
         self._save_extra(target / EXTRA_FOLDER)
         write_json(target / "summary.json", self.summary)
         write_json(target / "verdict.json", self.verdict)
-        write_seal(target, [*_CORE_FILES, *(f"{EXTRA_FOLDER}/{name}.parquet" for name in self.tables)])
+        write_seal(target, [*_CORE_FILES, *(f"{EXTRA_FOLDER}/{name}.parquet" for name in self.tables), *beside])
 
     def _save_extra(self, folder: Path) -> None:
         """Write the further tables and take away those of an earlier save."""
