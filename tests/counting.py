@@ -11,11 +11,14 @@ from torch import nn
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
+from memorisk.audits.reid import judges
 from memorisk.images import near_copies
 from memorisk.images.duplicates import near_pairs
 from memorisk.runs.cost import Cost
+from memorisk.scores import pairs, similarity
 from memorisk.scores.distances import blocks
-from memorisk.scores.pairs import one_pass
+from memorisk.scores.pairs.answers import Survey
+from memorisk.scores.pairs.one_pass import Pass
 from memorisk.training import fit
 from memorisk.training.optimizers import FusedAdam
 
@@ -28,6 +31,9 @@ class Counts:
     images_trained: int = 0
     images_passed: int = 0
     pairs: int = 0
+    """Of searches of one against all."""
+    listed: int = 0
+    """Pairs that are compared one by one."""
     optimizers: list[Any] = field(default_factory=list)
 
     @property
@@ -67,6 +73,11 @@ def array_bytes(path: Path) -> int:
         return path.stat().st_size - 10 - int.from_bytes(file.read(2), "little")
 
 
+def is_check(images: torch.Tensor) -> bool:
+    """Whether two black images only ask a network how wide its features are, which is no part of a cost."""
+    return len(images) == 2 and torch.is_inference_mode_enabled() and not images.any()
+
+
 @contextmanager
 def counted() -> Iterator[Counts]:
     """Count the updates, the images and the pairs of everything in the block, in this process."""
@@ -76,7 +87,7 @@ def counted() -> Iterator[Counts]:
         """A network or a part of one gets its input."""
         images = given[0] if given and isinstance(given[0], torch.Tensor) else None
         weights = list(module.parameters()) if depth[0] == 0 else []
-        if weights and images is not None and images.ndim == 4 and images.shape[1] <= 4:
+        if weights and images is not None and images.ndim == 4 and images.shape[1] <= 4 and not is_check(images):
             if torch.is_grad_enabled() and any(p.requires_grad for p in weights):
                 found.images_trained += len(images)
             else:
@@ -87,15 +98,26 @@ def counted() -> Iterator[Counts]:
         """And is done with it."""
         depth[0] -= 1
 
-    def tiles(evaluate: Any, at: int) -> Any:
-        """An evaluator of tiles that counts their pairs."""
+    def tiled(*given: Any) -> None:
+        """A tile of distances."""
+        found.pairs += given[3].size
+        evaluate(*given)
 
-        def evaluated(*given: Any) -> Any:
-            """The tile."""
-            found.pairs += given[at].size
-            return evaluate(*given)
+    def surveyed(self: Pass) -> Survey:
+        """All pairs of vectors by a head; of one table with itself those that are looked at, each once."""
+        survey = run(self)
+        found.pairs += survey.work.pairs
+        return survey
 
-        return evaluated
+    def beside(compare: Any, at: int) -> Any:
+        """What compares rows with the rows beside them."""
+
+        def compared(*given: Any, **named: Any) -> Any:
+            """Some rows."""
+            found.listed += len(given[at])
+            return compare(*given, **named)
+
+        return compared
 
     def matched(first: Any, second: Any, **named: Any) -> Any:
         """Thumbnails of two sets."""
@@ -116,14 +138,18 @@ def counted() -> Iterator[Counts]:
             found.images_trained, found.images_passed = before
 
     count_outputs = fit._count_outputs  # pyright: ignore[reportPrivateUsage]
-    step, best_matches, kept = FusedAdam.step, near_copies.best_matches, (blocks.evaluate, one_pass.evaluate)
+    step, best_matches, evaluate, run = FusedAdam.step, near_copies.best_matches, blocks.evaluate, Pass.run
+    one_by_one = [(similarity, "rowwise", 0), (pairs, "rowwise", 0), (judges, "pixel_scores", 1)]
+    by_definition = [getattr(of, name) for of, name, _ in one_by_one]
     handles = [
         register_optimizer_step_post_hook(lambda optimizer, *_: found.step(optimizer)),
         register_module_forward_pre_hook(enters),
         register_module_forward_hook(leaves, always_call=True),
     ]
     FusedAdam.step, fit._count_outputs = stepped, outputs
-    blocks.evaluate, one_pass.evaluate = tiles(kept[0], 3), tiles(kept[1], 4)
+    blocks.evaluate, Pass.run = tiled, surveyed
+    for (of, name, at), compare in zip(one_by_one, by_definition, strict=True):
+        setattr(of, name, beside(compare, at))
     from memorisk.audits.synthetic import clusters, comparing
 
     def nearly(images: Any, **named: Any) -> Any:
@@ -138,5 +164,7 @@ def counted() -> Iterator[Counts]:
         for handle in handles:
             handle.remove()
         FusedAdam.step, fit._count_outputs = step, count_outputs
-        blocks.evaluate, one_pass.evaluate = kept
+        blocks.evaluate, Pass.run = evaluate, run
+        for (of, name, _), compare in zip(one_by_one, by_definition, strict=True):
+            setattr(of, name, compare)
         comparing.best_matches, clusters.near_pairs = best_matches, near_pairs

@@ -13,7 +13,7 @@ import pandas as pd
 
 from memorisk.audits.reid.cells import run_cells
 from memorisk.audits.reid.contenders import asked
-from memorisk.audits.reid.copies_cell import copies_parts, copy_pairs, run_copies, sampled_rows
+from memorisk.audits.reid.copies_cell import copies_parts, copy_pairs, run_copies
 from memorisk.audits.reid.copies_page import copies_page
 from memorisk.audits.reid.copies_reading import RULES, CopiesMeasured, read_copies
 from memorisk.audits.reid.copies_tables import (
@@ -25,6 +25,7 @@ from memorisk.audits.reid.copies_tables import (
     strongest_table,
     thresholds_table,
 )
+from memorisk.audits.reid.cost import copies_cost
 from memorisk.audits.reid.division import TEST, VALIDATION
 from memorisk.audits.reid.figures import RULE_WORDS
 from memorisk.audits.reid.frames import COPIES_COLUMNS, limits
@@ -38,7 +39,6 @@ from memorisk.runs.folder import check_out
 from memorisk.runs.progress import Progress, quiet
 from memorisk.statistics.pair_auc import macro_average
 from memorisk.statistics.pair_decisions import identity_share
-from memorisk.training.pair_augmentations import FAMILIES
 
 
 def benchmark_copies(
@@ -92,13 +92,7 @@ def plan_copies(images: str | Path, *, out: str | Path, progress: Progress = qui
     folder, options = Path(out), copies_options(settings)
     ready = _prepare(images, folder, options, progress)
     check_out(folder, {"run": _identity(ready, options)}, identity=["run"])
-    first = ready.cells[0]
-    copied = sum(len(sampled_rows(first, name)) for name in ready.division.names)
-    strengths = sum(len(FAMILIES[family]) for family in options.chosen_families())
-    pairs = sum(
-        len(p.negative) + len(p.positive) for part in (VALIDATION, TEST) for p in copy_pairs(first, part).values()
-    )
-    return plan_of(ready, pairs=pairs + copied * strengths, copies=copied * strengths)
+    return plan_of(ready, lambda cell: copies_cost(cell, options))
 
 
 def _identity(ready: Prepared, options: BenchCopiesOptions) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """What both benchmarks do before anything is computed: read images and detectors, divide patients, plan the cells."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,13 +11,11 @@ from memorisk.audits.reid.division import TEST, VALIDATION, Division, divide
 from memorisk.audits.reid.options import Options
 from memorisk.images.sources import load_manifest
 from memorisk.images.store import ImageStore, build_store
-from memorisk.runs.cost import Cost
+from memorisk.runs.cost import Cost, total
 from memorisk.runs.devices import check_device
 from memorisk.runs.fingerprint import fingerprint
 from memorisk.runs.folder import check_out
 from memorisk.runs.progress import Progress
-from memorisk.training.feature_cost import WITHOUT_NETWORK
-from memorisk.training.pair_detectors import PairDetector
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,7 +65,7 @@ class PairBenchPlan:
     patients: dict[str, dict[str, int]]
     """Of each data set: patients by part."""
     cost: Cost
-    """Of the detectors that are not done: images and copies that are embedded, and listed pairs that are scored."""
+    """Of the detectors that are not done: images and copies that are embedded, pairs that are listed or searched."""
     notes: tuple[str, ...]
     """What must be said of the division."""
 
@@ -108,29 +107,19 @@ def identity(ready: Prepared, benchmark: str, **more: Any) -> dict[str, Any]:
     return {**told, "seed": ready.options.seed, **more}
 
 
-def plan_of(ready: Prepared, *, pairs: int, copies: int = 0) -> PairBenchPlan:
+def plan_of(ready: Prepared, cost: Callable[[Cell], Cost]) -> PairBenchPlan:
     """What a prepared benchmark would compute.
 
     Args:
         ready: The benchmark.
-        pairs: Listed pairs of each detector.
-        copies: Copies that each detector embeds.
+        cost: Of a detector that is not done.
     """
-    d, todo = ready.division, ready.todo
+    d = ready.division
     return PairBenchPlan(
         cells={cell.name: cell.done for cell in ready.cells},
         missing=ready.missing,
         images={name: {part: len(d.rows(part, name)) for part in (VALIDATION, TEST)} for name in d.names},
         patients={name: {part: d.patients(part, name) for part in (VALIDATION, TEST)} for name in d.names},
-        cost=Cost(
-            images_passed=sum(len(d.part) + copies for cell in todo if _has_network(cell.contender.detector)),
-            pairs=pairs * len(todo),
-            bytes_images=ready.store.images.nbytes,
-        ),
+        cost=total([cost(cell) for cell in ready.todo]) + Cost(bytes_images=ready.store.images.nbytes),
         notes=d.notes,
     )
-
-
-def _has_network(detector: PairDetector | None) -> bool:
-    """Whether images go through a network, and not only their pixels through arithmetic."""
-    return detector is not None and detector.source.kind not in WITHOUT_NETWORK

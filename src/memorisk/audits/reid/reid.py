@@ -14,11 +14,12 @@ import pandas as pd
 
 from memorisk.audits.reid.cells import run_cells
 from memorisk.audits.reid.contenders import asked
-from memorisk.audits.reid.division import TEST, VALIDATION
+from memorisk.audits.reid.cost import reid_cost
+from memorisk.audits.reid.division import TEST
 from memorisk.audits.reid.frames import MACRO, REID_COLUMNS
 from memorisk.audits.reid.joint import figure_1_frame, read_board
 from memorisk.audits.reid.options import BenchReidOptions, reid_options
-from memorisk.audits.reid.pairing import KINDS, part_pairs
+from memorisk.audits.reid.pairing import part_pairs
 from memorisk.audits.reid.preparing import PairBenchPlan, Prepared, identity, plan_of, prepare
 from memorisk.audits.reid.reid_cell import REID_PARTS, run_reid
 from memorisk.audits.reid.reid_page import reid_page
@@ -84,9 +85,7 @@ def plan_reid(images: str | Path, *, out: str | Path, progress: Progress = quiet
     folder, options = Path(out), reid_options(settings)
     ready = _prepare(images, folder, options, progress)
     check_out(folder, {"run": identity(ready, "reid")}, identity=["run"])
-    d = ready.division
-    listed = [p for part in (VALIDATION, TEST) for p in part_pairs(d, part, d.names, seed=options.seed)]
-    return plan_of(ready, pairs=sum(len(KINDS) * len(p.weight) for p in listed))
+    return plan_of(ready, reid_cost)
 
 
 def _prepare(images: str | Path, out: Path, options: BenchReidOptions, progress: Progress) -> Prepared:
