@@ -133,10 +133,11 @@ def run_page(name: str, made: Path, work: Path, book: Book) -> list[dict]:
     folder.mkdir(parents=True, exist_ok=True)
     for file, code in page.files.items():
         (folder / file).write_text(code)
+    if not page.alone:
+        place_always(page, folder, made)
     for block in blocks(text):
         if block.language == "yaml" and page.yaml is not None:
             (folder / page.yaml_name).write_text(yaml.safe_dump(page.yaml(yaml.safe_load(block.text))))
-            place_always(page, folder, made)
     code = [block for block in blocks(text) if block.language == "python"]
     last = [command for command in lines(text) if command.startswith(page.after_python or ("\n",))]
     for command in [*(command for command in lines(text) if command not in last), None, *last]:
@@ -158,6 +159,7 @@ def run_page(name: str, made: Path, work: Path, book: Book) -> list[dict]:
         if page.alone:
             shutil.rmtree(where, ignore_errors=True)
         where.mkdir(exist_ok=True)
+        place_always(page, where, made)
         placed(typed, page, where, made)
         book.add(told(name, command, run(command, one, where, checkout=ROOT, limit=LIMIT)))
     book.close()
@@ -165,7 +167,7 @@ def run_page(name: str, made: Path, work: Path, book: Book) -> list[dict]:
 
 
 def place_always(page: Page, folder: Path, made: Path) -> None:
-    """What a page's YAML and Python read."""
+    """What a page's YAML and Python read, and what a run that it is given was made of."""
     for word in page.always:
         placed(word, page, folder, made)
 
@@ -194,7 +196,6 @@ def python_of(name: str, page: Page, code: list[Block], folder: Path, made: Path
     """The Python of a page, as one script behind what it takes for granted."""
     if page.python is None:
         return {"page": name, "command": "Python", "not_run": page.no_python}
-    place_always(page, folder, made)
     text = "\n".join([page.python, *(block.text for block in code)])
     for what, by in (*page.exchanged, *EVERYWHERE):
         text = text.replace(what, by)

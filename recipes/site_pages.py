@@ -84,7 +84,7 @@ DEFAULTS: dict[str, Expected | str] = {
     "memorisk explain": Expected((0,), "ratio"),
     "memorisk watch": Expected((0,), cut=" --images 10 --sampling-steps 5"),
     "memorisk images check": Expected(AUDIT, "class"),
-    "memorisk images mark": Expected((0,), "seen.png"),
+    "memorisk images mark": Expected((0,), ".png"),
 }
 
 
@@ -240,7 +240,14 @@ PAGES: dict[str, Page] = {
         exchanged=(("explain RUN", "explain RUN --images labelled"),),
         always=("RUN",),
     ),
-    "extending.md": Page(given={"FOLDER": "generator"}, no_python="run by tests/test_extending.py"),
+    "extending.md": Page(
+        given={"FOLDER": "generator", "train": "train"},
+        always=("train",),
+        no_python="run by tests/test_extending.py",
+        commands={
+            "memorisk audit classifier digits --model one_layer": "a network of the page's Python",
+        },
+    ),
     "feature.md": Page(
         given={"net.onnx": "net.onnx", "IMAGES": "probes", "image.png": "image.png"},
         exchanged=(
@@ -311,11 +318,13 @@ PAGES: dict[str, Page] = {
     ),
     "index.md": Page(
         alone=True,
+        always=("train",),
         given=_SETS
         | {
             "DATA": "labelled",
             "ATLAS": "atlas",
             "TRAINING": "generator",
+            "train": "train",
             "RUN": "run",
             "PROBES": "probes",
             "FIRST": "run",
@@ -468,5 +477,5 @@ PAGES: dict[str, Page] = {
         },
     ),
     "validity.md": Page(commands={"python recipes/validity.py": "ten minutes; its output is the page"}),
-    "watch.md": Page(given={"TRAINING": "generator"}),
+    "watch.md": Page(given={"TRAINING": "generator", "train": "train"}, always=("train",)),
 }

@@ -3,7 +3,7 @@
     python recipes/slurm_dask.py --workers 8 --cores 4 --memory 16GB [--gpus 1] [--queue gpu] [--walltime 08:00:00]
         -- memorisk audit classifier DATA --out /shared/runs/mine --store /shared/store
 
-Needs dask-jobqueue beside memorisk (python -m pip install dask-jobqueue), on a node that may call sbatch. Run folder
+Needs the extra ``cluster`` (dask-jobqueue is in it), on a node that may call sbatch. Run folder
 and image store lie on storage that all nodes mount under one path, and so does the Python environment. Every Slurm job
 is one worker that runs one training at a time with --cores threads; give the command --threads as many. Killed, the
 same call goes on: what is done stays in the run folder. --script prints a worker's job, and starts nothing.
