@@ -1,6 +1,7 @@
 """What trainings of an audit take, counted from their jobs before any of them runs."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -56,7 +57,12 @@ def fit_cost(n: int, options: TrainOptions) -> Cost:
 
 def tensor_bytes(network: nn.Module) -> int:
     """Bytes of all tensors that a network is saved with."""
-    return sum(t.numel() * t.element_size() for t in network.state_dict().values() if isinstance(t, torch.Tensor))
+    return state_bytes(network.state_dict())
+
+
+def state_bytes(tensors: Mapping[str, Any]) -> int:
+    """Bytes of the tensors among what a network's state holds."""
+    return sum(t.numel() * t.element_size() for t in tensors.values() if isinstance(t, torch.Tensor))
 
 
 def _predictions(job: TrainJob) -> int:

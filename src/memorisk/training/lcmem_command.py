@@ -15,7 +15,6 @@ import torch
 from memorisk.images.sources import load_manifest
 from memorisk.images.store import build_store
 from memorisk.models.latents import open_latents
-from memorisk.runs.cost import Cost
 from memorisk.runs.environment import machine, versions
 from memorisk.runs.errors import InputError
 from memorisk.runs.files import plain, read_json, write_json, write_table
@@ -25,6 +24,7 @@ from memorisk.training.detector import MANIFEST, SUMMARY, DetectorPlan, split_se
 from memorisk.training.detector_parts import Division, divide, given_parts
 from memorisk.training.devices import limited_threads
 from memorisk.training.latent_store import GIVEN, Latents, load_latents, read_latents
+from memorisk.training.lcmem_cost import lcmem_cost
 from memorisk.training.lcmem_data import PairData
 from memorisk.training.lcmem_fit import DETECTOR, FittedStage, StageTraining, fit_lcmem
 from memorisk.training.lcmem_options import LatentOptions
@@ -101,25 +101,17 @@ def plan_latent_detector(images: str | Path, options: TrainDetectorOptions, prog
     """
     filled, found = options.latent.filled(), _material(images, options, progress)
     _refuse_stage_two(found.latents, filled)
-    steps, seconds, notes, trained = 0, 0.0, [], 0
+    steps, seconds, notes, stages = 0, 0.0, [], []
     with limited_threads(options.threads):
         training = StageTraining.first(found.data(filled), filled)
         for _ in range(filled.stages or 1):
             count = training.batches * training.stage.epochs
             steps, seconds = steps + count, seconds + count * _seconds_a_step(training)
-            trained += 2 * count * training.size  # pairs
+            stages.append(training)
             notes += [note for note in training.notes if note not in notes]
             training = training.as_second()
     notes.append("Patience may end a stage much earlier.")
-    cost = Cost(
-        trainings=filled.stages or 1,
-        steps=steps,
-        images_trained=trained,
-        images_passed=None,
-        bytes_images=0 if found.latents.store is None else found.latents.store.images.nbytes,
-        bytes_weights=None,
-        at_most=("steps", "images_trained"),
-    )
+    cost = lcmem_cost(found.latents, found.parts, stages, filled)
     return DetectorPlan(found.parts.counts, steps, seconds, tuple(notes), cost)
 
 

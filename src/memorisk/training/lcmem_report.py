@@ -28,7 +28,7 @@ from memorisk.training.lcmem_look import similarity
 from memorisk.training.lcmem_options import LatentOptions
 from memorisk.training.pair_augmentations import FAMILIES, augmented
 
-_MOST_COPIED = 1000
+MOST_COPIED = 1000
 _SENSITIVITY = 0.95
 _ALL = "all"
 
@@ -144,8 +144,8 @@ def _hits(
     if latents.store is None:
         return found
     places = one_per_group(identity, seed=options.seed)
-    if len(places) > _MOST_COPIED:
-        places = np.sort(np.random.default_rng(options.seed).choice(places, _MOST_COPIED, replace=False))
+    if len(places) > MOST_COPIED:
+        places = np.sort(np.random.default_rng(options.seed).choice(places, MOST_COPIED, replace=False))
     total = sum(len(strengths) for strengths in FAMILIES.values())
     for family, strengths in FAMILIES.items():
         for strength in strengths:
