@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 from memorisk.runs.files import write_text
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -94,34 +96,45 @@ class DaskCluster:
     address: str
     port: int
     workers: list[subprocess.Popen[Any]]
+    nanny: bool = False
 
     def worker(self, name: str, *more: str) -> subprocess.Popen[Any]:
         """One more."""
-        command = [sys.executable, "-m", "distributed.cli.dask_worker", self.address, "--no-nanny", "--no-dashboard"]
-        made = subprocess.Popen([*command, "--name", name, *more], env=ENVIRONMENT, stdout=subprocess.DEVNULL,
+        command = [sys.executable, "-m", "distributed.cli.dask_worker", self.address, "--no-dashboard"]
+        command += ["--nanny" if self.nanny else "--no-nanny", "--name", name]
+        made = subprocess.Popen([*command, *more], env=ENVIRONMENT, stdout=subprocess.DEVNULL,
                                 stderr=subprocess.DEVNULL)  # fmt: skip
         self.workers.append(made)
         return made
 
 
 @contextmanager
-def dask_cluster(workers: int, *more: str) -> Iterator[DaskCluster]:
+def dask_cluster(workers: int, *more: str, nanny: bool = False) -> Iterator[DaskCluster]:
     """A Dask cluster that listens when this begins."""
     port = free_port()
     command = [sys.executable, "-m", "distributed.cli.dask_scheduler", "--host", "127.0.0.1", "--port", str(port)]
     scheduler = subprocess.Popen([*command, "--no-dashboard"], env=ENVIRONMENT, stdout=subprocess.DEVNULL,
                                  stderr=subprocess.DEVNULL)  # fmt: skip
-    cluster = DaskCluster(f"tcp://127.0.0.1:{port}", port, [])
+    cluster = DaskCluster(f"tcp://127.0.0.1:{port}", port, [], nanny)
     try:
         for number in range(workers):
             cluster.worker(f"w{number}", *more)
         _wait_for(cluster, workers)
         yield cluster
     finally:
-        for process in (*cluster.workers, scheduler):
-            process.send_signal(signal.SIGCONT)
-            process.kill()
-            process.wait()
+        below = [child for worker in cluster.workers if nanny for child in _children(worker)]
+        for process in (*cluster.workers, *below, scheduler):
+            with suppress(psutil.NoSuchProcess):
+                process.send_signal(signal.SIGCONT)
+                process.kill()
+                process.wait()
+
+
+def _children(process: subprocess.Popen[Any]) -> list[psutil.Process]:
+    """What a nanny has begun."""
+    with suppress(psutil.NoSuchProcess):
+        return psutil.Process(process.pid).children(recursive=True)
+    return []
 
 
 def _wait_for(cluster: DaskCluster, workers: int) -> None:

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from memorisk.runs.errors import InputError, MemoriskError
 from memorisk.runs.executors import Outcome, run_jobs
 from memorisk.runs.placement import ClusterOptions, Placement, parse_bytes
 from memorisk.runs.remote import Expected, deciding_versions
+from memorisk.runs.signs import Signs
 from tests.runs.clusters import DaskCluster, Wire, dask_cluster, fatal_below_zero, slow_square
 
 pytest.importorskip("distributed")
@@ -127,7 +129,7 @@ def test_a_worker_that_says_nothing_is_named_and_the_others_go_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr("memorisk.runs.remote.LOOK_SECONDS", 4.0)
-    monkeypatch.setattr("memorisk.runs.dask_jobs.WATCH_SECONDS", 0.2)
+    monkeypatch.setattr("memorisk.runs.dask_watch.WATCH_SECONDS", 0.2)
     with dask_cluster(2, "--nthreads", "1") as cluster:
         cluster.workers[0].send_signal(signal.SIGSTOP)
         assert run(cluster, tmp_path, [1, 2, 3]) == [1, 4, 9]
@@ -138,6 +140,54 @@ def test_a_worker_that_says_nothing_is_named_and_the_others_go_on(
         threading.Timer(1.0, cluster.workers[1].kill).start()
         with pytest.raises(InputError, match=r"none of 1 workers at tcp://.* answers in time"):
             run(cluster, tmp_path, [4, 5, 6], 3.0)  # the only one that answered is lost: no job waits for it forever
+
+
+@pytest.mark.parametrize("nanny", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_the_job_of_a_worker_that_is_stopped_for_good_runs_elsewhere(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, nanny: bool
+) -> None:
+    monkeypatch.setattr("memorisk.runs.dask_watch._MISSED", 1)
+    with dask_cluster(2, "--nthreads", "1", nanny=nanny) as cluster:
+        stopped = []
+
+        def stop() -> None:
+            """The first that has begun a job."""
+            while not (began := list(tmp_path.glob("began-*"))):
+                time.sleep(0.05)
+            stopped.append(int(began[0].name.split("-")[2]))
+            os.kill(stopped[0], signal.SIGSTOP)
+
+        thread = threading.Thread(target=stop)
+        thread.start()
+        assert run(cluster, tmp_path, list(range(6)), 0.3, silence=2.0) == [n**2 for n in range(6)]
+        thread.join()
+        said = [record.getMessage() for record in caplog.records]
+        assert len(said) == 1
+        assert said[0].startswith("no sign of life of worker tcp://127.0.0.1:")
+        assert said[0].endswith(" seconds: its jobs are given to others")
+        again = Counter(file.name.split("-")[1] for file in tmp_path.glob("began-*"))
+        assert sorted(again.values()) == [1, 1, 1, 1, 1, 2]
+        if not nanny:  # which ends it, and begins another
+            os.kill(stopped[0], signal.SIGCONT)
+            worker = next(one for one in cluster.workers if one.pid == stopped[0])
+            assert worker.wait(20) is not None  # it learns that it was taken off, and ends
+        assert run(cluster, tmp_path, [7, 8], 0.1) == [49, 64]
+
+
+def test_signs_of_life_are_told_by_change_and_not_by_clocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [100.0]
+    monkeypatch.setattr("memorisk.runs.signs.time.monotonic", lambda: now[0])
+    signs, told = Signs(), []
+    both = {"a": 7, "b": 5}
+    looks = [(0, {"a": 5, "b": 5}), (1, {"a": 6, "b": 5}), (1, both), (3600, both), (1, {"a": 9, "c": 5}),
+             (1, {"a": 9, "b": 5, "c": 5})]  # fmt: skip
+    for seconds, shown in looks:
+        now[0] += seconds
+        told.append(signs.quiet(shown, 1.0))
+    assert told == [
+        {"a": 0, "b": 0}, {"a": 0, "b": 1}, {"a": 0, "b": 2}, {"a": 2, "b": 4},  # one look of an hour is one look
+        {"a": 0, "c": 0}, {"a": 1, "b": 0, "c": 1},
+    ]  # fmt: skip
 
 
 def test_a_worker_that_does_not_see_the_folders_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -161,6 +211,11 @@ def test_settings_of_a_cluster(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) 
         ClusterOptions(cluster="tcp://x:1").check_cluster()
     with pytest.raises(InputError, match="job_memory is many; give a size such as 8GB"):
         ClusterOptions(executor="ray", cluster="auto", job_memory="many").check_cluster()
+    for seconds in (4.9, float("inf"), float("nan")):
+        with pytest.raises(InputError, match=r"--worker-silence is .*: give 5 seconds or more"):
+            ClusterOptions(executor="ray", cluster="auto", worker_silence=seconds).check_cluster()
+    with pytest.raises(InputError, match="--worker-silence is for a cluster, and --executor is local"):
+        ClusterOptions(worker_silence=60.0).check_cluster()
     with pytest.raises(InputError, match="unknown executor 'dusk'"):
         ClusterOptions(executor="dusk").check_cluster()  # pyright: ignore[reportArgumentType]
     monkeypatch.delenv("DASK_SCHEDULER_ADDRESS", raising=False)
@@ -182,6 +237,8 @@ def test_settings_of_a_cluster(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) 
     made = ClusterOptions(executor="dask", job_memory="1GB").placement(tmp_path / ".", cores=2)
     assert made == Placement("dask", "tcp://there:8786", 2, 10**9, 0, (tmp_path,))
     assert os.environ["DASK_SCHEDULER_ADDRESS"] == made.cluster
+    assert made.silence == 120
+    assert ClusterOptions(executor="dask", worker_silence=30.0).placement().silence == 30
 
 
 def test_a_study_runs_where_the_command_says_whatever_its_file_says() -> None:

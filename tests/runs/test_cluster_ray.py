@@ -4,6 +4,7 @@ import os
 import signal
 import threading
 import time
+from collections import Counter
 from contextlib import suppress
 from pathlib import Path
 
@@ -65,4 +66,34 @@ def test_a_killed_worker_a_stopped_one_and_a_lost_machine_change_nothing(cluster
     assert hurt_by
     again = [file.name.split("-")[1] for file in tmp_path.glob("began-*")]
     assert len(again) > len(set(again)) == 8
+    assert not list(tmp_path.glob(".seen-*"))
+
+
+def test_the_job_of_a_worker_that_is_stopped_for_good_runs_elsewhere(
+    cluster, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    stopped = []
+
+    def stop() -> None:
+        """The first that has begun a job."""
+        while not (began := list(tmp_path.glob("began-*"))):
+            time.sleep(0.05)
+        stopped.append(int(began[0].name.split("-")[2]))
+        os.kill(stopped[0], signal.SIGSTOP)
+
+    thread = threading.Thread(target=stop)
+    thread.start()
+    jobs = [(n, str(tmp_path), 0.3) for n in range(6)]
+    assert run_jobs(slow_square, jobs, place=place(cluster, tmp_path, silence=2.0)) == [n**2 for n in range(6)]
+    thread.join()
+    said = [record.getMessage() for record in caplog.records]
+    assert len(said) == 1
+    assert said[0].startswith("no sign of life of worker ")
+    assert f" (process {stopped[0]}) for 2 seconds: its jobs are given to others" in said[0]
+    again = Counter(file.name.split("-")[1] for file in tmp_path.glob("began-*"))
+    assert sorted(again.values()) == [1, 1, 1, 1, 1, 2]
+    assert not list(tmp_path.glob(".seen-*"))
+    with suppress(ProcessLookupError):
+        os.kill(stopped[0], signal.SIGCONT)
+    assert run_jobs(slow_square, [(7, str(tmp_path), 0.0)], place=place(cluster, tmp_path)) == [49]
     assert not list(tmp_path.glob(".seen-*"))

@@ -7,13 +7,13 @@ the client is opened again, and what is not done is handed out once more; a job 
 import asyncio
 import logging
 import secrets
-import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from memorisk.runs import remote
+from memorisk.runs.dask_watch import watched, workers_of
 from memorisk.runs.errors import GOES_ON, InputError, MemoriskError, MissingExtraError, one_line
 from memorisk.runs.placement import Placement
 from memorisk.runs.remote import Expected, Outcome, attempt_remotely, check_workers, look, lost
@@ -24,7 +24,6 @@ PATIENCE = 120.0
 AGAIN_SECONDS = 2.0
 """For which a worker is waited for that said nothing the last time."""
 _silent: set[str] = set()
-WATCH_SECONDS = 5.0
 
 
 def dask_outcomes(
@@ -46,7 +45,7 @@ def dask_outcomes(
     waiting, run, again = dict(enumerate(jobs)), secrets.token_hex(6), None
     while waiting:
         with _open(place.cluster, again) as client:
-            answered, silent = client.sync(_ask, client, wanted, list(client.scheduler_info()["workers"]))
+            answered, silent = client.sync(_ask, client, wanted, list(workers_of(client)))
             check_workers(list(answered.values()), place.cluster, silent, new=[a for a in silent if a not in _silent])
             _silent.difference_update(answered)
             _silent.update(silent)
@@ -60,7 +59,8 @@ def dask_outcomes(
                 for i, job in waiting.items()
             }
             try:
-                with _taken_back(client, list(answered) if silent else None, futures):
+                only = list(answered) if silent else None
+                with watched(client, place.cluster, list(futures), only, place.silence):
                     for outcome in _ended(client, futures):
                         del waiting[outcome.index]
                         yield outcome
@@ -76,7 +76,7 @@ def reach_dask(place: Placement) -> None:
         InputError: There is none.
     """
     with _open(place.cluster, None) as client:
-        if not client.scheduler_info()["workers"]:
+        if not workers_of(client):
             check_workers([], place.cluster)
         _resources(client, place)
 
@@ -103,37 +103,6 @@ async def _ask(
     told = dict(zip(addresses, await asyncio.gather(*map(one, addresses)), strict=True))
     said = {address: answer for address, answer in told.items() if isinstance(answer, tuple)}
     return said, [address for address, answer in told.items() if answer is None]
-
-
-@contextmanager
-def _taken_back(client: Any, workers: Sequence[str] | None, futures: Iterable[Any]) -> Iterator[None]:
-    """Take jobs back when all workers that they are for are gone, so that they are handed out again.
-
-    Args:
-        client: Of the cluster.
-        workers: Addresses; None where jobs are for any worker, and Dask sees to it.
-        futures: The jobs.
-    """
-    over = threading.Event()
-
-    def watch() -> None:
-        """Look for them now and then."""
-        while not over.wait(WATCH_SECONDS):
-            with suppress(OSError, TimeoutError, ValueError):  # the wire is cut: that is seen elsewhere
-                if not set(workers or ()) & set(client.scheduler_info()["workers"]):
-                    client.cancel(list(futures), force=True)
-                    return
-
-    if workers is None:
-        yield
-        return
-    thread = threading.Thread(target=watch, daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        over.set()
-        thread.join()
 
 
 def _ended(client: Any, futures: dict[Any, int]) -> Iterator[Outcome]:
@@ -200,7 +169,7 @@ def _resources(client: Any, place: Placement) -> dict[str, float] | None:
     """
     asked = {name: float(n) for name, n in (("GPU", place.gpus), ("memory", place.memory or 0)) if n}
     for name, n in asked.items():
-        offered = [worker["resources"].get(name, 0) for worker in client.scheduler_info()["workers"].values()]
+        offered = [worker["resources"].get(name, 0) for worker in workers_of(client).values()]
         if max(offered, default=0) < n:
             raise InputError(
                 f"no worker at {one_line(place.cluster, 80)} offers {name} {n:g}: start workers with "

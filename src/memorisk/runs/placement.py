@@ -3,6 +3,7 @@
 import os
 import re
 from dataclasses import dataclass
+from math import inf
 from pathlib import Path
 from typing import Literal
 
@@ -11,6 +12,9 @@ from memorisk.runs.errors import InputError, one_line, unknown_name
 EXECUTORS = ("local", "dask", "ray")
 _ADDRESSES = {"dask": "DASK_SCHEDULER_ADDRESS", "ray": "RAY_ADDRESS"}
 _EXAMPLES = {"dask": "tcp://HOST:8786", "ray": "ray://HOST:10001, or auto on a machine of the cluster"}
+SILENCE = 120.0
+"""Seconds without a sign of life after which a worker's job is given to another."""
+_LEAST_SILENCE = 5.0
 _UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30}
 
 
@@ -26,6 +30,7 @@ class Placement:
         gpus: A job needs.
         folders: That every worker must see as this process does: where jobs read and write.
         files: That every worker must see, too: what jobs only read, such as weights.
+        silence: Seconds without a sign of life after which a worker's job is given to another.
     """
 
     executor: str = "local"
@@ -35,6 +40,7 @@ class Placement:
     gpus: int = 0
     folders: tuple[Path, ...] = ()
     files: tuple[Path, ...] = ()
+    silence: float = SILENCE
 
     @property
     def remote(self) -> bool:
@@ -53,6 +59,8 @@ class ClusterOptions:
     RAY_ADDRESS."""
     job_memory: str | None = None
     """Memory that a job asks a cluster for, as in 8GB; by default none is asked for."""
+    worker_silence: float | None = None
+    """Seconds without a sign of life after which a worker's job is given to another; by default 120."""
 
     def check_cluster(self) -> None:
         """Check what can be wrong without asking the cluster.
@@ -63,7 +71,7 @@ class ClusterOptions:
         if self.executor not in EXECUTORS:
             raise unknown_name("executor", self.executor, EXECUTORS)
         if self.executor == "local":
-            for name in ("cluster", "job_memory"):
+            for name in ("cluster", "job_memory", "worker_silence"):
                 if getattr(self, name) is not None:
                     raise InputError(
                         f"{'--' + name.replace('_', '-')} is for a cluster, and --executor is local: name --executor "
@@ -71,6 +79,11 @@ class ClusterOptions:
                     )
         if self.job_memory is not None:
             parse_bytes(self.job_memory)
+        if self.worker_silence is not None and not _LEAST_SILENCE <= self.worker_silence < inf:
+            raise InputError(
+                f"--worker-silence is {self.worker_silence:g}: give {_LEAST_SILENCE:g} seconds or more, in which a "
+                "worker that works says something"
+            )
 
     def reach_cluster(self, *, gpus: int = 0) -> None:
         """Ask whether anybody answers at the address, before anything is written.
@@ -112,7 +125,8 @@ class ClusterOptions:
             )
         memory = None if self.job_memory is None else parse_bytes(self.job_memory)
         places = tuple(folder.resolve() for folder in folders)
-        return Placement(self.executor, address, cores, memory, gpus, places)
+        silence = SILENCE if self.worker_silence is None else self.worker_silence
+        return Placement(self.executor, address, cores, memory, gpus, places, silence=silence)
 
 
 def parse_bytes(text: str) -> int:

@@ -7,6 +7,8 @@ import importlib.util
 import logging
 import os
 import socket
+import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -14,9 +16,11 @@ from typing import Any
 from memorisk.runs.errors import GOES_ON, InputError, MemoriskError, MissingExtraError, one_line
 from memorisk.runs.placement import Placement
 from memorisk.runs.remote import Expected, Outcome, attempt_remotely, check_workers, look, lost
+from memorisk.runs.signs import Pulse, Signs, silence
 
 RETRIES = 5
 CONNECT_SECONDS = 10
+WATCH_SECONDS = 5.0
 START_SECONDS = 120.0
 """For which a machine is waited for that is asked: Ray starts a process there, which imports what jobs need."""
 
@@ -28,14 +32,48 @@ def ray_outcomes(
     with open_ray(place.cluster) as ray:
         _check(ray, place, wanted)
         task = ray.remote(attempt_remotely).options(max_retries=RETRIES, **_needs(place))
-        waiting = {task.remote(function, job, i, threads, wanted): i for i, job in enumerate(jobs)}
+        every = min(WATCH_SECONDS, place.silence / 4)
+        signs, tries, waiting, looked = Signs(), Counter[int](), {}, time.monotonic()
+
+        def hand_out(index: int) -> None:
+            """Give a job to whom Ray chooses."""
+            tries[index] += 1
+            pulse = wanted.pulse(f"{index}-{tries[index]}", every)  # Ray asks machines whether they live, not workers
+            waiting[task.remote(function, jobs[index], index, threads, wanted, pulse)] = index, pulse
+
         try:
+            for index in range(len(jobs)):
+                hand_out(index)
             while waiting:
-                ended, _ = ray.wait(list(waiting), num_returns=1)
-                yield _outcome(ray, ended[0], waiting.pop(ended[0]))
+                ended, _ = ray.wait(list(waiting), num_returns=1, timeout=every)
+                for one in ended:
+                    yield _outcome(ray, one, waiting.pop(one)[0])
+                if time.monotonic() - looked < every:
+                    continue
+                looked = time.monotonic()
+                for one in _silent(signs, waiting, every, place.silence):
+                    index, _ = waiting.pop(one)
+                    ray.cancel(one, force=True)  # its worker ends when it hears of it
+                    if tries[index] > RETRIES:
+                        yield lost(index, tries[index])
+                    else:
+                        hand_out(index)
         finally:
-            for task in waiting:
-                ray.cancel(task, force=True)
+            for one in waiting:
+                ray.cancel(one, force=True)
+
+
+def _silent(signs: Signs, waiting: dict[Any, tuple[int, Pulse | None]], every: float, patience: float) -> list[Any]:
+    """Jobs that were begun and whose workers gave no sign of life for longer than one waits; each is said."""
+    shown = {one: pulse.seen() for one, (_, pulse) in waiting.items() if pulse is not None}
+    quiet = signs.quiet({one: sign for one, sign in shown.items() if sign is not None}, every)
+    found = [one for one, seconds in quiet.items() if seconds > patience]
+    for one in found:
+        pulse = waiting[one][1]
+        assert pulse is not None
+        logging.getLogger(__name__).warning("%s", silence(pulse.worker(), quiet[one]))
+        pulse.remove()
+    return found
 
 
 def reach_ray(place: Placement) -> None:

@@ -10,7 +10,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from threadpoolctl import threadpool_limits
 
 from memorisk.runs.environment import versions
 from memorisk.runs.errors import NO_SPACE, InputError, MemoriskError, one_line
+from memorisk.runs.signs import Pulse
 
 _DECIDING = ("memorisk", "numpy", "torch", "timm")
 """Libraries whose version a result may depend on."""
@@ -64,6 +65,16 @@ class Expected:
     """Files in the folders where jobs read and write."""
     versions: dict[str, str]
     """Of the libraries that results depend on."""
+
+    def pulse(self, name: str, every: float) -> Pulse | None:
+        """Where the worker of a job shows that it lives; None where no folder of the jobs can be written to.
+
+        Args:
+            name: Of the job, among those that are handed out now.
+            every: Seconds between signs of life.
+        """
+        made = next((mark for mark in self.marks if Path(mark).name.startswith(_SEEN)), None)
+        return None if made is None else Pulse(f"{made}-{name}", every)
 
     def refuses(self) -> str | None:
         """Why this process is not like that; None where it is. A new file on a shared disk is waited for."""
@@ -118,6 +129,8 @@ def expected(folders: Sequence[Path], files: Sequence[Path] = ()) -> Iterator[Ex
     finally:
         for mark in made:
             mark.unlink(missing_ok=True)
+            for pulse in mark.parent.glob(f"{mark.name}-*"):  # of workers that were lost
+                pulse.unlink(missing_ok=True)
 
 
 def look(wanted: Expected) -> tuple[str, str | None]:
@@ -125,11 +138,22 @@ def look(wanted: Expected) -> tuple[str, str | None]:
     return socket.gethostname(), wanted.refuses()
 
 
-def attempt_remotely(function: Callable[[Any], Any], job: Any, index: int, threads: int, wanted: Expected) -> Outcome:
-    """Run a job in a worker of a cluster: alone in its process, with so many threads of native code."""
+def attempt_remotely(
+    function: Callable[[Any], Any], job: Any, index: int, threads: int, wanted: Expected, pulse: Pulse | None = None
+) -> Outcome:
+    """Run a job in a worker of a cluster: alone in its process, with so many threads of native code.
+
+    Args:
+        function: Of the job.
+        job: Its argument.
+        index: Its place in the list.
+        threads: Of native code.
+        wanted: What this worker must be like.
+        pulse: Where it shows that it lives; None where the cluster itself asks workers for it.
+    """
     if (why := wanted.refuses()) is not None:
         return Outcome(index, error=f"worker {one_line(socket.gethostname(), 60)}: {why}", bad_input=True)
-    with _alone, threadpool_limits(threads):
+    with _alone, threadpool_limits(threads), nullcontext() if pulse is None else pulse.shown():
         return attempt(function, job, index)
 
 
