@@ -3,8 +3,8 @@
 Three kinds of run are each worked on by one process after another, every one ended by the kernel at a random moment of
 its processor time, until they have been resumed as often as asked; then they are left to finish. One process imports
 everything and forks the workers, so that a resume costs a fraction of a second; a few are commands that are started
-from nothing and ended by ``kill -9``. A fifth run is stopped inside one process, at random calls of its progress, where
-open files and memory would show.
+from nothing and ended by ``kill -9``. A fifth run is interrupted inside one process, as by Ctrl-C in a notebook, at
+random moments, and asked for again: there open files and memory would show.
 
 After each end: what is finished never becomes less (trainings done, then the epoch or step of the checkpoint), every
 line of ``log.jsonl`` is whole and in order, files of unfinished writes do not gather. In the end: every table of the
@@ -37,8 +37,9 @@ from safetensors import SafetensorError, safe_open
 import memorisk
 
 TIMES = ("log.jsonl", "config.yaml", ".lock")  # what holds times, or the folder's own name
-LIFE = 0.75  # of what a whole run costs beside its training: the most that a life may cost
-TRAINING = 0.12  # likewise, what of it is training on average; the last lives find it done and end amid the tables
+LIVES = {"classifier": (0.75, 0.12), "generator": (2.0, 0.35), "study": (0.75, 0.12)}
+"""The most that a life may cost, as a multiple of what a whole run costs beside its training, and what of it is
+training on average: the last lives find it done and end amid the tables."""
 IMPORTED = (
     *("memorisk.audits.classifier", "memorisk.audits.study", "memorisk.training.generator", "memorisk.models.dit"),
     *(
@@ -52,10 +53,6 @@ IMPORTED = (
 )
 Work = Callable[[Path], Any]
 _CLASSIFIER = {"models": 4, "processes": 1, "checkpoint_seconds": 0, "fail_on": "never", "sample": 150}
-
-
-class Stopped(Exception):
-    """A stop inside the process, wherever it was."""
 
 
 def classifier(epochs: int) -> Work:
@@ -232,25 +229,32 @@ def commands(name: str, arguments: list[str], out: Path, resumes: int, rng: np.r
     return tally
 
 
-def stopped(name: str, work: Callable[[Path, Any], Any], out: Path, resumes: int, rng: np.random.Generator) -> Tally:
-    """The same in one process, stopped at a random call of its progress; open files and memory are looked at."""
+def interrupted(name: str, work: Work, out: Path, resumes: int, rng: np.random.Generator, most: float) -> Tally:
+    """The same in this process, interrupted as by Ctrl-C; open files and memory are looked at.
+
+    Args:
+        name: In the table.
+        work: What is done.
+        out: In which folder.
+        resumes: How often it is interrupted.
+        rng: Of the moments.
+        most: Processor seconds until an interruption, at most.
+    """
     tally, at, begun = Tally(name), (0, 0), time.monotonic()
+    signal.signal(signal.SIGPROF, signal.default_int_handler)  # raises KeyboardInterrupt
     while tally.resumes < resumes:
-        left = int(rng.integers(1, 10))
-
-        def progress(stage: str, done: int, total: int) -> None:
-            """Counts down to the stop."""
-            nonlocal left
-            left -= 1
-            if left < 0:
-                raise Stopped
-
-        with contextlib.suppress(Stopped):
-            work(out, progress)
+        try:
+            signal.setitimer(signal.ITIMER_PROF, max(1e-3, rng.uniform(0, most)))
+            work(out)
+            signal.setitimer(signal.ITIMER_PROF, 0)
+        except KeyboardInterrupt:
+            tally.killed += 1
         at = look(out, tally, at)
+        if tally.resumes % 50 == 0:
+            print(f"{name}: {tally.resumes} ends, {at} done, {time.monotonic() - begun:.0f} s", flush=True)
         tally.open_files.append(len(list(Path("/proc/self/fd").iterdir())))
         tally.memory.append(int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize())
-    work(out, lambda *_: None)
+    work(out)
     look(out, tally, at, counts=False)
     tally.seconds = time.monotonic() - begun
     return tally
@@ -279,13 +283,14 @@ def compare(tally: Tally, out: Path, undisturbed: Path) -> None:
     found, expected = content(out), content(undisturbed)
     tally.compared = len(expected)
     tally.different = sorted(n for n in {*found, *expected} if found.get(n) != expected.get(n))
+    print(tally.name, tally.resumes, f"{tally.seconds:.0f} s", tally.different, flush=True)
 
 
 def page(tallies: list[Tally], seconds: float) -> str:
     """The results as Markdown."""
     total = sum(t.resumes for t in tallies)
     rows = [
-        "| run | resumed | ended before it was done | left more than before | left less | failed | files of the "
+        "| run | resumed | stopped before it was done | left more than before | left less | failed | files of the "
         "result, of other bytes |",
         "|---|---|---|---|---|---|---|",
         *(
@@ -306,14 +311,15 @@ def page(tallies: list[Tally], seconds: float) -> str:
     ]
     within = [
         f"{t.name}: open files {_ends(t.open_files)}, memory {_ends(t.memory, 1 << 20)} MiB (medians of the first and "
-        "the last tenth of the stops)."
+        "the last tenth of the interruptions)."
         for t in tallies
         if t.open_files
     ]
     versions = f"memorisk {memorisk.__version__}, {torch_version()}, {os.cpu_count()} cores."
     begin = (
         "# A thousand resumes\n\nRun folders whose process was ended at random moments, again and again, and started "
-        "anew with the same command. Written by `recipes/thousand_resumes.py`, which says what was done.\n"
+        "anew with the same command; one was interrupted as by Ctrl-C and asked for again in the same process. Written "
+        "by `recipes/thousand_resumes.py`, which says what was done.\n"
     )
     end = f"{total:,} resumes in {seconds / 60:.0f} minutes. {versions}"
     return "\n\n".join([begin + "\n" + end, "\n".join(rows), "\n".join(left), *within]) + "\n"
@@ -346,29 +352,25 @@ def main() -> int:
     shares["in one process"] = n - sum(shares.values())
     for module in IMPORTED:  # in this process, which itself stays without threads: it forks
         import_module(module)
-    tallies, asked = [], {}
+    tallies, asked, lives = [], {}, {}
     for name, kind in (("classifier", classifier), ("generator", generator), ("study", study)):
         begin = given.out / f"{name} "
         least, more = cost(kind(1), Path(f"{begin}least")), cost(kind(41), Path(f"{begin}more"))
         one = max(1e-4, (more - least) / 40)  # an epoch of all trainings, or a step
-        asked[name] = epochs = max(2, int(shares[name] * TRAINING * least / one))
+        lives[name], training = LIVES[name][0] * least, LIVES[name][1] * least
+        asked[name] = epochs = max(2, int(shares[name] * training / one))
         cost(kind(epochs), Path(f"{begin}undisturbed"))
         print(f"{name}: {least:.2f} s and {one:.4f} s an epoch or step, {epochs} of them", flush=True)
-        tallies.append(killed(name, kind(epochs), given.out / name, shares[name], rng, LIFE * least))
+        tallies.append(killed(name, kind(epochs), given.out / name, shares[name], rng, lives[name]))
         compare(tallies[-1], given.out / name, Path(f"{begin}undisturbed"))
-        print(tallies[-1].name, tallies[-1].resumes, f"{tallies[-1].seconds:.0f} s", tallies[-1].different, flush=True)
     epochs = asked["classifier"]
     flags = [
         part for k, v in (_CLASSIFIER | {"epochs": epochs}).items() for part in (f"--{k.replace('_', '-')}", str(v))
     ]
     line = ["audit", "classifier", "digits", *flags]
     tallies.append(commands("command", line, given.out / "command", shares["command"], rng))
-
-    def within(out: Path, progress: Any) -> None:
-        """The classifier's audit, its progress looked at."""
-        memorisk.audit_classifier("digits", out=out, epochs=epochs, progress=progress, **_CLASSIFIER)
-
-    tallies.append(stopped("in one process", within, given.out / "in one process", shares["in one process"], rng))
+    within, most = "in one process", lives["classifier"]
+    tallies.append(interrupted(within, classifier(epochs), given.out / within, shares[within], rng, most))
     for tally in tallies[-2:]:
         compare(tally, given.out / tally.name, given.out / "classifier undisturbed")
     text = page(tallies, time.monotonic() - begun)
