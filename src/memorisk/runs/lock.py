@@ -11,13 +11,13 @@ import fcntl
 import json
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from memorisk.runs.errors import InputError, one_line
-from memorisk.runs.marker_lock import marker_lock, refuse_marked, this_process, who
+from memorisk.runs.marker_lock import PAUSE, marker_lock, refuse_marked, this_process, who
 
 LOCK = ".lock"
 _NO_LOCKS = frozenset((errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOLCK, errno.EINVAL))
@@ -25,21 +25,24 @@ _TRIES, _PAUSE = 4, 0.05  # another command may look, for a moment, whether the 
 
 
 @contextmanager
-def folder_lock(folder: Path, *, name: str = LOCK, wait: bool = False) -> Iterator[None]:
+def folder_lock(
+    folder: Path, *, name: str = LOCK, wait: bool = False, enough: Callable[[], bool] | None = None
+) -> Iterator[None]:
     """Hold the folder for this process.
 
     Args:
         folder: An existing folder.
         name: The lock file's name in it.
         wait: Wait for another holder to finish instead of refusing.
+        enough: Asked now and then while one waits; whoever has waited long enough is refused.
 
     Raises:
         InputError: Another process holds the folder; it is named.
     """
     handle = os.open(folder / name, os.O_RDWR | os.O_CREAT, 0o600)
     try:
-        if not _taken(handle, folder, wait):
-            with marker_lock(folder, name=name, wait=wait):
+        if not _taken(handle, folder, wait, enough):
+            with marker_lock(folder, name=name, wait=wait, enough=enough):
                 yield
             return
         os.ftruncate(handle, 0)
@@ -69,25 +72,26 @@ def refuse_held(folder: Path) -> None:
         os.close(handle)
 
 
-def _taken(handle: int, folder: Path, wait: bool) -> bool:
+def _taken(handle: int, folder: Path, wait: bool, enough: Callable[[], bool] | None) -> bool:
     """Whether the kernel holds the file for us; False where the file system has no locks.
 
     Raises:
         InputError: Another process holds it.
     """
-    for left in range(_TRIES - 1, -1, -1):
+    left = _TRIES
+    while True:
         try:
-            fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+            fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait and enough is None else fcntl.LOCK_NB))
             return True
         except BlockingIOError:
-            if not left:
+            left -= 1
+            if enough() if wait and enough is not None else not left:
                 raise _in_use(folder, handle) from None
-            time.sleep(_PAUSE)
+            time.sleep(PAUSE if wait else _PAUSE)
         except OSError as error:
             if error.errno in _NO_LOCKS:
                 return False
             raise
-    return False
 
 
 def _in_use(folder: Path, handle: int) -> InputError:

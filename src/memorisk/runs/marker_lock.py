@@ -9,7 +9,7 @@ import json
 import os
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -17,7 +17,7 @@ from typing import Any
 
 from memorisk.runs.errors import InputError, one_line
 
-_PAUSE = 0.5
+PAUSE = 0.5
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
 
 
@@ -37,13 +37,16 @@ def who(held: Any) -> str:
 
 
 @contextmanager
-def marker_lock(folder: Path, *, name: str, wait: bool = False) -> Iterator[None]:
+def marker_lock(
+    folder: Path, *, name: str, wait: bool = False, enough: Callable[[], bool] | None = None
+) -> Iterator[None]:
     """Hold a folder by a file ``name.held`` in it.
 
     Args:
         folder: An existing folder.
         name: Of the lock.
         wait: Wait for another holder instead of refusing.
+        enough: Asked now and then while one waits: whether it was long enough.
 
     Raises:
         InputError: Another process holds the folder, or one of another machine may.
@@ -57,9 +60,9 @@ def marker_lock(folder: Path, *, name: str, wait: bool = False) -> Iterator[None
         except FileExistsError:
             if _removed(marker):
                 continue
-            if not wait:
+            if not wait or (enough is not None and enough()):
                 refuse_marked(folder, name)
-            time.sleep(_PAUSE)
+            time.sleep(PAUSE)
     try:
         os.write(handle, own)
     finally:

@@ -7,10 +7,11 @@ same pixels are computed once, so that their features are the same to the last b
 """
 
 import json
+import logging
 import os
 import shutil
 from collections.abc import Callable, Generator
-from contextlib import closing
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,9 @@ from memorisk.runs.errors import InputError, one_line
 from memorisk.runs.files import fsync_folder, read_array, read_json, read_table, write_json, write_table
 from memorisk.runs.fingerprint import fingerprint
 from memorisk.runs.lock import folder_lock
+from memorisk.runs.marker_lock import PAUSE
 from memorisk.runs.progress import Counted
+from memorisk.runs.signs import Signs
 from memorisk.runs.unfinished import JOURNAL, remove_abandoned, reserve_array, write_guard
 from memorisk.training.feature_checks import FeatureChecks, check_values
 
@@ -30,6 +33,8 @@ Compute = Callable[[np.ndarray], Generator[np.ndarray]]
 """Features of these rows, a batch at a time."""
 
 VALUES, ROWS, META = "values.npy", "rows.parquet", "meta.json"
+STALLED = 600.0
+"""Seconds in which even a slow network is done with a batch."""
 _COPIED_AT_ONCE = 1 << 22  # values
 
 
@@ -93,6 +98,8 @@ def first_rows(pixel_hashes: np.ndarray) -> np.ndarray:
 def kept_features(plan: FeaturePlan, *, progress: Counted | None = None) -> Kept:
     """The features of a plan: found, or computed and kept. One process computes, others wait for it.
 
+    Whoever waits for one that gets no further for `STALLED` seconds (stopped, hung) computes them for itself alone.
+
     Raises:
         InputError: The computation refuses the images, its features are constant, or the folder cannot be written.
         MemoriskError: The disk is full; what is done is kept.
@@ -100,10 +107,30 @@ def kept_features(plan: FeaturePlan, *, progress: Counted | None = None) -> Kept
     if not _is_complete(plan.folder, len(plan.rows)):
         with write_guard(plan.root, "features", otherwise=", or set cache to False"):
             plan.root.mkdir(mode=0o700, parents=True, exist_ok=True)
-            with folder_lock(plan.root, name=f"{plan.key}.lock", wait=True):
+            with ExitStack() as held:
+                try:
+                    held.enter_context(folder_lock(plan.root, name=f"{plan.key}.lock", wait=True, enough=_stall(plan)))
+                except InputError as error:
+                    logging.getLogger(__name__).warning("features are computed once more: %s", error)
+                    return computed_features(plan, progress=progress)
                 if not _is_complete(plan.folder, len(plan.rows)):
                     return _opened(plan, computed=_build(plan, progress))
     return _opened(plan, computed=0)
+
+
+def _stall(plan: FeaturePlan) -> Callable[[], bool]:
+    """Whether whoever computes the features of a plan has got no further for long, asked again and again."""
+    signs = Signs()
+
+    def stalled() -> bool:
+        """Since the first time that this was asked."""
+        try:
+            done = (plan.building / JOURNAL).stat().st_size
+        except OSError:
+            done = 0
+        return signs.quiet({"done": done}, PAUSE)["done"] > STALLED
+
+    return stalled
 
 
 def computed_features(plan: FeaturePlan, *, progress: Counted | None = None) -> Kept:
