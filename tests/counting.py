@@ -14,6 +14,7 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 from memorisk.audits.reid import judges
 from memorisk.images import near_copies
 from memorisk.images.duplicates import near_pairs
+from memorisk.models.stylegan2_networks import Synthesis
 from memorisk.runs.cost import Cost
 from memorisk.scores import pairs, similarity
 from memorisk.scores.distances import blocks
@@ -25,7 +26,7 @@ from memorisk.training.optimizers import FusedAdam
 
 @dataclass
 class Counts:
-    """What was counted; images are inputs [b, C, H, W] of up to four channels."""
+    """What was counted; images are inputs [b, C, H, W] of up to four channels, or the styles of a GAN's."""
 
     steps: int = 0
     images_trained: int = 0
@@ -38,8 +39,8 @@ class Counts:
 
     @property
     def trainings(self) -> int:
-        """Different optimisers that made a step."""
-        return len({id(optimizer) for optimizer in self.optimizers})
+        """Different optimisers that made a step; both of a GAN have one state and are one."""
+        return len({id(optimizer.state) for optimizer in self.optimizers})
 
     def step(self, optimizer: Any) -> None:
         """One update."""
@@ -73,6 +74,11 @@ def array_bytes(path: Path) -> int:
         return path.stat().st_size - 10 - int.from_bytes(file.read(2), "little")
 
 
+def is_images(module: nn.Module, given: torch.Tensor) -> bool:
+    """Whether a network's input stands for an image a row."""
+    return isinstance(module, Synthesis) or (given.ndim == 4 and given.shape[1] <= 4)
+
+
 def is_check(images: torch.Tensor) -> bool:
     """Whether two black images only ask a network how wide its features are, which is no part of a cost."""
     return len(images) == 2 and torch.is_inference_mode_enabled() and not images.any()
@@ -87,7 +93,7 @@ def counted() -> Iterator[Counts]:
         """A network or a part of one gets its input."""
         images = given[0] if given and isinstance(given[0], torch.Tensor) else None
         weights = list(module.parameters()) if depth[0] == 0 else []
-        if weights and images is not None and images.ndim == 4 and images.shape[1] <= 4 and not is_check(images):
+        if weights and images is not None and is_images(module, images) and not is_check(images):
             if torch.is_grad_enabled() and any(p.requires_grad for p in weights):
                 found.images_trained += len(images)
             else:

@@ -61,7 +61,7 @@ class HeldOut:
             labels = class_labels(numbers, null_labels(spec, 1, device))
         else:
             labels = null_labels(spec, len(numbers), device)
-        known = np.flatnonzero((numbers >= 0) | (told.conditioned_on == "none") | (drop > 0))
+        known = known_held_out(told, drop)
         generator = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(_DRAWS,)))
         even = (generator.permutation(len(known)) + generator.random(len(known))) * TIMES / max(1, len(known))
         times = torch.from_numpy(np.minimum(even, TIMES - 1).astype(np.int64))
@@ -89,3 +89,14 @@ class HeldOut:
                 output = network(loss.noised(x, noise, t), timestep=t, class_labels=labels, return_dict=False)[0]
                 total += float(loss.noise_error(output, noise).double().sum())
         return total / len(self.slots)
+
+
+def known_held_out(told: Told, drop: float) -> np.ndarray:
+    """[k] places of the validation images that are measured; all but those without a condition that means anything.
+
+    Args:
+        told: What the generator is told of images.
+        drop: Share of the training rows that lose their condition.
+    """
+    numbers = np.zeros(0, dtype=np.int64) if told.held_out is None else told.held_out
+    return np.flatnonzero((numbers >= 0) | (told.conditioned_on == "none") | (drop > 0))

@@ -190,7 +190,7 @@ class GanLoop:
 
     def _path_step(self) -> torch.Tensor:
         """The mean path length, before the update that makes lengths more alike."""
-        draws, b = self._draws(PATH), max(1, self.b // _PATH_SHARE)
+        draws, b = self._draws(PATH), path_images(self.b)
         latents = draws.latents(self.spec, b, self.options.gan_style_mixing)
         noise = draws.noise(b, self.spec.channels, self.spec.size, self.spec.size)
         with exact_products(self.device):
@@ -266,3 +266,12 @@ class GanLoop:
         for averaged, live in zip(self.averaged.parameters(), self.generator.parameters(), strict=True):
             averaged.lerp_(live, 1 - kept)
         self.averaged.mapping.average.copy_(self.generator.mapping.average)
+
+
+def path_images(b: int) -> int:
+    """Images whose path lengths a step measures: half of a batch, one at least.
+
+    Args:
+        b: Images of a batch.
+    """
+    return max(1, b // _PATH_SHARE)

@@ -21,7 +21,7 @@ from memorisk.images.sources import load_manifest
 from memorisk.images.store import ImageStore, build_store
 from memorisk.models.conditions import Conditions
 from memorisk.models.generators import Generator, load_generator
-from memorisk.runs.cost import Cost
+from memorisk.runs.cost import Cost, total
 from memorisk.runs.environment import machine, versions
 from memorisk.runs.files import plain, read_json, write_json, write_table
 from memorisk.runs.folder import RunFolder, check_out, open_run
@@ -32,10 +32,11 @@ from memorisk.training.devices import limited_threads
 from memorisk.training.generator_beginning import Beginning, notes_on_latents
 from memorisk.training.generator_fit import CHECKPOINT, GENERATOR, FittedGenerator, build_training, run_training
 from memorisk.training.generator_inputs import notes_on_inputs
-from memorisk.training.generator_options import GeneratorOptions, TrainGeneratorOptions
+from memorisk.training.generator_options import TrainGeneratorOptions
 from memorisk.training.generator_processes import is_main, wait_for_all
 from memorisk.training.generator_snapshots import GeneratorTraining, OnSnapshot
 from memorisk.training.memory import keep_freed_memory
+from memorisk.training.pseudo_options import PseudoOptions
 
 SUMMARY, MANIFEST, CLASSIFIERS = "training.json", "manifest.parquet", "conditions"
 _PART_SETTINGS = ("splits", "split_seed", "validation_share", "test_share")
@@ -81,7 +82,7 @@ class GeneratorPlan:
     notes: tuple[str, ...]
     """What a report would say."""
     cost: Cost
-    """Of the training alone."""
+    """Of the training, its looks at held-out images, and the classifiers that make its conditions; not of a watch."""
 
 
 def train_generator(
@@ -177,25 +178,7 @@ def plan_generator(
         options.steps * each,
         {GENERATOR: size, CHECKPOINT: _STATE * size, "snapshots": looks * size},
         (*training.notes, *_notes_on_parts(store, parts, options)),
-        generator_cost(training, options.generator, looks) + Cost(bytes_images=store.images.nbytes),
-    )
-
-
-def generator_cost(training: GeneratorTraining, options: GeneratorOptions, kept: int = 0) -> Cost:
-    """Of one training; of a GAN, both of whose networks are updated, what goes through them is not counted.
-
-    Args:
-        training: Checked.
-        options: Steps and images of each.
-        kept: Snapshots that stay.
-    """
-    gan = options.kind != "dit"
-    return Cost(
-        trainings=1,
-        steps=options.steps * (2 if gan else 1),
-        images_trained=None if gan else options.steps * options.images_a_step,
-        images_passed=None,
-        bytes_weights=training.parameters * _BYTES * (1 + kept),
+        _cost(store, parts, options, training, looks, Path(out) / CLASSIFIERS),
     )
 
 
@@ -257,6 +240,28 @@ def _blank_conditions(store: ImageStore, parts: Division, options: TrainGenerato
     length = data.onehot.shape[1] * (2 if which.endswith("-label") else 1)
     values = np.zeros((len(data.rows), length), dtype=np.float32)
     return Conditions(values, store.manifest.images[data.rows], data.labels, which)
+
+
+def _cost(
+    store: ImageStore,
+    parts: Division,
+    options: TrainGeneratorOptions,
+    training: GeneratorTraining,
+    kept: int,
+    folder: Path,
+) -> Cost:
+    """Of a whole run that keeps so many snapshots."""
+    from memorisk.training.generator_cost import classifiers_cost, latents_cost, steps_cost, weights_cost
+    from memorisk.training.pseudo_folds import fold_data
+
+    rows, validation, which = parts.rows["training"], parts.rows["validation"], options.conditioning
+    found, conditions = Cost(bytes_images=store.images.nbytes), None
+    if which is not None:
+        conditions = _blank_conditions(store, parts, options)
+        data = fold_data(store, rows, None if which == "label-noise" else options.seed)
+        found += total(list(classifiers_cost(data, PseudoOptions.of(options), which, folder).values()))
+    found += steps_cost(store, rows, options.generator, validation, conditions)
+    return found + latents_cost(store, options.generator) + weights_cost(training, kept)
 
 
 def _summary(

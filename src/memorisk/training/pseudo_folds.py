@@ -131,31 +131,77 @@ def fold_outputs(data: FoldData, options: PseudoOptions, folder: Path, progress:
         MemoriskError: A training broke; classifiers that are done are kept.
     """
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    recipe = fold_recipe(data, options)
+    with limited_threads(options.threads):
+        outputs = [_outputs(number, data, recipe, options, folder, progress) for number in range(FOLDS)]
+    return np.stack(outputs)
+
+
+@dataclass(frozen=True)
+class FoldRecipe:
+    """How each of the five is trained."""
+
+    train: TrainOptions
+    """Filled in."""
+    normalisation: Normalisation | None
+    """Of its pixels."""
+
+
+def fold_recipe(data: FoldData, options: PseudoOptions) -> FoldRecipe:
+    """How the classifiers of some images are trained.
+
+    Args:
+        data: Of `fold_data`.
+        options: Of the training.
+
+    Raises:
+        InputError: The network does not exist.
+    """
     spec = model_spec(options.conditioning_network)
     head = "binary" if data.targets.head == "binary" else "multi"
     train = resolve_options(TrainOptions(epochs=options.conditioning_epochs, head=head), spec)
     measured = data.rows[np.linspace(0, len(data.rows) - 1, min(len(data.rows), _MEASURED)).astype(int)]
-    normalisation = choose_normalisation(np.take(data.images, measured, axis=0), train.normalise, spec)
-    with limited_threads(options.threads):
-        outputs = [_outputs(number, data, train, normalisation, options, folder, progress) for number in range(FOLDS)]
-    return np.stack(outputs)
+    return FoldRecipe(train, choose_normalisation(np.take(data.images, measured, axis=0), train.normalise, spec))
+
+
+def fold_seed(number: int, options: PseudoOptions) -> int:
+    """Of one classifier.
+
+    Args:
+        number: Which.
+        options: Of the training.
+    """
+    return int(fingerprint("pseudo-conditions", options.seed, number), 16) % (1 << 32)
+
+
+def fold_file(number: int, data: FoldData, recipe: FoldRecipe, options: PseudoOptions, folder: Path) -> Path:
+    """Where the outputs of one classifier are kept.
+
+    Args:
+        number: Which.
+        data: Of `fold_data`.
+        recipe: Of `fold_recipe`.
+        options: Of the training.
+        folder: Of all five.
+    """
+    told = [options.conditioning_network, options.conditioning_weights, asdict(recipe.train), recipe.normalisation]
+    told += [options.threads]
+    key = fingerprint(data.key, told, fold_seed(number, options), data.rows, data.targets.values, data.fold)
+    return folder / f"fold-{number}-{key}.npy"
 
 
 def _outputs(
     number: int,
     data: FoldData,
-    train: TrainOptions,
-    normalisation: Normalisation | None,
+    recipe: FoldRecipe,
     options: PseudoOptions,
     folder: Path,
     progress: Progress,
 ) -> np.ndarray:
     """[n, k] outputs of the classifier without one fold, from its file if that is there."""
+    train, normalisation = recipe.train, recipe.normalisation
     stage, epochs = f"classifier {number + 1} of {FOLDS}", train.epochs or 0
-    seed = int(fingerprint("pseudo-conditions", options.seed, number), 16) % (1 << 32)
-    recipe = [options.conditioning_network, options.conditioning_weights, asdict(train), normalisation, options.threads]
-    key = fingerprint(data.key, recipe, seed, data.rows, data.targets.values, data.fold)
-    file = folder / f"fold-{number}-{key}.npy"
+    seed, file = fold_seed(number, options), fold_file(number, data, recipe, options, folder)
     if file.is_file():
         return read_array(file)
     _, height, _, channels = data.images.shape
