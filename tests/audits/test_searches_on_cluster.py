@@ -1,17 +1,14 @@
 """Commands whose searches and passes of images run on a real Dask cluster end at the bytes of this machine alone."""
 
-from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 import memorisk
+from memorisk.audits.reid.copies import benchmark_copies
 from memorisk.audits.reid.reid import benchmark_reid
 from memorisk.runs.errors import InputError
-from memorisk.runs.executors import run_jobs
-from memorisk.training import feature_jobs, shared_search
+from tests.audits.elsewhere import Both, Killer, both_places, busy_on_dask
 from tests.audits.filter_set.making import OF
 from tests.audits.filter_set.making import write_folders as write_filter_folders
 from tests.audits.reid.conftest import GROUPS, patients, small_detector, stored
@@ -19,12 +16,9 @@ from tests.audits.synthesize_set.making import HERE
 from tests.audits.synthesize_set.making import OF as OF_LOOP
 from tests.audits.synthesize_set.making import write_folders as write_loop_folders
 from tests.audits.synthetic_set.making import write_sets
-from tests.audits.test_on_cluster import results
 from tests.runs.clusters import DaskCluster, dask_cluster
 
 pytest.importorskip("distributed")
-
-Both = Callable[..., Counter[str]]
 
 
 @pytest.fixture(scope="module")
@@ -36,37 +30,8 @@ def cluster():
 
 @pytest.fixture
 def both(cluster: DaskCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Both:
-    """Runs a command there and here, each with a cache of its own, and compares all files; counts the jobs there."""
-    monkeypatch.setattr(shared_search, "WORTH", 0)
-    monkeypatch.setattr(shared_search, "_PER_JOB", 64 * 64 * 64)
-    monkeypatch.setattr(feature_jobs, "_FEWEST", 0)
-    monkeypatch.setattr("memorisk.training.feature_extraction.MAX_BATCH", 32)
-    sent: Counter[str] = Counter()
-
-    def counted(function: Any, jobs: list[Any], **how: Any) -> list[Any]:
-        """Count what leaves this machine."""
-        assert how["place"].remote
-        sent[function.__name__] += len(jobs)
-        return run_jobs(function, jobs, **how)
-
-    for module in (shared_search, feature_jobs):
-        monkeypatch.setattr(module, "run_jobs", counted)
-
-    def run(command: Callable[..., Any], *given: Any, out: str = "", **settings: Any) -> Counter[str]:
-        """The numbers of jobs."""
-        sent.clear()
-        there = {"executor": "dask", "cluster": cluster.address, "store": tmp_path / "there-store"}
-        command(*given, out=tmp_path / "there", **settings, **there)
-        gone = Counter(sent)
-        command(*given, out=tmp_path / "here", store=tmp_path / "here-store", **settings)
-        assert sent == gone
-        made = results(tmp_path / "here")
-        assert results(tmp_path / "there") == made
-        assert {"report.html"} <= set(made)
-        assert [file.name for file in (tmp_path / "there-store" / "searches").iterdir() if file.is_dir()] == []
-        return gone
-
-    return run
+    """There and here."""
+    return both_places({"executor": "dask", "cluster": cluster.address}, tmp_path, monkeypatch)
 
 
 def test_an_audit_of_synthetic_images(both: Both, tmp_path: Path) -> None:
@@ -84,21 +49,27 @@ def test_an_audit_of_synthetic_images(both: Both, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_filter(both: Both, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_filter_while_a_worker_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     write_filter_folders(tmp_path)
     told = OF | {"detector": "small_cnn@none", "families": ("noise:0.1",), "calibration": str(tmp_path / "new")}
-    sent = both(memorisk.filter_synthetic, tmp_path / "train", tmp_path / "set", **told)
+    with dask_cluster(3, "--nthreads", "1") as cluster, busy_on_dask(cluster) as busy, Killer(busy) as killer:
+        both = both_places({"executor": "dask", "cluster": cluster.address}, tmp_path, monkeypatch)
+        sent = both(memorisk.filter_synthetic, tmp_path / "train", tmp_path / "set", **told)
+    assert len(killer.killed) == 1
     assert min(sent["run_search"], sent["run_features"]) >= 5
 
 
 @pytest.mark.slow
-def test_a_benchmark_of_pairs(both: Both, tmp_path: Path) -> None:
+def test_both_benchmarks_of_pairs(both: Both, tmp_path: Path) -> None:
     people = patients(tmp_path / "images", [12, 2, 3, 4, 2, 1] * 4)
     headed = small_detector(tmp_path / "siamese", stored(people, **GROUPS))
-    sent = both(benchmark_reid, people, **GROUPS, detectors=("mse", "ssim", f"{headed}=Siamese"))
+    told = {**GROUPS, "detectors": ("mse", "ssim", f"{headed}=Siamese")}
+    sent = both(benchmark_reid, people, out="-reid", **told)
     assert sent["run_search"] > 3
     assert sent["run_features"] == 3  # batches of 32 images of 96
+    told |= {"families": ("blur", "darkening"), "test_images": 20, "reid": tmp_path / "here-reid"}
+    assert both(benchmark_copies, people, out="-copies", **told)["run_features"] > 3  # its pairs are listed
 
 
 @pytest.mark.slow
