@@ -118,11 +118,12 @@ def test_files_that_are_no_pictures_are_left_out_with_the_reason(tmp_path: Path)
     manifest = load_manifest(root)
     assert manifest.n == 6
     assert dict(zip(manifest.skipped["path"], manifest.skipped["reason"], strict=True)) == {
-        "readme.txt": "not an image",
+        "readme.txt": "text and no image",
         "mask.dcm": "no picture of a patient (Segmentation Storage)",
-        "plan.dcm": "no pixels, or cut short before them (RT Plan Storage)",
+        "plan.dcm": "no picture of a patient (RT Plan Storage)",
         "stripped.dcm": "no pixels, or cut short before them (CT Image Storage)",
     }
+    assert manifest.unread["path"].tolist() == ["stripped.dcm"]
     for path in root.glob("study*/*"):
         path.unlink()
     with pytest.raises(InputError, match=r"no images .*left out"):

@@ -36,10 +36,23 @@ def test_class_folders(tmp_path: Path) -> None:
     assert manifest.labels.tolist() == ["cat", "cat", "dog (big)", ""]
     assert manifest.groups.tolist() == manifest.images.tolist()
     assert manifest.splits is None
-    assert manifest.skipped.to_dict("records") == [{"path": "notes.txt", "reason": "not an image"}]
-    assert "1 file left out, not an image: notes.txt." in manifest.notes
+    assert manifest.skipped.to_dict("records") == [{"path": "notes.txt", "reason": "text and no image"}]
+    assert "1 file left out, text and no image: notes.txt." in manifest.notes
+    assert not len(manifest.unread)
     assert manifest.root == tmp_path
     assert read_image(manifest.file(0)).max() == 1
+
+
+def test_a_text_is_no_image_by_its_name_and_its_beginning(tmp_path: Path) -> None:
+    _pictures(tmp_path, "a.png")
+    write(tmp_path / "notes.txt", b"text")
+    write(tmp_path / "LICENSE", b"text")
+    write(tmp_path / "scan.csv", b"P5\0\0")
+    write(tmp_path / "photo.heic", b"ftypheic")
+    write(tmp_path / "table", b"text")
+    manifest = load_manifest(tmp_path)
+    assert manifest.skipped["path"].tolist() == ["LICENSE", "notes.txt", "photo.heic", "scan.csv", "table"]
+    assert manifest.unread["path"].tolist() == ["photo.heic", "scan.csv", "table"]
 
 
 @pytest.mark.parametrize(

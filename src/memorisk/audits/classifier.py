@@ -216,7 +216,7 @@ def _context(
         n_validation=int((parts.part == "val").sum()),
         n_images=store.manifest.n,
         n_skipped=len(store.skipped),
-        n_missing=len(store.manifest.skipped),
+        n_missing=len(store.manifest.unread),
         n_not_sampled=store.manifest.n_not_sampled,
         model=recipe.model,
         training=recipe.describe(),

@@ -24,6 +24,9 @@ from memorisk.runs.files import read_table, write_table
 REQUIRED = ("image", "path", "label", "group")
 RESERVED = (*REQUIRED, "split", "dataset", "member", "frame")
 BUILTIN = "builtin:"
+TEXT = "text and no image"
+NO_PICTURE = "no picture of a patient"
+LINKED = "a link to a folder that is listed where it lies"
 
 
 def _no_skipped() -> pd.DataFrame:
@@ -43,7 +46,7 @@ class Manifest:
     notes: tuple[str, ...] = ()
     """What was assumed or left out when the source was read, one sentence each."""
     skipped: pd.DataFrame = field(default_factory=_no_skipped)
-    """Files and rows left out: columns ``path``, ``reason``."""
+    """Files and rows left out: columns ``path``, ``reason``. See `unread` for those that may have been images."""
     n_not_sampled: int = 0
     """Images that a sample left out."""
 
@@ -51,6 +54,12 @@ class Manifest:
     def n(self) -> int:
         """Number of images."""
         return len(self.table)
+
+    @property
+    def unread(self) -> pd.DataFrame:
+        """What of ``skipped`` may hold images: neither texts nor DICOM plans, nor what is read elsewhere."""
+        reasons = self.skipped["reason"].astype(str)
+        return self.skipped[~(reasons.isin([TEXT, LINKED]) | reasons.str.startswith(NO_PICTURE))]
 
     @property
     def images(self) -> np.ndarray:

@@ -13,6 +13,7 @@ from typing import Any
 
 import pandas as pd
 
+from memorisk.images.manifest import NO_PICTURE
 from memorisk.images.options import ImageOptions
 from memorisk.images.readers_dicom import content_name, pydicom_module
 from memorisk.images.source_draft import Draft
@@ -21,6 +22,8 @@ from memorisk.runs.errors import InputError, one_line, unknown_name
 
 _ALWAYS = ("SOPClassUID", "SOPInstanceUID", "StudyInstanceUID", "SeriesInstanceUID", "PatientID", "Modality", "Rows")
 _FALLBACKS = ("StudyInstanceUID", "SeriesInstanceUID")
+_MAY_SHOW = ("Image", "Raw", "Encapsulated", "Video", "Surface")
+"""Words in the kinds of DICOM objects that may show a patient; plans, reports and directories without pixels do not."""
 _NO_PICTURES = (
     *("RTDoseStorage", "SegmentationStorage", "LabelMapSegmentationStorage", "HeightMapSegmentationStorage"),
     *("ParametricMapStorage", "RealWorldValueMappingStorage"),
@@ -84,8 +87,9 @@ def read_header(path: Path, tags: list[Any]) -> tuple[Any, str]:
         at_pixels = file.read(4) in _PIXEL_TAGS
     uid = header.get("SOPClassUID")
     name = content_name(header)
-    if getattr(uid, "keyword", "") in _NO_PICTURES:
-        return header, f"no picture of a patient ({name})"
+    keyword = getattr(uid, "keyword", "")
+    if keyword in _NO_PICTURES or (keyword and not at_pixels and not any(word in keyword for word in _MAY_SHOW)):
+        return header, f"{NO_PICTURE} ({name})"
     deflated = getattr(header, "file_meta", {}).get("TransferSyntaxUID") == library.uid.DeflatedExplicitVRLittleEndian
     if not at_pixels and not (deflated and "Rows" in header):
         return header, f"no pixels, or cut short before them ({name})"

@@ -13,7 +13,7 @@ import pandas as pd
 
 from memorisk.images.columns import SPLITS
 from memorisk.images.formats import Kind, file_format
-from memorisk.images.manifest import Manifest
+from memorisk.images.manifest import TEXT, Manifest
 from memorisk.images.options import ImageOptions
 from memorisk.images.paths import refuse_escape
 from memorisk.images.shard_folders import hub_shards
@@ -43,6 +43,10 @@ _NOT_CLASSES = frozenset(
         "nifti",
     )
 )
+_TEXTS = frozenset(
+    (".txt", ".md", ".rst", ".csv", ".tsv", ".json", ".jsonl", ".yaml", ".yml", ".toml", ".ini", ".cfg", ".log")
+) | {".html", ".htm", ".xml", ".py", ".ipynb", ".sha256", ".md5"}
+_BEGINNING = 8192
 _LAYOUTS: dict[Kind, str] = {"raster": "folder", "dicom": "dicom", "nifti": "nifti"}
 
 
@@ -128,6 +132,17 @@ def _refuse_mixed(root: Path, by_kind: dict[Kind, list[str]], n_shards: int, opt
         )
 
 
+def _is_text(path: Path) -> bool:
+    """Whether a file is text by its name and by its beginning: notes, tables, a licence beside the images."""
+    if path.suffix.lower() not in _TEXTS and path.name not in ("LICENSE", "README"):
+        return False
+    try:
+        with path.open("rb") as file:
+            return b"\0" not in file.read(_BEGINNING)
+    except OSError:
+        return False
+
+
 def _chosen_kind(root: Path, by_kind: dict[Kind, list[str]], others: list[str], options: ImageOptions) -> Kind:
     """The kind of images to take.
 
@@ -179,7 +194,7 @@ def _note_others(
     for file in walk.not_utf8:
         draft.skip(file, "the file name is not UTF-8")
     for file in others:
-        draft.skip(file, "not an image")
+        draft.skip(file, TEXT if _is_text(draft.root / file) else "not an image")
     for other, files in by_kind.items():
         if other != kind:
             for file in files:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
 from memorisk.images.formats import Kind
+from memorisk.images.manifest import LINKED
 from memorisk.images.paths import within
 from memorisk.runs.errors import InputError, one_line
 
@@ -59,7 +60,7 @@ def walk_files(root: Path, *, follow_links: bool) -> Walk:
                     walk.escaping.append(relative)
                     continue
                 if entry.is_dir() and (not follow_links or real in visited):
-                    walk.skipped.append((relative, "a link to a folder that is listed where it lies"))
+                    walk.skipped.append((relative, LINKED))
                     continue
             if entry.is_dir():
                 visited.add(os.path.realpath(entry.path))

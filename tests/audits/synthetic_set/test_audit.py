@@ -137,7 +137,8 @@ def test_a_pass_needs_power_and_says_what_it_covers(place: Path) -> None:
     assert "98 % of nearest neighbours lie in the same part" in doubts(apart)[0]
     assert "--one-image-per-patient" in doubts({"patients_known": False})[1]
     assert "whom the detector was trained on cannot be seen" in doubts({"detector_unseen": True})[0]
-    assert "2 synthetic images were not read" in doubts({"n_synthetic_unread": 2})[0]
+    assert "2 files or images of the synthetic set were not read" in doubts({"n_synthetic_unread": 2})[0]
+    assert "1 file or image of the training set was not read: copies" in doubts({"n_train_unread": 1})[0]
     assert "1 are different: an export that went wrong?" in doubts({"n_synthetic_distinct": 1})[0]
     assert "2 synthetic images have the very pixels of a held-out image" in doubts({"n_held_copies": 2})[0]
     for reason in ({"n_listed": 1}, {"n_certain_copies": 1}, {"p_ahead": 0.05, "n_ahead": 5}, near | {"near_p": 0.01}):
@@ -427,11 +428,30 @@ def test_images_that_could_not_be_read_are_listed_and_keep_a_pass_away(place: Pa
     assert isinstance(found, Result)
     assert found.verdict["n_synthetic_unread"] == 1
     assert found.status == "undecided"
-    assert "1 synthetic image was not read" in found.verdict["why"][0]
+    assert "1 file or image of the synthetic set was not read" in found.verdict["why"][0]
     unread = found.tables["unread"]
     assert unread["part"].tolist() == ["synthetic"]
     assert "broken" in unread["image"][0]
     assert unread["image"][0] in Path("runs/unread/report.html").read_text()
+
+
+def test_training_images_that_were_not_read_keep_a_pass_away_and_texts_beside_them_do_not(place: Path) -> None:
+    from PIL import Image
+
+    train, held, synthetic = parts()
+    (place / "trained").mkdir()
+    for row, image in enumerate(train):
+        Image.fromarray(image[..., 0]).save(place / "trained" / f"{row:03d}.png")
+    (place / "trained" / "SOURCE.txt").write_text("where these come from")
+    given = {"held_out": store_of(held, place, "held"), "one_image_per_patient": True, **PASSES}
+    ours = store_of(synthetic, place, "set")
+    assert audit_synthetic(place / "trained", ours, out="runs/whole", **given).status == "pass"
+    (place / "trained" / "more.heic").write_bytes(b"\0\0\0\x18ftypheic")
+    found = audit_synthetic(place / "trained", ours, out="runs/without", **given)
+    assert isinstance(found, Result)
+    assert (found.status, found.verdict["n_train_unread"]) == ("undecided", 1)
+    assert "1 file or image of the training set was not read: copies of these are not found" in found.verdict["why"][0]
+    assert found.tables["unread"][["part", "image"]].to_numpy().tolist() == [["training", "more.heic"]]
 
 
 def test_the_command_refuses_in_one_line(place: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -64,7 +64,7 @@ class FilterSets:
     @property
     def unread_training(self) -> int:
         """Training images that could not be read: copies of these are not found."""
-        return len(self.train.skipped) + len(self.train.manifest.skipped)
+        return len(self.train.skipped) + len(self.train.manifest.unread)
 
 
 def read_manifests(
@@ -111,7 +111,7 @@ def decode(
     train, calibration = stores[TRAIN], stores.get(CALIBRATION)
     left_out, merged, unseen, notes = LeftOut(), 0, [], list(found.notes)
     if calibration is not None:
-        skipped = len(calibration.skipped) + len(calibration.manifest.skipped)
+        skipped = len(calibration.skipped) + len(calibration.manifest.unread)
         if skipped:
             notes.append(f"{skipped:,} calibration images could not be read or have no file; they take no part.")
         new = new_identities(train, calibration, detectors, progress)
@@ -150,6 +150,6 @@ def _of_training(train: ImageStore, detectors: Sequence[PairDetector]) -> list[s
 
 def _unread(asked: Manifest, store: ImageStore) -> pd.DataFrame:
     """Synthetic images that could not be read, those without a row by their path."""
-    files = asked.skipped
+    files = asked.unread
     columns = {name: [*store.skipped[name], *files["path" if name == "image" else name]] for name in _UNREAD}
     return pd.DataFrame(columns, dtype=object)

@@ -125,8 +125,9 @@ def _doubts(numbers: dict[str, Any], terms: Terms) -> tuple[list[str], list[str]
     if n := numbers["n_train_unread"]:
         found.append(
             (
-                f"{several(n, 'training image', 'training images')} could not be read: copies of these are not found",
-                "mend the training images that cannot be read",
+                f"{several(n, 'file or image', 'files or images')} of the training set {'was' if n == 1 else 'were'} "
+                "not read: copies of these are not found",
+                "training images that can be read, or a folder without these files if nothing was trained on them",
             )
         )
     return [why for why, _ in found], [way for _, way in found]

@@ -248,8 +248,11 @@ def _not_promised(v: Any) -> list[str]:
 def _unread(v: Any) -> list[str]:
     """Images that nothing is said of."""
     words = {
-        "n_synthetic_unread": "generated image was not read|generated images were not read",
-        "n_train_unread": "training image could not be read|training images could not be read",
+        **{
+            f"n_{part}_unread": f"file or image of the {of} set was not read|files or images of the {of} set were not "
+            "read"
+            for part, of in (("synthetic", "generated"), ("train", "training"))
+        },
         **{
             f"n_{part}_frames_left": f"page, frame or slice of {of} files was not read|pages, frames or slices of {of} "
             "files were not read"

@@ -24,6 +24,7 @@ from memorisk.audits.synthetic.kinds import kinds_promise
 from memorisk.audits.synthetic.knowledge import UNSEEN
 from memorisk.audits.synthetic.options import SyntheticOptions
 from memorisk.audits.synthetic.pairing import PairedFindings, compare_pairs
+from memorisk.audits.synthetic.sets import n_unread
 from memorisk.audits.synthetic.tables import SyntheticTables
 from memorisk.audits.synthetic.verdict import synthetic_verdict
 from memorisk.images.planting import KINDS
@@ -186,7 +187,8 @@ def numbers_of(evidence: SyntheticEvidence, found: Findings, options: SyntheticO
         "patients_known": sets.groups_given or options.one_image_per_patient,
         "patients_by_word": options.one_image_per_patient and not sets.groups_given,
         "detector_unseen": any(UNSEEN in view.features.notes for view in views),
-        "n_synthetic_unread": len(sets.synthetic.skipped) + len(sets.synthetic.manifest.skipped),
+        "n_synthetic_unread": n_unread(sets.synthetic),
+        "n_train_unread": n_unread(sets.train),
         "n_train_frames_left": sets.frames_left[0],
         "n_synthetic_frames_left": sets.frames_left[1],
         "n_synthetic_distinct": len(np.unique(sets.synthetic.pixel_hashes.astype(str))),

@@ -137,12 +137,17 @@ def refuse_shared_patients(train: Manifest, held: Manifest) -> list[str]:
     ]
 
 
+def n_unread(store: ImageStore) -> int:
+    """Images and files of a set that were not read, texts beside them left aside."""
+    return len(store.skipped) + len(store.manifest.unread)
+
+
 def _skipped(stores: dict[str, ImageStore]) -> list[str]:
     """How many images could not be read, or have no file."""
     said = []
     for what, store in stores.items():
-        if n := len(store.skipped) + len(store.manifest.skipped):
-            said.append(f"{n:,} {what} images could not be read or have no file; nothing is said of them.")
+        if n := n_unread(store):
+            said.append(f"{n:,} {what} images or files could not be read, or are not there; nothing is said of them.")
     return said
 
 

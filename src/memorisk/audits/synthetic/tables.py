@@ -40,7 +40,7 @@ class SyntheticTables:
         self.labels = sets.synthetic.manifest.labels
         self.train_labels = sets.train.manifest.labels
         self.skipped = {
-            what: (store.skipped, store.manifest.skipped)
+            what: (store.skipped, store.manifest.unread)
             for what, store in (("training", sets.train), ("synthetic", sets.synthetic), ("held out", sets.held))
             if store is not None
         }

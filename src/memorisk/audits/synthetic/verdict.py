@@ -155,6 +155,7 @@ def _doubts(numbers: dict[str, Any], options: SyntheticOptions, terms: Terms) ->
         _nobody_known(numbers),
         _unseen_detector(numbers),
         _not_looked_at(numbers),
+        _train_unread(numbers),
         _frames_left(numbers),
     ]
     doubts = [doubt for doubt in found if doubt is not None]
@@ -259,12 +260,12 @@ def _unseen_detector(numbers: dict[str, Any]) -> tuple[str, str] | None:
 
 def _not_looked_at(numbers: dict[str, Any]) -> tuple[str, str] | None:
     """Synthetic images that nothing is said of, or that are one image again and again."""
-    n, distinct = numbers["n_synthetic_unread"], numbers["n_synthetic_distinct"]
-    if n:
-        are = "image was" if n == 1 else "images were"
+    distinct = numbers["n_synthetic_distinct"]
+    if n := numbers["n_synthetic_unread"]:
         return (
-            f"{n:,} synthetic {are} not read, and nothing is said of them",
-            "images that can be read, or a set without these",
+            f"{several(n, 'file or image', 'files or images')} of the synthetic set {'was' if n == 1 else 'were'} not "
+            "read, and nothing is said of them",
+            "a synthetic set of images that can be read, without other files",
         )
     if 2 * distinct < numbers["n_synthetic"]:
         return (
@@ -272,6 +273,17 @@ def _not_looked_at(numbers: dict[str, Any]) -> tuple[str, str] | None:
             "the images that are to be released, each once",
         )
     return None
+
+
+def _train_unread(numbers: dict[str, Any]) -> tuple[str, str] | None:
+    """Training images whose copies would not be found."""
+    if not (n := numbers["n_train_unread"]):
+        return None
+    return (
+        f"{several(n, 'file or image', 'files or images')} of the training set {'was' if n == 1 else 'were'} not read: "
+        "copies of these are not found",
+        "training images that can be read, or a folder without these files if nothing was trained on them",
+    )
 
 
 def _frames_left(numbers: dict[str, Any]) -> tuple[str, str] | None:
