@@ -13,7 +13,7 @@ import numpy as np
 from memorisk.audits.image_sets import Source, decode_alike, manifest_of, read_source, split_source, stack_stores
 from memorisk.audits.synthetic.knowledge import detector_notes
 from memorisk.audits.synthetic.measuring import AUTO_SIDE
-from memorisk.audits.synthetic.sets import HELD_OUT, TRAIN, Sets, apart, refuse_shared_patients
+from memorisk.audits.synthetic.sets import HELD_OUT, TRAIN, Sets, apart, n_unread, refuse_shared_patients
 from memorisk.audits.watch.arrays import checked_images, store_of
 from memorisk.audits.watch.options import AUTO, WatchOptions
 from memorisk.images.manifest import Manifest
@@ -43,6 +43,8 @@ class RealImages:
     """What was assumed or left out, a sentence each."""
     counted: CountedImages
     """By which images patients are compared: all, or one each where their numbers are not alike."""
+    decoded: int
+    """Bytes of images that were decoded for it; 0 of what was handed in decoded."""
 
     @property
     def n_train(self) -> int:
@@ -106,7 +108,14 @@ def open_real(
             f"{several(patients, 'held-out patient has', 'held-out patients have')} an image that is a training image "
             f"({images:,}): left out."
         )
-    return _with_features(stores[TRAIN], held, shared, notes, options, progress)
+    if n := n_unread(stores[TRAIN]):
+        notes.append(
+            f"{several(n, 'file or image', 'files or images')} of the training set {'was' if n == 1 else 'were'} not "
+            "read: copies of these are not seen."
+        )
+    decoded = sum(stores[what].images.nbytes for what, source in ((TRAIN, ours), (HELD_OUT, theirs))
+                  if isinstance(source, Manifest))  # fmt: skip
+    return _with_features(stores[TRAIN], held, shared, notes, options, decoded, progress)
 
 
 def draw_features(real: RealImages, drawn: ImageStore, options: WatchOptions, progress: Progress) -> Features:
@@ -151,7 +160,7 @@ def _source(images: Images, what: str, groups: Any, options: WatchOptions) -> Ma
 
 def _with_features(
     train: ImageStore, held: ImageStore, shared: frozenset[str], notes: list[str], options: WatchOptions,
-    progress: Progress,
+    decoded: int, progress: Progress,
 ) -> RealImages:  # fmt: skip
     detector = _detector(train, options)
     sets = Sets(train, train, held, 0, 0, shared, ())
@@ -172,7 +181,8 @@ def _with_features(
     told = [*notes, *(n for s in (train, held) for n in s.manifest.notes), *detector_notes(detector, sets)]
     groups = (store.manifest.groups.astype(str) for store in (train, held))
     counted = counted_images(*groups, seed=options.seed)
-    return RealImages(train, held, detector, ours, theirs, similarity, tuple(dict.fromkeys(told)), counted)
+    said = tuple(dict.fromkeys(told))
+    return RealImages(train, held, detector, ours, theirs, similarity, said, counted, decoded)
 
 
 def _detector(train: ImageStore, options: WatchOptions) -> PairDetector:
