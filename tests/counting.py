@@ -14,7 +14,8 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 from memorisk.audits.reid import judges
 from memorisk.images import near_copies
 from memorisk.images.duplicates import near_pairs
-from memorisk.models.stylegan2_networks import Synthesis
+from memorisk.models.diffusion_sampling import DiffusionSampler
+from memorisk.models.stylegan2_networks import GeneratorNetwork, Synthesis
 from memorisk.runs.cost import Cost
 from memorisk.scores import pairs, similarity
 from memorisk.scores.distances import blocks
@@ -26,7 +27,7 @@ from memorisk.training.optimizers import FusedAdam
 
 @dataclass
 class Counts:
-    """What was counted; images are inputs [b, C, H, W] of up to four channels, or the styles of a GAN's."""
+    """What was counted; images are inputs [b, C, H, W] of up to four channels, or what a GAN draws them from."""
 
     steps: int = 0
     images_trained: int = 0
@@ -76,7 +77,7 @@ def array_bytes(path: Path) -> int:
 
 def is_images(module: nn.Module, given: torch.Tensor) -> bool:
     """Whether a network's input stands for an image a row."""
-    return isinstance(module, Synthesis) or (given.ndim == 4 and given.shape[1] <= 4)
+    return isinstance(module, Synthesis | GeneratorNetwork) or (given.ndim == 4 and given.shape[1] <= 4)
 
 
 def is_check(images: torch.Tensor) -> bool:
@@ -135,6 +136,17 @@ def counted() -> Iterator[Counts]:
         found.step(self)
         step(self)
 
+    def drawing(self: DiffusionSampler, *given: Any) -> Any:
+        """The network of a diffusion model while it draws, which no module's call shows; with guidance asked twice."""
+        ask = forward(self, *given)
+
+        def asked(x: torch.Tensor, k: int) -> torch.Tensor:
+            """One step."""
+            found.images_passed += len(x) * (1 if self.how.guidance == 1 else 2)
+            return ask(x, k)
+
+        return asked
+
     def outputs(*given: Any) -> int:
         """A check of a network on two images, which is no part of a cost."""
         before = found.images_trained, found.images_passed
@@ -144,6 +156,7 @@ def counted() -> Iterator[Counts]:
             found.images_trained, found.images_passed = before
 
     count_outputs = fit._count_outputs  # pyright: ignore[reportPrivateUsage]
+    forward = DiffusionSampler._forward  # pyright: ignore[reportPrivateUsage]
     step, best_matches, evaluate, run = FusedAdam.step, near_copies.best_matches, blocks.evaluate, Pass.run
     one_by_one = [(similarity, "rowwise", 0), (pairs, "rowwise", 0), (judges, "pixel_scores", 1)]
     by_definition = [getattr(of, name) for of, name, _ in one_by_one]
@@ -153,7 +166,7 @@ def counted() -> Iterator[Counts]:
         register_module_forward_hook(leaves, always_call=True),
     ]
     FusedAdam.step, fit._count_outputs = stepped, outputs
-    blocks.evaluate, Pass.run = tiled, surveyed
+    blocks.evaluate, Pass.run, DiffusionSampler._forward = tiled, surveyed, drawing
     for (of, name, at), compare in zip(one_by_one, by_definition, strict=True):
         setattr(of, name, beside(compare, at))
     from memorisk.audits.synthetic import clusters, comparing
@@ -170,7 +183,7 @@ def counted() -> Iterator[Counts]:
         for handle in handles:
             handle.remove()
         FusedAdam.step, fit._count_outputs = step, count_outputs
-        blocks.evaluate, Pass.run = evaluate, run
+        blocks.evaluate, Pass.run, DiffusionSampler._forward = evaluate, run, forward
         for (of, name, _), compare in zip(one_by_one, by_definition, strict=True):
             setattr(of, name, compare)
         comparing.best_matches, clusters.near_pairs = best_matches, near_pairs

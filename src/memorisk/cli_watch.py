@@ -65,7 +65,7 @@ def watch(
     given |= {field.name: getattr(options, field.name) for field in fields(options)}
     if dry_run:
         with progress_bar() as progress:
-            plan = plan_watch(training, progress=progress, **given)
+            plan = plan_watch(training, follow=follow, progress=progress, **given)
         show_watch_plan(plan, as_json=json)
         return 0
     how = {"follow": follow, "stop": stop, "poll": poll, "on_look": None if json or not follow else show_look}

@@ -174,7 +174,17 @@ def drawing_cost(generator: Generator, how: SamplingOptions, images: int) -> Cos
         how: Steps and guidance.
         images: How many.
     """
-    kind = generator.config.kind
+    return kind_cost(generator.config.kind, how, images)
+
+
+def kind_cost(kind: str, how: SamplingOptions, images: int) -> Cost:
+    """The same of a generator of which nothing but its kind is known.
+
+    Args:
+        kind: ``dit``, ``gan`` or ``function``.
+        how: Steps and guidance.
+        images: How many.
+    """
     steps = how.sampling_steps * (1 if how.guidance == 1 else 2) if kind == "dit" else 1
     return Cost(images_drawn=images, images_passed=None if kind == "function" else images * steps)
 

@@ -14,6 +14,7 @@ from memorisk.audits.watch.trainings import images_of_run, is_training, kept_gen
 from memorisk.audits.watch.watching import MemorizationWatch
 from memorisk.images.options import ImageOptions
 from memorisk.images.overlap import named_sources, refuse_overlap
+from memorisk.images.sources import load_manifest
 from memorisk.models.generators import load_generator
 from memorisk.runs.errors import InputError, one_line
 from memorisk.runs.fingerprint import fingerprint
@@ -42,8 +43,14 @@ class LeftBehind:
     """At it."""
     nothing: str
     """What is said where there is nothing."""
+    images: Callable[[int], int]
+    """Of a step that there is something of: how many are looked at."""
     check: Callable[[RealImages], None] = lambda real: None
     """Refuses held-out images that are none to what is left; before anything is written."""
+    kind: str = ""
+    """Of the generators that are left; empty where images are."""
+    decoded: int = 0
+    """Bytes of images that were decoded to find its own."""
 
 
 def open_left(
@@ -87,11 +94,11 @@ def _run(
     progress: Progress,
 ) -> LeftBehind:  # fmt: skip
     """A run of ``memorisk train generator``."""
-    given = train is not None
+    given, decoded = train is not None, 0
     if train is None and held_out is None:
         _refuse_image_settings(options)
         parts = images_of_run(place, progress)
-        train, held_out = parts.train, parts.validation
+        train, held_out, decoded = parts.train, parts.validation, parts.decoded
         options = planned(options, parts.looks, parts.every)
     elif train is None or (held_out is None and options.held_out_split is None):
         raise InputError("train and held_out go together: name both, or neither, and the run's own images are read")
@@ -123,10 +130,16 @@ def _run(
         f"{one_line(place)} has kept no generator yet: follow it (follow), train with keep_snapshots, or watch it from "
         "within (train generator --watch)"
     )
-    return LeftBehind(train, held_out, folder, place, options, waiting, look, nothing, check)
+    kind = str(read_config(place).get("kind", ""))
+    return LeftBehind(
+        train, held_out, folder, place, options, waiting, look, nothing, lambda step: options.images, check, kind,
+        decoded,
+    )  # fmt: skip
 
 
-def _folders(place: Path, options: WatchOptions, progress: Progress) -> tuple[Waiting, LookAt, str]:
+def _folders(
+    place: Path, options: WatchOptions, progress: Progress
+) -> tuple[Waiting, LookAt, str, Callable[[int], int]]:
     """Folders of images."""
     seen: set[Path] = set()
 
@@ -145,7 +158,13 @@ def _folders(place: Path, options: WatchOptions, progress: Progress) -> tuple[Wa
                 seen.add(one.folder)
                 yield watch.look(one.step, store, weights=fingerprint(store.pixel_hashes.tolist()))
 
-    return waiting, look, f"{one_line(place)} holds no folder whose name ends in the number of a step, as step-1000"
+    def images(step: int) -> int:
+        """That are looked at of a folder, as it is now."""
+        folder = next(one.folder for one in image_folders(place) if one.step == step)
+        return min(options.images, load_manifest(folder, options.of_synthetic()).n)
+
+    nothing = f"{one_line(place)} holds no folder whose name ends in the number of a step, as step-1000"
+    return waiting, look, nothing, images
 
 
 def planned(options: WatchOptions, looks: int, every: int) -> WatchOptions:

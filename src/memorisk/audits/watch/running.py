@@ -10,9 +10,10 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
+from memorisk.audits.watch.cost import watch_cost
 from memorisk.audits.watch.deciding import held_out_needed
 from memorisk.audits.watch.left_behind import open_left
-from memorisk.audits.watch.looks import Look
+from memorisk.audits.watch.looks import Look, LookBook
 from memorisk.audits.watch.options import WatchOptions, watch_options
 from memorisk.audits.watch.quality import NO_FID
 from memorisk.audits.watch.real import Images
@@ -69,7 +70,7 @@ class WatchPlan:
     notes: tuple[str, ...]
     """What must be said."""
     cost: Cost
-    """Images that are drawn, of the looks that are planned or that there are steps for."""
+    """Of what there is to look at now and was not looked at yet; of a training that is followed all planned looks."""
 
 
 def watch_training(
@@ -135,6 +136,7 @@ def plan_watch(
     train: Images | None = None,
     held_out: Images | None = None,
     out: str | Path | None = None,
+    follow: bool = False,
     progress: Progress = quiet,
     **settings: Any,
 ) -> WatchPlan:
@@ -145,6 +147,7 @@ def plan_watch(
         train: Likewise.
         held_out: Likewise.
         out: Likewise.
+        follow: Likewise.
         progress: Likewise.
         **settings: Likewise.
 
@@ -156,20 +159,23 @@ def plan_watch(
     given |= {"quality": NO_FID, "log": (), "log_to": None}
     watch = MemorizationWatch(kind.train, kind.held_out, stop=False, progress=progress, **given)
     kind.check(watch.real)
-    return plan_of(watch, tuple(kind.waiting()))
+    steps, had = tuple(kind.waiting()), {look.step for look in LookBook(kind.out)}
+    looks = [kind.images(step) for step in steps if step not in had]
+    if follow:
+        planned = watch.options.looks
+        looks = None if planned is None else [watch.options.images] * max(len(looks), planned - len(had))
+    stored = kind.decoded + watch.real.decoded
+    stored += 0 if kind.kind or not looks else sum(looks) * watch.real.train.images[:1].nbytes
+    cost = watch_cost(watch, looks, kind=kind.kind, quality=kind.options.quality, bound=follow, decoded=stored)
+    return plan_of(watch, cost, steps)
 
 
-def _cost(watch: MemorizationWatch, looks: int | None) -> Cost:
-    """Of all looks that are planned, or of those that there are steps for."""
-    drawn = None if looks is None else looks * watch.options.images
-    return Cost(images_drawn=drawn, images_passed=None, pairs=None, bytes_features=None)
-
-
-def plan_of(watch: MemorizationWatch, steps: tuple[int, ...] = ()) -> WatchPlan:
+def plan_of(watch: MemorizationWatch, cost: Cost, steps: tuple[int, ...] = ()) -> WatchPlan:
     """What a watch would do.
 
     Args:
         watch: Without a look.
+        cost: Of what is still to be looked at.
         steps: There is something to look at of.
     """
     return WatchPlan(
@@ -183,7 +189,7 @@ def plan_of(watch: MemorizationWatch, steps: tuple[int, ...] = ()) -> WatchPlan:
         held_out_needed(watch.options, watch.shared),
         watch.real.detector.name,
         watch.notes,
-        _cost(watch, watch.options.looks if watch.options.looks is not None else len(steps) or None),
+        cost,
     )
 
 

@@ -38,6 +38,8 @@ class TrainingImages:
     """Planned."""
     every: int
     """Steps between two looks."""
+    decoded: int
+    """Bytes of all images of the training, test part and all, as they are stored."""
 
     @property
     def looks(self) -> int:
@@ -102,7 +104,8 @@ def training_images(
     parts = divide(store.manifest, store.pixel_hashes, options)
     named = _named(store, parts)
     train, validation = (select_rows(named, parts.rows[name]) for name in ("training", "validation"))
-    return TrainingImages(train, validation, options.steps, options.snapshot_every), store.data_hash
+    steps, every = options.steps, options.snapshot_every
+    return TrainingImages(train, validation, steps, every, store.images.nbytes), store.data_hash
 
 
 def saved_settings(config: dict[str, Any]) -> TrainGeneratorOptions:

@@ -4,7 +4,9 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
+from memorisk.audits.watch.cost import watch_cost
 from memorisk.audits.watch.left_behind import WATCH, planned
+from memorisk.audits.watch.looks import LookBook
 from memorisk.audits.watch.options import WatchOptions, WatchSettings
 from memorisk.audits.watch.quality import NO_FID
 from memorisk.audits.watch.running import WatchPlan, plan_of
@@ -66,7 +68,12 @@ def plan_within(
         InputError: As `watch_within`.
     """
     given = replace(watching or WatchSettings(), quality=NO_FID, log=(), log_to=None)
-    return plan_of(_opened(images, out, given, progress, settings, planning=True))
+    watch = _opened(images, out, given, progress, settings, planning=True)
+    left = max(0, (watch.options.looks or 0) - len(LookBook(Path(out) / WATCH)))
+    kind = settings_of(TrainGeneratorOptions, settings).kind
+    quality = (watching or WatchSettings()).quality
+    looks = [watch.options.images] * left
+    return plan_of(watch, watch_cost(watch, looks, kind=kind, quality=quality, bound=True))
 
 
 def _opened(
