@@ -118,6 +118,10 @@ class TestImageFolders:
         found = watch_training(tmp_path / "run", out=tmp_path / "out", **real, **SETTINGS)
         said = "1 look (the first at step 2) had fewer images than the 60 asked for (images): 50 at least."
         assert said in found.notes
+        show_watched(found, as_json=False)
+        told = capsys.readouterr().out.replace("\n", " ")
+        assert said in told
+        assert said in (tmp_path / "out" / "report.html").read_text()
 
     def test_training_images_that_were_not_read_are_told(self, digits, real, tmp_path):
         put(tmp_path / "run" / "1", drawn(digits, 0.0))
@@ -128,10 +132,6 @@ class TestImageFolders:
         found = watch_training(tmp_path / "run", out=tmp_path / "out", **given, **SETTINGS)
         said = "1 file or image of the training set was not read: copies of these are not seen."
         assert said in found.notes
-        assert said in (tmp_path / "out" / "report.html").read_text()
-        show_watched(found, as_json=False)
-        told = capsys.readouterr().out.replace("\n", " ")
-        assert said in told
         assert said in (tmp_path / "out" / "report.html").read_text()
         assert found.rule in told
         assert found.rule.startswith("The rule is share, which auto took: ")
