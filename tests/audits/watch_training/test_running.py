@@ -122,6 +122,8 @@ class TestImageFolders:
         told = capsys.readouterr().out.replace("\n", " ")
         assert said in told
         assert said in (tmp_path / "out" / "report.html").read_text()
+        assert found.rule in told
+        assert found.rule.startswith("The rule is share, which auto took: ")
 
     def test_training_images_that_were_not_read_are_told(self, digits, real, tmp_path):
         put(tmp_path / "run" / "1", drawn(digits, 0.0))
@@ -133,8 +135,6 @@ class TestImageFolders:
         said = "1 file or image of the training set was not read: copies of these are not seen."
         assert said in found.notes
         assert said in (tmp_path / "out" / "report.html").read_text()
-        assert found.rule in told
-        assert found.rule.startswith("The rule is share, which auto took: ")
 
     def test_what_cannot_be_watched_is_refused_before_anything_is_written(self, digits, real, tmp_path):
         run, out = tmp_path / "run", tmp_path / "out"
