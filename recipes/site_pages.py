@@ -359,7 +359,7 @@ PAGES: dict[str, Page] = {
             "memorisk synthesize": Expected(
                 AUDIT,
                 "Ledger: ",
-                " --sampling-steps 5 --most-tries 2",
+                " --sampling-steps 5 --most-tries 2 --families jpeg --miss-rate 0.1",
                 (("--generator FOLDER", "--generator generator"), ("--detector FOLDER", "--detector lcmem")),
             ),
             "memorisk watch": Expected((0,), cut=" --images 10 --sampling-steps 5"),
@@ -385,6 +385,8 @@ PAGES: dict[str, Page] = {
             "memorisk study unique-features": "its file is that of unique-features.md, where it is run",
             "memorisk study generators": "its file is that of study-generators.md, where it is run",
             "memorisk report": Expected((0,), "report-redacted.html"),
+            "memorisk gate STATEMENT": "stands for the command of release.md, where it is run",
+            "python recipes/dependencies.py": Expected((0,), "licence", in_checkout=True),
         },
     ),
     "influence.md": Page(python=_INFLUENCE_CODE),
