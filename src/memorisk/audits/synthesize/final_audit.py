@@ -1,20 +1,22 @@
 """The kept set, audited by a detector that took no part in choosing it: METHODS section 5, and one test of it all."""
 
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from memorisk.audits.options import ReportOptions
-from memorisk.audits.synthesize.drawn import store_of_drawn
+from memorisk.audits.synthesize.drawn import store_of_drawn, store_of_hashes
 from memorisk.audits.synthesize.options import SynthesizeOptions
 from memorisk.audits.synthetic.audit import audit_synthetic
+from memorisk.audits.synthetic.plan import SyntheticPlan
 from memorisk.images.options import ImageOptions
 from memorisk.images.store import ImageStore
 from memorisk.models.detectors import WEIGHTS
 from memorisk.report.frames import numbers, rows, texts
 from memorisk.report.result import Result
+from memorisk.runs.cost import Cost
 from memorisk.runs.errors import InputError
 from memorisk.runs.fingerprint import file_fingerprint
 from memorisk.runs.placement import ClusterOptions
@@ -118,6 +120,22 @@ def check_audit(train: ImageStore, held: ImageStore, options: SynthesizeOptions,
     """
     nothing = store_of_drawn(train, np.zeros((1, *train.images.shape[1:]), np.uint8), ["nothing"], [""], "nothing")
     audit_synthetic(train, nothing, held_out=held, out=AUDIT, progress=progress, dry_run=True, **_settings(options))
+
+
+def audit_cost(train: ImageStore, held: ImageStore, n: int, options: SynthesizeOptions) -> Cost:
+    """Of the audit of so many kept images, all of them different; their pixels lie in the run folder while it lasts.
+
+    Args:
+        train: Training images.
+        held: Held-out images.
+        n: Kept images.
+        options: The auditor.
+    """
+    blank, names = np.broadcast_to(np.uint8(0), (n, *train.images.shape[1:])), [f"kept {i}" for i in range(n)]
+    some = store_of_hashes(train, blank, np.array(names, dtype=object), names, [""] * n, "kept images")
+    plan = audit_synthetic(train, some, held_out=held, out=AUDIT, dry_run=True, **_settings(options))
+    assert isinstance(plan, SyntheticPlan)
+    return replace(plan.cost, bytes_images=0)
 
 
 def _settings(options: SynthesizeOptions) -> dict[str, Any]:

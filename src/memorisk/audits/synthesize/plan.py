@@ -8,7 +8,8 @@ from typing import Any
 import pandas as pd
 
 from memorisk.audits.filter.families import Family
-from memorisk.audits.filter.plan import FilterPlan, describe_sets
+from memorisk.audits.filter.plan import describe_sets
+from memorisk.audits.synthesize.cost import loop_cost
 from memorisk.audits.synthesize.options import SynthesizeOptions
 from memorisk.audits.synthesize.outlook import is_hopeless, said_of
 from memorisk.audits.synthesize.sets import RealSets
@@ -18,7 +19,6 @@ from memorisk.statistics.guarantee import MissGuarantee
 from memorisk.statistics.proportions import Proportion
 from memorisk.training.devices import limited_threads
 from memorisk.training.drawing import draw
-from memorisk.training.generating import drawing_cost
 from memorisk.training.pair_detectors import PairDetector
 
 
@@ -61,7 +61,7 @@ class SynthesizePlan:
     new_rejected: dict[str, Any] | None
     """Share of new patients whose real image the threshold rejects, with its interval; None where there is none."""
     cost: Cost
-    """If every place takes all its tries."""
+    """If every place takes all its tries, and all that is drawn is screened, measured and audited."""
     notes: tuple[str, ...]
     """What was assumed or left out."""
 
@@ -76,6 +76,8 @@ def describe_loop(
     new: Proportion | None,
     options: SynthesizeOptions,
     device: str,
+    auditor: PairDetector | None,
+    quality: PairDetector,
 ) -> SynthesizePlan:
     """Draw one batch, count what there is, and say whether the guarantee can be given.
 
@@ -89,6 +91,8 @@ def describe_loop(
         new: Share of new patients whom the thresholds reject; None where it is not known.
         options: What was asked for.
         device: Of the generator.
+        auditor: Of the kept set.
+        quality: Whose features quality is measured by.
     """
     of_filter = describe_sets(real.filter, detectors, families, counted)
     first = plan.iloc[: options.batch]
@@ -118,25 +122,10 @@ def describe_loop(
         first_batch=len(first),
         seconds=seconds,
         most_seconds=seconds * options.most_tries,
-        cost=_cost(generator, len(plan) * options.most_tries, of_filter, len(detectors), options),
+        cost=loop_cost(generator, len(plan), real, detectors, families, counted, auditor, quality, options),
         new_rejected=None if new is None else asdict(new),
         notes=(*real.filter.notes, *real.doubts, *_warned(new)),
     )
-
-
-def _cost(generator: Generator, most: int, real: FilterPlan, detectors: int, options: SynthesizeOptions) -> Cost:
-    """Of the real images' features and comparisons, and of the most images that may be drawn and screened.
-
-    Of the images that are drawn only comparisons and the generator's passes are counted, not those of detectors.
-    """
-    drawn = drawing_cost(generator, options.sampling(), most)
-    screened = Cost(
-        images_passed=None,
-        bytes_features=None,
-        pairs=2 * most * real.images["training"] * detectors,
-        at_most=("images_drawn", "pairs"),
-    )
-    return real.cost + drawn + screened
 
 
 def _warned(new: Proportion | None) -> list[str]:

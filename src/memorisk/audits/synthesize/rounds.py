@@ -38,7 +38,7 @@ from memorisk.training.pair_detectors import PairDetector
 STAGE = "drawing and screening"
 BLOCK = 256
 """Images of a block at least; a generator's batch where that is larger."""
-_BESIDE = 2  # training images beside a block: features of a handful of images may all be alike, which is refused
+BESIDE = 2  # training images beside a block: features of a handful of images may all be alike, which is refused
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,7 +70,7 @@ class Screen:
         train, n = self.sets.train, len(plan)
         pixels, names = self.form.pixels(images), plan["image"].tolist()
         drawn = store_of_drawn(train, pixels, names, plan["class"].tolist(), "drawn")
-        both = stack_stores([drawn, select_rows(train, np.arange(min(_BESIDE, len(train.images))))])
+        both = stack_stores([drawn, select_rows(train, np.arange(min(BESIDE, len(train.images))))])
         sets = replace(self.sets, synthetic=both, asked=both.manifest, calibration=None)
         found = screen(self.opened, sets, self.thresholds, self.options, quiet)
         of_source = np.array([self._of_source(one, both, plan) for one in self.opened])

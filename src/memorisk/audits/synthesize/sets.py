@@ -35,6 +35,8 @@ class RealSets:
     """In which drawn images are compared."""
     doubts: tuple[str, ...]
     """Whose copies are not found, since TRAIN is not all that the generator has seen."""
+    decoded: int
+    """Bytes of the images that were decoded for it; of what was handed in decoded none."""
 
 
 def read_real(
@@ -90,7 +92,8 @@ def read_real(
     said += [unknown_weights(generator, stores[TRAIN]), form.note(generator.config)]
     sets = replace(sets, notes=(*sets.notes, *(note for note in said if note)))
     more = trained_on_more(generator, stores[TRAIN])
-    return RealSets(sets, stores.get(HELD_OUT), form, (more,) if more else ())
+    decoded = sum(store.images.nbytes for what, store in stores.items() if isinstance(given[what], Manifest))
+    return RealSets(sets, stores.get(HELD_OUT), form, (more,) if more else (), decoded)
 
 
 def _placeholder(train: Manifest | ImageStore) -> Manifest:

@@ -145,7 +145,7 @@ def synthesize(
         if dry_run:
             return describe_loop(
                 made, asked.plan, asked.real, asked.detectors, asked.families, asked.counted, found.new, options,
-                asked.device,
+                asked.device, asked.auditor, asked.quality,
             )  # fmt: skip
         return _run(folder, {"train": source_name(train), "out": str(folder)}, asked, found, names, progress)
 
