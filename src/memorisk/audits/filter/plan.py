@@ -78,8 +78,7 @@ def describe_sets(
             for f, c in zip(families, counted, strict=True)
         ),
         missing=max((found.missing for found in counted), default=0),
-        cost=total([_cost_of(detector, sets, copies) for detector in detectors])
-        + Cost(bytes_images=sum(store.images.nbytes for store in stores.values() if store is not None)),
+        cost=total([_cost_of(detector, sets, copies) for detector in detectors]) + Cost(bytes_images=sets.decoded),
         notes=sets.notes,
     )
 

@@ -55,6 +55,8 @@ class FilterSets:
     """Detectors of which it cannot be seen whom they know."""
     notes: tuple[str, ...]
     """What was assumed or left out, a sentence each, without ids."""
+    decoded: int
+    """Bytes of all images of the three as they are stored, those that are left out among them."""
 
     @property
     def groups_given(self) -> bool:
@@ -132,6 +134,7 @@ def decode(
         merged=merged,
         unseen=tuple(unseen),
         notes=(*notes, *_of_training(train, detectors)),
+        decoded=sum(store.images.nbytes for store in stores.values()),
     )
 
 
