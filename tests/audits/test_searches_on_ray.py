@@ -1,5 +1,6 @@
 """Commands whose searches and passes of images run on a real Ray cluster end at the bytes of this machine alone."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -7,6 +8,7 @@ import pytest
 import memorisk
 from memorisk.audits.reid.copies import benchmark_copies
 from memorisk.audits.reid.reid import benchmark_reid
+from memorisk.training.devices import limited_threads
 from tests.audits.elsewhere import Both, Killer, both_places, busy_on_ray
 from tests.audits.filter_set.making import OF, write_folders
 from tests.audits.reid.conftest import GROUPS, patients, small_detector, stored
@@ -23,10 +25,11 @@ def cluster():
 
 
 @pytest.fixture
-def both(cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Both:
-    """There and here."""
+def both(cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Both]:
+    """There and here, with as many threads as a machine of the cluster has cores."""
     monkeypatch.setenv("MEMORISK_CACHE", str(tmp_path / "cache"))
-    return both_places({"executor": "ray", "cluster": cluster.address}, tmp_path, monkeypatch)
+    with limited_threads(1):
+        yield both_places({"executor": "ray", "cluster": cluster.address}, tmp_path, monkeypatch)
 
 
 @pytest.mark.slow

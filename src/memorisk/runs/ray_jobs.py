@@ -181,7 +181,8 @@ def _check(ray: Any, place: Placement, wanted: Expected) -> None:
     if not able:
         needs = ", ".join(f"{name} {n:g}" for name, n in words.items() if n)
         raise InputError(
-            f"no machine of the Ray cluster at {one_line(place.cluster, 80)} has {needs}, which a job needs"
+            f"no machine of the Ray cluster at {one_line(place.cluster, 80)} has {needs}, which a job needs "
+            "(cores: --threads; of a pass of images those of this machine, or OMP_NUM_THREADS)"
         )
     asked = [
         ray.remote(look).options(num_cpus=0, scheduling_strategy=Stay(node["NodeID"], soft=False)).remote(wanted)
