@@ -4,11 +4,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from memorisk.audits.generators.plan import Cell
 from memorisk.models.conditions import Conditions
+from memorisk.runs.errors import InputError
 from memorisk.runs.fingerprint import fingerprint
 from memorisk.runs.progress import Progress, quiet
-from memorisk.training.generator_snapshots import Snapshot
+from memorisk.training.generator_snapshots import GeneratorTraining, Snapshot
 
 CONDITIONS = "conditions"
 """Folder of the study for what classifiers say of training images, which all conditionings of them share."""
@@ -55,8 +58,7 @@ def conditions_of(cell: Cell, progress: Progress = quiet) -> Conditions | None:
         return None
     from memorisk.training.pseudo_conditions import pseudo_conditions
 
-    options = cell.classifiers
-    folder = cell.out / CONDITIONS / fingerprint(cell.data.store.data_hash, cell.training.rows, vars(options))
+    options, folder = cell.classifiers, conditions_folder(cell)
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     which = cell.arm.conditioning
     return pseudo_conditions(
@@ -64,21 +66,60 @@ def conditions_of(cell: Cell, progress: Progress = quiet) -> Conditions | None:
     )
 
 
-def seconds_a_step(cell: Cell) -> float:
-    """Of a step of a cell's training on this machine, from the second of two; nothing is kept.
-
-    Pseudo-conditions, which classifiers would be trained for, stand in as zeros.
+def conditions_folder(cell: Cell) -> Path:
+    """Where the classifiers of a cell's training images leave what they say.
 
     Args:
         cell: Of the study.
     """
-    import numpy as np
+    return cell.out / CONDITIONS / fingerprint(cell.data.store.data_hash, cell.training.rows, vars(cell.classifiers))
 
+
+def blank_conditions(cell: Cell) -> Conditions | None:
+    """Zeros in place of the pseudo-conditions that classifiers would be trained for; None where a cell has none.
+
+    Args:
+        cell: Of the study.
+    """
+    if not cell.arm.conditioning:
+        return None
+    from memorisk.training.pseudo_folds import fold_data
+
+    which, data = cell.arm.conditioning, fold_data(cell.data.store, cell.training.rows, None)
+    length = data.onehot.shape[1] * (2 if which.endswith("-label") else 1)
+    values = np.zeros((len(data.rows), length), dtype=np.float32)
+    return Conditions(values, cell.data.store.manifest.images[data.rows], data.labels, which)
+
+
+def seconds_a_step(cell: Cell) -> float:
+    """Of a step of a cell's training on this machine, from the second of two; nothing is kept.
+
+    Args:
+        cell: Of the study.
+
+    Raises:
+        InputError: It cannot be trained.
+    """
+    return _built(cell).seconds_a_step()
+
+
+def weight_bytes(cell: Cell) -> int | None:
+    """Of a cell's generator; None where it cannot be trained.
+
+    Args:
+        cell: Of the study.
+    """
+    from memorisk.training.generator_cost import weights_cost
+
+    try:
+        return weights_cost(_built(cell)).bytes_weights
+    except InputError:
+        return None
+
+
+def _built(cell: Cell) -> GeneratorTraining:
+    """A cell's training before its first step, with blank conditions."""
     from memorisk.training.generator_fit import build_training
 
-    options, conditions = cell.arm.training(cell.seed, cell.options), None
-    if cell.arm.conditioning:
-        manifest, rows = cell.data.store.manifest, cell.training.rows
-        values = np.zeros((len(rows), len(manifest.classes)), dtype=np.float32)
-        conditions = Conditions(values, manifest.images[rows], manifest.labels[rows], cell.arm.conditioning)
-    return build_training(cell.data.store, cell.training.repeated, options, conditions=conditions).seconds_a_step()
+    options, conditions = cell.arm.training(cell.seed, cell.options), blank_conditions(cell)
+    return build_training(cell.data.store, cell.training.repeated, options, conditions=conditions)

@@ -14,6 +14,7 @@ import pandas as pd
 
 from memorisk.audits.generators.cells import run_alone, run_cell
 from memorisk.audits.generators.config import GeneratorsStudy, read_generators
+from memorisk.audits.generators.cost import study_cost
 from memorisk.audits.generators.data import SetData, prepare_set
 from memorisk.audits.generators.fitting import seconds_a_step
 from memorisk.audits.generators.measuring import Detectors
@@ -29,7 +30,7 @@ from memorisk.audits.study_text import markdown
 from memorisk.audits.synthetic.knowledge import alike, known_patients
 from memorisk.report.frames import numbers
 from memorisk.report.page import render_page
-from memorisk.runs.cost import Cost, total
+from memorisk.runs.cost import Cost
 from memorisk.runs.devices import check_device
 from memorisk.runs.environment import machine, versions
 from memorisk.runs.errors import InputError, MemoriskError, one_line
@@ -69,8 +70,7 @@ class GeneratorsPlan:
     problems: dict[str, str]
     """Why generators cannot be trained, by their name."""
     cost: Cost
-    """Of the generators that are not done: trainings and images drawn; detectors, quality and classifiers that make
-    conditions are not counted."""
+    """Of the generators that are not done, with the classifiers that make conditions; pairs are the detectors'."""
 
     @property
     def seconds(self) -> float:
@@ -126,7 +126,7 @@ def plan_generators(config: Mapping[str, Any], *, out: str | Path, progress: Pro
     """
     study, folder = read_generators(config), Path(out)
     check_out(folder, {"run": _identity(study)}, identity=["run"])
-    cells, refused, _ = _prepared(study, folder, progress)
+    cells, refused, detectors = _prepared(study, folder, progress)
     by: dict[tuple[str, str, int | str], list[Cell]] = {}
     for cell in cells:
         by.setdefault((cell.data.name, cell.arm.name, cell.size), []).append(cell)
@@ -149,21 +149,7 @@ def plan_generators(config: Mapping[str, Any], *, out: str | Path, progress: Pro
             "waiting": len(waiting), "seconds": seconds if waiting else 0.0,
         }  # fmt: skip
         rows.append(row)
-    return GeneratorsPlan(pd.DataFrame(rows), problems, total([_cost(cell) for cell in cells if not cell.done]))
-
-
-def _cost(cell: Cell) -> Cost:
-    """Of a generator: its training to the last reading, and what is drawn at each that is not there."""
-    settings, end = cell.arm.training(cell.seed, cell.options), cell.arm.snapshots[-1]
-    gan = settings.kind != "dit"
-    return Cost(
-        trainings=1,
-        steps=end * (2 if gan else 1),
-        images_trained=None if gan else end * settings.images_a_step,
-        images_passed=None,
-        images_drawn=len(cell.missing) * cell.n_images,
-        bytes_weights=None,
-    )
+    return GeneratorsPlan(pd.DataFrame(rows), problems, study_cost(cells, detectors))
 
 
 def _drawing_seconds(cell: Cell, each: float) -> float:
