@@ -19,6 +19,7 @@ from memorisk.models.stylegan2_networks import GeneratorNetwork, Synthesis
 from memorisk.runs.cost import Cost
 from memorisk.scores import pairs, similarity
 from memorisk.scores.distances import blocks
+from memorisk.scores.influence import measure as influence
 from memorisk.scores.pairs.answers import Survey
 from memorisk.scores.pairs.one_pass import Pass
 from memorisk.training import fit
@@ -147,14 +148,20 @@ def counted() -> Iterator[Counts]:
 
         return asked
 
-    def outputs(*given: Any) -> int:
-        """A check of a network on two images, which is no part of a cost."""
-        before = found.images_trained, found.images_passed
-        try:
-            return count_outputs(*given)
-        finally:
-            found.images_trained, found.images_passed = before
+    def unnoticed(check: Any) -> Any:
+        """A check of a network on two or three images, which is no part of a cost."""
 
+        def checked(*given: Any) -> Any:
+            """Its answer."""
+            before = found.images_trained, found.images_passed
+            try:
+                return check(*given)
+            finally:
+                found.images_trained, found.images_passed = before
+
+        return checked
+
+    make_plan = influence.make_plan
     count_outputs = fit._count_outputs  # pyright: ignore[reportPrivateUsage]
     forward = DiffusionSampler._forward  # pyright: ignore[reportPrivateUsage]
     step, best_matches, evaluate, run = FusedAdam.step, near_copies.best_matches, blocks.evaluate, Pass.run
@@ -165,7 +172,7 @@ def counted() -> Iterator[Counts]:
         register_module_forward_pre_hook(enters),
         register_module_forward_hook(leaves, always_call=True),
     ]
-    FusedAdam.step, fit._count_outputs = stepped, outputs
+    FusedAdam.step, fit._count_outputs, influence.make_plan = stepped, unnoticed(count_outputs), unnoticed(make_plan)
     blocks.evaluate, Pass.run, DiffusionSampler._forward = tiled, surveyed, drawing
     for (of, name, at), compare in zip(one_by_one, by_definition, strict=True):
         setattr(of, name, beside(compare, at))
@@ -182,7 +189,7 @@ def counted() -> Iterator[Counts]:
     finally:
         for handle in handles:
             handle.remove()
-        FusedAdam.step, fit._count_outputs = step, count_outputs
+        FusedAdam.step, fit._count_outputs, influence.make_plan = step, count_outputs, make_plan
         blocks.evaluate, Pass.run, DiffusionSampler._forward = evaluate, run, forward
         for (of, name, _), compare in zip(one_by_one, by_definition, strict=True):
             setattr(of, name, compare)

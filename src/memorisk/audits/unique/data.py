@@ -1,7 +1,9 @@
 """One data set of the study, decoded: training and validation images, probes, the mark and its controls."""
 
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 
@@ -35,6 +37,7 @@ class SetData:
         mark: What is burnt in.
         controls: Its controls.
         probes_left_out: Probes that are among the images, or of the same patients.
+        decoded: Bytes of the stores that were read for it, by their folders.
     """
 
     name: str
@@ -47,6 +50,7 @@ class SetData:
     mark: Mark
     controls: list[Mark]
     probes_left_out: int
+    decoded: Mapping[Path, int]
 
     @property
     def channels(self) -> int:
@@ -84,7 +88,7 @@ def prepare_set(name: str, asked: UniqueSet, options: UniqueOptions, progress: P
         if asked.networks and getattr(options, which) > len(rows):
             n = getattr(options, which)
             raise InputError(f"{one_line(name, 60)}: {which} is {n:,}, and there are {len(rows):,} training images")
-    probes, left_out = _probes(name, asked, options, store, progress)
+    probes, left_out, read = _probes(name, asked, options, store, progress)
     return SetData(
         name=name,
         store=store,
@@ -96,6 +100,7 @@ def prepare_set(name: str, asked: UniqueSet, options: UniqueOptions, progress: P
         validation=validation,
         mark=mark,
         controls=controls,
+        decoded={one.folder: one.images.nbytes for one in (store, read, probes)},
     )
 
 
@@ -128,8 +133,8 @@ def _parts(store: ImageStore, labels: np.ndarray, options: UniqueOptions) -> tup
 
 def _probes(
     name: str, asked: UniqueSet, options: UniqueOptions, store: ImageStore, progress: Progress
-) -> tuple[ImageStore, int]:
-    """The probes, as large and with as many channels as the training images, and how many were left out.
+) -> tuple[ImageStore, int, ImageStore]:
+    """The probes, as large and with as many channels as the training images; how many were left out; all of them.
 
     Images that are among the training or validation images, and those of their patients where both are known, are no
     probes: the model may answer to them because it saw them.
@@ -161,7 +166,7 @@ def _probes(
             f"{one_line(asked.probes)} holds {len(kept)} images that no model is trained on ({int(seen.sum()):,} are "
             "among the training images or of their patients): at least 2 probes are needed"
         )
-    return build_store(manifest.subset(kept), reading), int(seen.sum())
+    return build_store(manifest.subset(kept), reading), int(seen.sum()), many
 
 
 def _with_groups(asked: UniqueSet, reading: ImageOptions) -> Manifest:

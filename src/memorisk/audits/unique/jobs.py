@@ -32,6 +32,8 @@ from memorisk.training.predict import predict_logits
 RESULTS, STATES, CHECKPOINTS, WEIGHTS = "results", "states", "checkpoints", "weights"
 N_CHECKPOINTS, SHARE_OF_REDUCTION = 10, 0.95
 """TracInCP: ten checkpoints over the epochs that cover 95 % of the loss reduction (paper 002, A.5)."""
+PROFILE_CONTROLS = 19
+"""Controls of the mark that M after every epoch is taken with."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -274,7 +276,8 @@ def _profile(job: CanaryJob, epochs: int) -> Arrays:
     """M after every epoch, in both forms."""
     from safetensors.torch import load_file
 
-    model, few = job.model(), replace(job, controls=job.controls[:19], redraws=1, latent=False, profile=False)
+    controls = job.controls[:PROFILE_CONTROLS]
+    model, few = job.model(), replace(job, controls=controls, redraws=1, latent=False, profile=False)
     rows: list[Mapping[str, np.ndarray]] = []
     for epoch in range(1, epochs + 1):
         model.load_state_dict(load_file(_state_file(job, epoch)))

@@ -13,13 +13,14 @@ from typing import Any
 import numpy as np
 
 from memorisk.audits.unique.config import PLAIN, STUDIES, UniqueStudy, network_name, train_options
+from memorisk.audits.unique.cost import canary_cost
 from memorisk.audits.unique.data import SetData
 from memorisk.audits.unique.jobs import CanaryJob
 from memorisk.models.specs import model_spec
 from memorisk.runs.cost import Cost, total
 from memorisk.runs.devices import check_device
 from memorisk.runs.fingerprint import fingerprint
-from memorisk.training.job_cost import fit_cost
+from memorisk.training.job_cost import tensor_bytes
 from memorisk.training.pixels import Normalisation, choose_normalisation
 
 BASE, AGAIN, REFERENCE, RANDOM, INFLUENCE, LATENT, MARKED = (
@@ -130,15 +131,25 @@ class Planner:
             counted.setdefault(training.arm, set()).add(training.job.key)
         return {arm: len(keys) for arm, keys in counted.items()}
 
-    def cost(self) -> Cost:
-        """Of all trainings that are not done, each of which may end early and is asked much afterwards."""
-        anything = {arm: np.arange(len(self.sets[arm.dataset].rows), dtype=float) for arm in self.ranked()}
-        jobs = {t.job.key: t.job for t in [*self.bases(), *self.others(anything)] if not t.job.done}
-        trained = total([fit_cost(len(job.rows), job.options) for job in jobs.values()])
-        images = Cost(bytes_images=sum(data.store.images.nbytes for data in self.sets.values()))
-        early = ("steps", "images_trained") if jobs else ()
-        asked = Cost(images_passed=None, bytes_weights=None, bytes_outputs=None) if jobs else Cost()
-        return trained + images + asked + Cost(at_most=early)
+    def cost(self, found: dict[Arm, np.ndarray]) -> Cost:
+        """Of all trainings that are not done, each of which may end early, and of what is asked of its model.
+
+        Args:
+            found: [n] self-influence of each slot, of the arms of `ranked` of which it is known.
+        """
+        anything = {arm: np.arange(len(self.sets[arm.dataset].rows), dtype=float) for arm in self.ranked()} | found
+        trainings = {t.job.key: t for t in [*self.bases(), *self.others(anything)] if not t.job.done}
+        weights: dict[tuple[str, str], int] = {}
+        decoded = {folder: size for data in self.sets.values() for folder, size in data.decoded.items()}
+        parts = [Cost(bytes_images=sum(decoded.values()))]
+        for training in trainings.values():
+            job, of = training.job, (training.arm.dataset, training.job.network)
+            if job.keep_weights and of not in weights:
+                weights[of] = tensor_bytes(job.model())
+            plain = Arm(training.arm.dataset, training.arm.network)
+            known = plain in found or training.role not in (INFLUENCE, MARKED)
+            parts.append(canary_cost(job, known=known, weights=weights.get(of, 0)))
+        return total(parts)
 
     def random_slots(self, arm: Arm, n: int) -> np.ndarray:
         """Slots of canaries drawn at random, the same for every network on a data set."""

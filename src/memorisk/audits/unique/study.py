@@ -65,7 +65,7 @@ class UniquePlan:
     controls: dict[str, int]
     """Controls of the mark, by data set."""
     cost: Cost
-    """Of the trainings that are not done, if none ends early; what models are asked afterwards is not counted."""
+    """Of the trainings that are not done, if none ends early, and of what models are asked afterwards."""
 
 
 def study_unique_features(
@@ -121,7 +121,7 @@ def plan_unique(config: Mapping[str, Any], *, out: str | Path, progress: Progres
     check_arms(planner, progress)
     sizes = {name: (len(d.rows), len(d.validation), len(d.probes.images)) for name, d in sets.items()}
     controls = {name: len(d.controls) for name, d in sets.items()}
-    return UniquePlan(planner.count(), sizes, controls, planner.cost())
+    return UniquePlan(planner.count(), sizes, controls, planner.cost(_influences(planner.bases())))
 
 
 def prepare_sets(study: UniqueStudy, progress: Progress) -> dict[str, SetData]:
