@@ -421,7 +421,9 @@ PAGES: dict[str, Page] = {
         },
         no_python="the core of `recipes/losses_sklearn.py`, which is run",
     ),
+    "nothing-lost.md": Page(given={"RUN": "run"}),
     "own-training.md": Page(
+        files={"own_training.py": (RECIPES / "own_training.py").read_text("utf-8")},
         commands={
             "memorisk audit classifier digits": Expected(
                 AUDIT, "Report: ", " --models 4", ("epochs 5 --out ../runs/own", "epochs 1 --out own")
