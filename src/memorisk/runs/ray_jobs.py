@@ -11,6 +11,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 from memorisk.runs.errors import GOES_ON, InputError, MemoriskError, MissingExtraError, one_line
@@ -20,7 +21,11 @@ from memorisk.runs.signs import Pulse, Signs, silence
 
 RETRIES = 5
 CONNECT_SECONDS = 10
+BEGIN_SECONDS = 20.0
+"""That a worker at least has to begin a job: it may be a new process."""
 WATCH_SECONDS = 5.0
+_abandoned: list[Any] = []
+"""Jobs of silent workers: as long as they are not taken back, Ray gives these workers no others."""
 START_SECONDS = 120.0
 """For which a machine is waited for that is asked: Ray starts a process there, which imports what jobs need."""
 
@@ -33,7 +38,8 @@ def ray_outcomes(
         _check(ray, place, wanted)
         task = ray.remote(attempt_remotely).options(max_retries=RETRIES, **_needs(place))
         every = min(WATCH_SECONDS, place.silence / 4)
-        signs, tries, waiting, looked = Signs(), Counter[int](), {}, time.monotonic()
+        signs, waiting, looked = Signs(), {}, time.monotonic()
+        tries, deaths = Counter[int](), Counter[int]()
 
         def hand_out(index: int) -> None:
             """Give a job to whom Ray chooses."""
@@ -51,11 +57,14 @@ def ray_outcomes(
                 if time.monotonic() - looked < every:
                     continue
                 looked = time.monotonic()
-                for one in _silent(signs, waiting, every, place.silence):
+                room = partial(_has_room, ray, place)
+                silent, idle = _silent(signs, waiting, every, place.silence, room)
+                for one in (*silent, *idle):
                     index, _ = waiting.pop(one)
-                    ray.cancel(one, force=True)  # its worker ends when it hears of it
-                    if tries[index] > RETRIES:
-                        yield lost(index, tries[index])
+                    _abandoned.append(one)
+                    deaths[index] += one in silent
+                    if deaths[index] > RETRIES:
+                        yield Outcome(index, error=f"its worker fell silent {deaths[index]} times")
                     else:
                         hand_out(index)
         finally:
@@ -63,17 +72,45 @@ def ray_outcomes(
                 ray.cancel(one, force=True)
 
 
-def _silent(signs: Signs, waiting: dict[Any, tuple[int, Pulse | None]], every: float, patience: float) -> list[Any]:
-    """Jobs that were begun and whose workers gave no sign of life for longer than one waits; each is said."""
+def _silent(
+    signs: Signs,
+    waiting: dict[Any, tuple[int, Pulse | None]],
+    every: float,
+    patience: float,
+    has_room: Callable[[], bool],
+) -> tuple[list[Any], list[Any]]:
+    """Jobs that must be handed out again; it is said why.
+
+    Those of workers that gave no sign of life for longer than one waits; and those that are not begun for so long
+    while the cluster has room for them and no job begins or ends: Ray gives jobs to stopped workers, too.
+    """
     shown = {one: pulse.seen() for one, (_, pulse) in waiting.items() if pulse is not None}
-    quiet = signs.quiet({one: sign for one, sign in shown.items() if sign is not None}, every)
+    begun = {one: sign for one, sign in shown.items() if sign is not None}
+    queue = len(waiting), frozenset(begun)
+    quiet = signs.quiet({**begun, None: queue}, every)
+    stuck = quiet.pop(None) > max(patience, BEGIN_SECONDS) and len(begun) < len(shown) and has_room()
+    log = logging.getLogger(__name__)
     found = [one for one, seconds in quiet.items() if seconds > patience]
     for one in found:
         pulse = waiting[one][1]
         assert pulse is not None
-        logging.getLogger(__name__).warning("%s", silence(pulse.worker(), quiet[one]))
+        log.warning("%s", silence(pulse.worker(), quiet[one]))
         pulse.remove()
-    return found
+    idle = [one for one in shown if one not in begun] if stuck else []
+    if idle:
+        log.warning("jobs that no worker begins, though there is room, are handed out again: %d", len(idle))
+    return found, idle
+
+
+def _has_room(ray: Any, place: Placement) -> bool:
+    """Whether the cluster could run one more job."""
+    free = ray.available_resources()
+    return all(free.get(name, 0) >= n for name, n in _words(place).items())
+
+
+def _words(place: Placement) -> dict[str, float]:
+    """What a job needs, as Ray's machines say what they have."""
+    return {"CPU": place.cores, "GPU": place.gpus, "memory": place.memory or 0}
 
 
 def reach_ray(place: Placement) -> None:
@@ -135,6 +172,7 @@ def open_ray(address: str) -> Iterator[Any]:
         yield ray
     finally:
         if mine:
+            _abandoned.clear()
             ray.shutdown()
 
 
@@ -176,7 +214,7 @@ def _check(ray: Any, place: Placement, wanted: Expected) -> None:
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy as Stay
 
     nodes = [node for node in ray.nodes() if node["Alive"]]
-    words = {"CPU": place.cores, "GPU": place.gpus, "memory": place.memory or 0}
+    words = _words(place)
     able = [node for node in nodes if all(node["Resources"].get(name, 0) >= n for name, n in words.items())]
     if not able:
         needs = ", ".join(f"{name} {n:g}" for name, n in words.items() if n)
