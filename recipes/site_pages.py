@@ -10,6 +10,18 @@ from pathlib import Path
 from typing import Any
 
 from doc_commands import Expected
+from page_inputs import (
+    FEATURE_CODE,
+    FIT,
+    GENERATOR_CODE,
+    INFLUENCE_CODE,
+    LATENTS_CODE,
+    LCMEM_CODE,
+    ROWS_CODE,
+    short_generators,
+    short_study,
+    short_unique,
+)
 
 RECIPES = Path(__file__).resolve().parent
 HUB = "downloads weights by name, and the hub is not reached from here"
@@ -88,107 +100,10 @@ DEFAULTS: dict[str, Expected | str] = {
 }
 
 
-def _study(file: dict[str, Any]) -> dict[str, Any]:
-    """One small architecture in place of five, for one epoch, on the images that are here."""
-    images = {"images": "scans", "size": 32, "group_from": r"^(\d+)_"}
-    sets = {
-        name: images | {k: v for k, v in given.items() if k not in ("images", "head", "sample")}
-        for name, given in file["datasets"].items()
-    }
-    return file | {
-        "seeds": file["seeds"][:2],
-        "settings": file["settings"] | {"size": 32, "epochs": 1},
-        "architectures": {name: {"model": "small_cnn"} for name in [*file["architectures"]][:2]},
-        "datasets": sets,
-        "defences": {
-            name: given | {"regime": ["full", "dp-full"], "epsilon": [8]} for name, given in file["defences"].items()
-        },
-        "explain": file["explain"] | {"features": ["before"], "feature_weights": None},
-    }
-
-
-def _generators(file: dict[str, Any]) -> dict[str, Any]:
-    """The same arms and keys, with few steps, images and seeds."""
-    sets = {name: given | {"images": "scans", "group_from": r"^(\d+)_"} for name, given in file["datasets"].items()}
-    arms = {}
-    for name, given in file["arms"].items():
-        short = given | {"generator": given["generator"] | {"steps": 4}}
-        if "snapshots" in short:
-            short |= {"snapshots": [2, 4]}
-        if isinstance(short.get("training_images"), list):
-            short |= {"training_images": [40, 60]}
-        elif "training_images" in short:
-            short |= {"training_images": 60}
-        if "duplicates" in short:
-            short |= {"duplicates": short["duplicates"] | {"levels": [1, 4], "patients": 6}}
-        arms[name] = short | ({"seeds": [0]} if "seeds" in short else {})
-    settings = file["settings"] | {"quality": "pixels:8", "images": 20, "detectors": ["pixels:32"], "sampling_steps": 2}
-    return file | {"settings": settings, "datasets": sets, "arms": arms, "classifiers": {"conditioning_epochs": 1}}
-
-
-def _unique(file: dict[str, Any]) -> dict[str, Any]:
-    """Few canaries, references and epochs, on the digits."""
-    few = {"random": 2, "runs": 2, "highest": 1, "lowest": 1, "references": 3, "latent": 0, "profiled": 0}
-    one = next(iter(file["datasets"].values())) | {"images": "digits", "probes": "digits", "sample": 300}
-    settings = file["settings"] | few | {"n_controls": 19, "epochs": 2, "n_probes": 50}
-    return file | {
-        "settings": settings,
-        "datasets": {"Digits": one | {"networks": ["mlp1"], "regularisers": ["dropout"]}},
-    }
-
-
 _SCANS = {"scans": "atlas", "train": "train", "synthetic": "synthetic", "others": "others"}
 _SETS = {"TRAIN": "train", "SYNTHETIC": "synthetic", "SET": "synthetic", "IMAGES": "others", "HELD_OUT": "others"}
 _SETS |= {"OTHERS": "others", "TEST": "others"}
-_UNIQUE = Expected((0,), "Table")
 _FEATURE = (("MODEL ", "net.onnx "), ("MARK", "A"), ("NORMALISATION", "0.5/0.25"))
-_FEATURE_CODE = """
-import numpy as np
-rng = np.random.default_rng(0)
-x = rng.random((50, 64, 64, 1))
-weights = rng.normal(size=(64 * 64, 3)) / 64
-def f(images):
-    return images.reshape(len(images), -1) @ weights
-"""
-_INFLUENCE_CODE = """
-import numpy as np
-import torch
-from torch import nn
-torch.manual_seed(0)
-model = nn.Sequential(nn.Flatten(), nn.Linear(64, 8), nn.ReLU(), nn.Linear(8, 2))
-images = np.random.default_rng(0).integers(0, 255, (40, 8, 8, 1), dtype=np.uint8)
-labels, ids = np.arange(40) % 2, [f"i{k}" for k in range(40)]
-losses = [1.0 / (k + 1) for k in range(30)]
-states, lr = [model.state_dict()] * 30, 0.1
-def normalise(x):
-    return x.float() / 255
-"""
-_LATENTS_CODE = """
-import numpy as np
-from memorisk.images.options import ImageOptions
-np.savez("mine.npz", latents=np.zeros((4, 4, 8, 8), np.float32), image=["a", "b", "c", "d"])
-"""
-_LCMEM_CODE = """
-import numpy as np
-rng = np.random.default_rng(0)
-a, b = rng.integers(0, 255, (2, 4, 32, 32, 1), dtype=np.uint8)
-images, z = a, rng.normal(size=(4, 1, 32, 32)).astype(np.float32)
-"""
-_GENERATOR_CODE = """
-def look(snapshot):
-    print(snapshot.step, snapshot.loss)
-"""
-_ROWS_CODE = """
-import numpy as np
-from memorisk.images.options import ImageOptions
-from memorisk.images.sources import load_manifest
-from memorisk.images.store import build_store
-from memorisk.training.generator_options import GeneratorOptions
-how = ImageOptions(size=32)
-store = build_store(load_manifest("scans/", how), how)
-rows, others = np.arange(40), np.arange(40, 60)
-"""
-_FIT = "from memorisk.training.generator_fit import"
 PAGES: dict[str, Page] = {
     "bench-detectors.md": Page(
         given={"IMAGES": "atlas"},
@@ -259,7 +174,7 @@ PAGES: dict[str, Page] = {
         commands={
             "memorisk audit feature outputs.npz": Expected(AUDIT, "Report: ", replaced=("--out RUN", "--out RUN-2")),
         },
-        python=_FEATURE_CODE,
+        python=FEATURE_CODE,
         after_python=("memorisk audit feature outputs.npz",),
         always=(),
     ),
@@ -304,17 +219,17 @@ PAGES: dict[str, Page] = {
         commands={
             "accelerate": "wants four processes with a GPU each; `recipes/generator_processes.py` runs two on a CPU"
         },
-        python=_GENERATOR_CODE,
+        python=GENERATOR_CODE,
         exchanged=(
             ("steps=20_000", "steps=4, snapshot_every=2"),
             ("steps=5000", "steps=4, snapshot_every=2"),
             ('out="runs/dit"', 'out="runs/from-python"'),
             (
-                _FIT,
-                f"from page_rows import GeneratorOptions, others, rows, store\n{_FIT}",
+                FIT,
+                f"from page_rows import GeneratorOptions, others, rows, store\n{FIT}",
             ),
         ),
-        files={"page_rows.py": _ROWS_CODE},
+        files={"page_rows.py": ROWS_CODE},
     ),
     "index.md": Page(
         alone=True,
@@ -389,7 +304,7 @@ PAGES: dict[str, Page] = {
             "python recipes/dependencies.py": Expected((0,), "licence", in_checkout=True),
         },
     ),
-    "influence.md": Page(python=_INFLUENCE_CODE),
+    "influence.md": Page(python=INFLUENCE_CODE),
     "inputs.md": Page(
         given={"DATA": "labelled"},
         commands={"memorisk images check ham10000": DATA_OF_PAPERS, "memorisk images check celeba": DATA_OF_PAPERS},
@@ -399,7 +314,7 @@ PAGES: dict[str, Page] = {
         given=_SCANS | {"autoencoder": "autoencoder"},
         always=("scans", "autoencoder"),
         commands={"memorisk train detector": Expected((0,), "detector", LCMEM)},
-        python=_LATENTS_CODE,
+        python=LATENTS_CODE,
         exchanged=(("ImageOptions(size=64)", "ImageOptions(size=32)"),),
     ),
     "lcmem.md": Page(
@@ -412,7 +327,7 @@ PAGES: dict[str, Page] = {
                 (0,), "detector", " --stage2-epochs 1", ("--epochs 60 --patience 25", "--epochs 1")
             ),
         },
-        python=_LCMEM_CODE,
+        python=LCMEM_CODE,
     ),
     "losses.md": Page(
         exchanged=(("losses FILE", "losses losses.parquet"),),
@@ -443,7 +358,7 @@ PAGES: dict[str, Page] = {
             "memorisk report": Expected((0,), "report-redacted.html"),
         },
     ),
-    "study-generators.md": Page(given=_SCANS, always=("scans",), yaml=_generators),
+    "study-generators.md": Page(given=_SCANS, always=("scans",), yaml=short_generators),
     "costs.md": Page(commands={"memorisk audit classifier digits": Expected(says="trainings")}),
     "licences.md": Page(commands={"python recipes/dependencies.py": "asks the package index"}),
     "offline.md": Page(
@@ -464,7 +379,7 @@ PAGES: dict[str, Page] = {
     ),
     "report.md": Page(given={"RUN": "run"}, commands={"memorisk report": Expected((0,), "report-redacted.html")}),
     "storage.md": Page(commands={"memorisk": "needs a bucket; `tests/images` and `tests/runs` ask real servers"}),
-    "study.md": Page(given={"scans": "coloured"}, always=("scans",), yaml=_study),
+    "study.md": Page(given={"scans": "coloured"}, always=("scans",), yaml=short_study),
     "synthesize.md": Page(
         given=_SETS | {"GENERATOR": "generator", "DETECTOR": "detector/detector"},
         commands={
@@ -474,7 +389,7 @@ PAGES: dict[str, Page] = {
     ),
     "synthetic.md": Page(given=_SETS, commands={"memorisk report": Expected((0,), "report.html")}),
     "unique-features.md": Page(
-        yaml=_unique,
+        yaml=short_unique,
         yaml_name="unique.yaml",
         commands={
             "memorisk study unique-features --config recipes": Expected((0,), "Table 3", in_checkout=True),
