@@ -137,9 +137,9 @@ def counted() -> Iterator[Counts]:
         found.step(self)
         step(self)
 
-    def drawing(self: DiffusionSampler, *given: Any) -> Any:
+    def drawing(self: DiffusionSampler, times: Any, labels: Any, rows: Any) -> Any:
         """The network of a diffusion model while it draws, which no module's call shows; with guidance asked twice."""
-        ask = forward(self, *given)
+        ask = forward(self, times, labels, rows)
 
         def asked(x: torch.Tensor, k: int) -> torch.Tensor:
             """One step."""

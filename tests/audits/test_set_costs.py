@@ -35,7 +35,8 @@ def test_quality_trains_and_passes_what_was_counted(sets: Path) -> None:
     assert (found.trainings, found.steps, found.images_trained) == (cost.trainings, cost.steps, cost.images_trained)
     assert found.images_passed == cost.images_passed == 40 + 22 + 31 + 4 * 22
     assert sum(map(array_bytes, (sets / "q" / "classifiers").glob("*.npy"))) == cost.bytes_outputs
-    assert (cost.bytes_features, cost.pairs) == (None, None)
+    assert sum(map(array_bytes, (sets / "store").rglob("values.npy"))) == cost.bytes_features
+    assert cost.pairs is None
 
 
 def test_a_filter_compares_no_more_than_was_counted(sets: Path) -> None:

@@ -19,7 +19,7 @@ from tests.training.detectors import scans
 diffusers = pytest.importorskip("diffusers")
 pytest.importorskip("accelerate")
 
-GROUPS = {"group_from": r"(p\d+)_", "device": "cpu"}
+GROUPS: dict[str, Any] = {"group_from": r"(p\d+)_", "device": "cpu"}
 
 
 @pytest.fixture(autouse=True)
@@ -114,13 +114,20 @@ def test_train_a_gan(data: Path, tmp_path: Path, changed: dict[str, Any], penalt
     from memorisk.training.generating import generate, plan_generate
     from memorisk.training.generator import plan_generator, train_generator
 
-    asked = {"kind": "gan", "steps": 7, "batch_size": 8, "snapshot_every": 4, "gan_path_every": 2, "gan_r1_every": 4}
+    asked: dict[str, Any] = {
+        "kind": "gan",
+        "steps": 7,
+        "batch_size": 8,
+        "snapshot_every": 4,
+        "gan_path_every": 2,
+        "gan_r1_every": 4,
+    }
     asked |= {"gan_style": 8, "gan_channels": 64, **GROUPS, **changed}
     plan = plan_generator(data, out=tmp_path / "r", **asked)
     with counted() as found:
         train_generator(data, out=tmp_path / "r", **asked)
     assert found.cost(tmp_path / "r", bytes_images=plan.cost.bytes_images) == plan.cost
-    drawing = {"images": 5, "device": "cpu", "batch": 2}
+    drawing: dict[str, Any] = {"images": 5, "device": "cpu", "batch": 2}
     told = plan_generate(tmp_path / "r", tmp_path / "set", **drawing).cost
     with counted() as drew:
         generate(tmp_path / "r", tmp_path / "set", **drawing)
@@ -136,7 +143,7 @@ def test_train_a_generator_of_latents_by_pseudo_conditions(data: Path, tmp_path:
     """Each image and its mirror image once through the autoencoder, which stays beside every snapshot."""
     from memorisk.training.generator import plan_generator, train_generator
 
-    asked = {
+    asked: dict[str, Any] = {
         "network": "tiny/2", "steps": 3, "batch_size": 8, "snapshot_every": 2, "keep_snapshots": True, "flip": True,
         "latent": f"autoencoder:{autoencoder_folder(tmp_path / 'vae')}", "conditioning": "prediction",
         "conditioning_epochs": 2, "drop_condition": 0.1,

@@ -1,13 +1,19 @@
 """What the features of images take: a pass of every image with pixels of its own, and their bytes."""
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 import numpy as np
+import torch
 
 from memorisk.models.detectors import Detector
-from memorisk.models.features import FeatureSource
+from memorisk.models.features import RANDOM, FeatureSource
+from memorisk.models.features_pca import PixelPca
 from memorisk.models.lcmem import LatentDetector
+from memorisk.models.parts import head_module
+from memorisk.models.zoo import create_model, model_spec
 from memorisk.runs.cost import Cost
+from memorisk.runs.errors import InputError, MissingExtraError
 
 WITHOUT_NETWORK = ("pixels", "pca", "saved")
 _FLOAT32 = 4
@@ -54,6 +60,20 @@ def dimension(
     height, width, channels = shape[-3:]
     if source.kind == "pixels":
         return channels * (height * width if source.side is None else source.side**2)
-    if source.kind == "pca" and source.weights is None:
-        return source.components
+    if source.kind == "pca":
+        return source.components if source.weights is None else len(PixelPca.load(source.weights).directions)
+    if source.kind == "network":
+        return _width(source.name)
     return None if detector is None else int(detector.config.dimension)
+
+
+@lru_cache(maxsize=64)
+def _width(name: str) -> int | None:
+    """Inputs of a network's head, which is built without numbers; None where it cannot be, or its head is no layer."""
+    try:
+        with torch.device("meta"):
+            size = model_spec(name).image_size
+            network = create_model(name, num_classes=2, in_chans=3, image_size=size, weights=RANDOM, seed=0)
+        return head_module(network).in_features
+    except (InputError, MissingExtraError, RuntimeError, NotImplementedError, ValueError, TypeError):
+        return None

@@ -5,7 +5,6 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from memorisk.audits.generators import measuring
@@ -18,11 +17,11 @@ CONFIG: dict[str, Any] = {
         "detectors": ["pixels:4", "small_cnn@none"], "quality": "none", "images": 9, "closest": 2, "sampler": "ddim",
         "sampling_steps": 2, "guidance": 1.0, "strengths": ["weak", "strong"], "keep_generators": True,
     },
-    "generator": {"network": "tiny/4", "steps": 4, "batch_size": 4, "gan_style": 8, "gan_channels": 64},
+    "generator": {"network": "tiny/4", "steps": 2, "batch_size": 4, "gan_style": 8, "gan_channels": 64},
     "classifiers": {"conditioning_epochs": 1},
     "datasets": {"Digits": {"images": "digits", "sample": 60, "held_out": 0.4}},
     "arms": {
-        "dit": {"training_images": [12, "all"], "snapshots": [2, 4], "generator": {"flip": True}},
+        "dit": {"training_images": 20, "snapshots": [1, 2], "generator": {"flip": True}},
         "gan": {"training_images": 20, "generator": {"kind": "gan"}, "images": 0},
         "paired": {"training_images": 20, "generator": {"conditioning": "ensemble-label"}, "images": 0},
     },
@@ -65,25 +64,24 @@ def study(root: Path, config: dict[str, Any]) -> tuple[Cost, Cost]:
 def test_a_study_trains_draws_and_compares_what_its_dry_run_counted(root: Path) -> None:
     plan, did = study(root, CONFIG)
     assert plan.at_most == ("images_passed",)
-    assert plan.trainings == 4 + 5
-    assert plan.images_drawn == 2 * 2 * 9 + 2 * 20
-    assert plan.bytes_features is None  # of a network
-    assert did.numbers | {"bytes_features": None} == plan.numbers
+    assert plan.trainings == 3 + 5
+    assert plan.images_drawn == 2 * 9 + 2 * 20
+    assert did.numbers == plan.numbers
     assert plan_generators(CONFIG, out=root / "s").cost.numbers == Cost(bytes_images=plan.bytes_images).numbers
 
 
 def test_quality_passes_the_drawn_images_once_more_and_a_reading_that_is_there_is_not_counted(root: Path) -> None:
     config = copy.deepcopy(CONFIG)
     config["settings"] |= {"quality": "small_resnet@none", "detectors": ["pixels:4"], "keep_generators": False}
-    config["arms"] = {"gan": {"generator": {"kind": "gan"}, "training_images": 20, "snapshots": [2, 4]}}
+    config["arms"] = {"gan": {"generator": {"kind": "gan"}, "training_images": 20, "snapshots": [1, 2]}}
     plan, did = study(root, config)
     assert (did.trainings, did.steps, did.images_trained) == (plan.trainings, plan.steps, plan.images_trained)
     assert did.images_passed == plan.images_passed
     assert (did.bytes_weights, plan.bytes_weights) == (0, 0)
-    assert did.pairs > plan.pairs > 0  # figures of quality look for neighbours, too
+    assert (did.pairs or 0) > (plan.pairs or 0) > 0  # figures of quality look for neighbours, too
     cell = next((root / "s" / "cells").iterdir())
-    for name in ("cell.json", "step-00000004.npz"):
+    for name in ("cell.json", "step-00000002.npz"):
         (cell / name).unlink()
     again = plan_generators(config, out=root / "s").cost
     assert (again.images_drawn, again.trainings) == (9, 1)
-    assert np.less(again.pairs, plan.pairs)
+    assert (again.pairs or 0) < (plan.pairs or 0)

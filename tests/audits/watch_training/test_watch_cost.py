@@ -58,11 +58,12 @@ def test_looks_at_folders_compare_what_was_counted(tmp_path: Path, store: Path, 
     assert plan_watch(tmp_path / "run", **given).cost.pairs == 0
     ahead = plan_watch(tmp_path / "run", follow=True, **given).cost
     assert (ahead.pairs, set(ahead.at_most)) == (2 * 30 * 90, {"images_drawn", "images_passed", "pairs"})
-    assert plan_watch(tmp_path / "run", follow=True, **given | {"looks": None}).cost.pairs is None
+    unknown: Arguments = given | {"looks": None}
+    assert plan_watch(tmp_path / "run", follow=True, **unknown).cost.pairs is None
 
 
 def test_a_network_passes_drawn_images_with_the_same_pixels_once(tmp_path: Path, store: Path, given: Arguments) -> None:
-    asked = given | {"detector": "small_cnn@none", "quality": "small_resnet@none"}
+    asked: Arguments = given | {"detector": "small_cnn@none", "quality": "small_resnet@none"}
     plan = plan_watch(tmp_path / "run", **asked).cost
     for features in store.glob("features/*/meta.json"):
         features.unlink()  # so that they are computed again
