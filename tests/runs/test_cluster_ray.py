@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from memorisk.runs import ray_jobs
 from memorisk.runs.errors import InputError, MemoriskError
-from memorisk.runs.executors import run_jobs
+from memorisk.runs.executors import connection, run_jobs
 from memorisk.runs.placement import Placement
 from tests.runs.clusters import ray_cluster, slow_square
 
@@ -97,3 +98,25 @@ def test_the_job_of_a_worker_that_is_stopped_for_good_runs_elsewhere(
         os.kill(stopped[0], signal.SIGCONT)
     assert run_jobs(slow_square, [(7, str(tmp_path), 0.0)], place=place(cluster, tmp_path)) == [49]
     assert not list(tmp_path.glob(".seen-*"))
+
+
+@pytest.mark.slow
+def test_jobs_that_are_given_to_stopped_workers_are_handed_out_again(
+    cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(ray_jobs, "BEGIN_SECONDS", 5.0)
+    monkeypatch.setattr(ray_jobs, "START_SECONDS", 10.0)
+    where = place(cluster, tmp_path, silence=2.0)
+    with connection(where):
+        assert run_jobs(slow_square, [(n, str(tmp_path), 0.2) for n in range(4)], place=where) == [0, 1, 4, 9]
+        stopped = {int(next(tmp_path.glob("began-*")).name.split("-")[2])}
+        for process in stopped:  # one that Ray has ready; its core is lost until it ends
+            os.kill(process, signal.SIGSTOP)
+        jobs = [(n, str(tmp_path), 0.2) for n in range(10, 14)]
+        assert run_jobs(slow_square, jobs, place=where) == [n**2 for n in range(10, 14)]
+    assert caplog.records
+    again = {int(file.name.split("-")[2]) for file in tmp_path.glob("began-1?-*")}
+    assert not again & stopped
+    for process in stopped:
+        with suppress(ProcessLookupError):
+            os.kill(process, signal.SIGKILL)
