@@ -1,4 +1,4 @@
-"""A study and searches on clusters that are hurt while they run: are the bytes those of one machine?
+"""Commands on clusters that are hurt while they run: are the bytes those of one machine?
 
     python -m recipes.cluster_truth [--runs runs/cluster-truth] [--epochs 20] [--rows 12000]
         [--out docs/results/cluster_truth.md]
@@ -7,28 +7,38 @@ From the root of a checkout, with the extras cluster and dev. The study is of th
 seeds, eight trainings and their report. The searches are over all pairs of two tables of so many rows of 64 numbers,
 on a coarse grid so that there are ties everywhere: the nearest three by cosine, Canberra and Mahalanobis distances
 without those of one's own group, and of a head the pairs above a threshold, the most similar five and a histogram; and
-the features of as many images by a small network. Each runs by this machine; then on a Dask cluster of three workers
-on loopback, of which one that is in the middle of a job is killed with SIGKILL, another stopped for three seconds and
+the features of as many images by a small network. The filter is `memorisk filter` of 61 digits, by a network and with
+a guarantee; the benchmarks are `bench reid` and `bench copies` of 96 small images by a detector with a head; of these
+two all searches and passes go to the workers, however small. Each runs by this machine; then on a Dask cluster of
+three workers on loopback, of which one that has a job is killed with SIGKILL, another stopped for three seconds and
 continued, and the wire to the scheduler is cut once; then on a Ray cluster of three machines on loopback, of which a
-worker in the middle of a job is killed, another stopped and continued, and a whole machine taken away.
+worker that has a job is killed, another stopped and continued, and a whole machine taken away. The filter runs once
+more on each, while a worker that has a job is stopped and never continued (`--worker-silence 5`).
 """
 
 import argparse
+import itertools
 import os
 import shutil
 import signal
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
-import psutil
+from tests.audits.elsewhere import busy_on_dask, busy_on_ray
+from tests.audits.filter_set.making import OF, write_folders
+from tests.audits.reid.conftest import GROUPS, patients, small_detector, stored
 from tests.runs.clusters import DaskCluster, Wire, dask_cluster, ray_cluster
 
 import memorisk
+from memorisk.audits.reid.copies import benchmark_copies
+from memorisk.audits.reid.reid import benchmark_reid
 from memorisk.images.decoding import hash_pixels
 from memorisk.images.manifest import Manifest
 from memorisk.images.store import ImageStore
@@ -36,6 +46,7 @@ from memorisk.runs.files import write_array, write_text
 from memorisk.runs.placement import ClusterOptions
 from memorisk.scores.distances import fit_measure
 from memorisk.scores.pairs import check_head
+from memorisk.training import feature_jobs, shared_search
 from memorisk.training.devices import limited_threads
 from memorisk.training.feature_matrix import load_features
 from memorisk.training.workplace import open_workplace
@@ -94,19 +105,63 @@ def store_of(images: np.ndarray, folder: Path) -> ImageStore:
     return ImageStore(images, Manifest(table, None, "rows"), "rows", folder / "stores" / "rows", nothing, hashes)
 
 
-def run(
-    work: Callable[..., Any], folder: Path, hurt: Callable[[], list[str]] | None = None, **where: str
-) -> tuple[float, list[str]]:
+def filtering(given: Path, out: Path, **where: Any) -> None:
+    """Filter the digits of a folder."""
+    told = OF | {"detector": "small_cnn@none", "families": ("noise:0.1",), "calibration": str(given / "new")}
+    with however_small(), limited_threads(1):
+        memorisk.filter_synthetic(given / "train", given / "set", out=out, store=store_beside(out), **told, **where)
+
+
+def benchmarks(given: Path, out: Path, **where: Any) -> None:
+    """Both benchmarks of pairs, by the detector of a folder."""
+    told = {**GROUPS, "detectors": ("mse", "ssim", f"{given / 'headed'}=Siamese"), "store": store_beside(out), **where}
+    with however_small():
+        benchmark_reid(given / "images", out=out / "reid", **told)
+        told |= {"families": ("blur", "darkening"), "test_images": 20, "reid": out / "reid"}
+        benchmark_copies(given / "images", out=out / "copies", **told)
+
+
+def store_beside(out: Path) -> Path:
+    """Of a run, no part of it."""
+    return out.parent / "stores" / out.name
+
+
+@contextmanager
+def however_small() -> Iterator[None]:
+    """Searches and passes leave this machine."""
+    before = shared_search.WORTH, shared_search._PER_JOB, feature_jobs._FEWEST
+    shared_search.WORTH, shared_search._PER_JOB, feature_jobs._FEWEST = 0, 64**3, 0
+    try:
+        yield
+    finally:
+        shared_search.WORTH, shared_search._PER_JOB, feature_jobs._FEWEST = before
+
+
+Hurt = Callable[[Callable[[], bool]], Iterator[str]]
+"""Hurts a cluster as long as it is told that the work goes on, and tells what it did."""
+
+
+def run(work: Callable[..., Any], folder: Path, hurt: Hurt | None = None, **where: Any) -> tuple[float, list[str]]:
     """Do the work and what hurts its cluster meanwhile; seconds, and what was done to the cluster."""
     told: list[str] = []
-    thread = None if hurt is None else threading.Thread(target=lambda: told.extend(hurt()))
-    if thread is not None:
-        thread.start()
+    over = threading.Event()
+
+    def do() -> None:
+        """Hurt it, or say what came of that."""
+        try:
+            told.extend(hurt(lambda: not over.is_set()) if hurt else ())
+        except RuntimeError as error:
+            told.append(str(error))
+
+    thread = threading.Thread(target=do)
+    thread.start()
     began = time.monotonic()
-    work(folder, **where)
+    try:
+        work(folder, **where)
+    finally:
+        over.set()
     seconds = time.monotonic() - began
-    if thread is not None:
-        thread.join()
+    thread.join()
     return seconds, told
 
 
@@ -116,46 +171,60 @@ def results(folder: Path) -> dict[str, bytes]:
     return {str(file.relative_to(folder)): file.read_bytes() for file in files}
 
 
-def hurt_dask(cluster: DaskCluster, wire: Wire) -> list[str]:
+def hurt_dask(cluster: DaskCluster, wire: Wire, wait: float, works: Callable[[], bool]) -> Iterator[str]:
     """Kill the worker of a job that is running, stop another, cut the wire."""
-    from distributed import Client
-
-    with Client(cluster.address, set_as_default=False) as client:
-        while not (busy := [worker for worker, jobs in client.processing().items() if jobs]):
-            time.sleep(0.1)
-        time.sleep(1)
-        pids = client.run(os.getpid)
-    killed = pids[busy[0]]
+    with busy_on_dask(cluster) as busy:
+        killed = until(busy, works, wait)[0]
     os.kill(killed, signal.SIGKILL)
-    time.sleep(2)
-    stopped = next(pid for pid in pids.values() if pid != killed)
+    yield "a worker that had a job killed"
+    time.sleep(wait)
+    stopped = next(worker for worker in cluster.workers if worker.pid != killed)
+    stopped.send_signal(signal.SIGSTOP)
+    yield f"{until(wire.cut, works)} connections cut"
+    time.sleep(STOPPED_SECONDS)
+    stopped.send_signal(signal.SIGCONT)
+    yield "another stopped and continued"
+
+
+def hurt_ray(cluster: Any, wait: float, works: Callable[[], bool]) -> Iterator[str]:
+    """Kill a worker that runs a job, stop another, take a machine away."""
+    killed = until(busy_on_ray, works, wait)[0]
+    os.kill(killed, signal.SIGKILL)
+    yield "a worker that had a job killed"
+    stopped = next(iter(until(lambda: set(busy_on_ray()) - {killed}, works)))
     os.kill(stopped, signal.SIGSTOP)
-    cut = wire.cut()
     time.sleep(STOPPED_SECONDS)
     os.kill(stopped, signal.SIGCONT)
-    return ["a worker killed in the middle of a job", "another stopped and continued", f"{cut} connections cut"]
-
-
-def hurt_ray(cluster: Any) -> list[str]:
-    """Kill a worker that runs a job, stop another, take a machine away."""
-
-    def busy() -> list[psutil.Process]:
-        """Workers that run one."""
-        return [
-            one
-            for one in psutil.process_iter(["cmdline"])
-            if "ray::attempt_remotely" in " ".join(one.info["cmdline"] or ())
-        ]
-
-    while len(found := busy()) < 2:
-        time.sleep(0.1)
-    time.sleep(1)
-    found[0].kill()
-    found[1].suspend()
-    time.sleep(STOPPED_SECONDS)
-    found[1].resume()
+    yield "another stopped and continued"
     cluster.remove_node(next(iter(cluster.worker_nodes)), allow_graceful=False)
-    return ["a worker killed in the middle of a job", "another stopped and continued", "a machine taken away"]
+    yield "a machine taken away"
+
+
+def stop_for_good(busy: Callable[[], list[int]], works: Callable[[], bool]) -> Iterator[str]:
+    """Stop a worker that has a job until the work is over; then end it."""
+    stopped = until(busy, works)[0]
+    os.kill(stopped, signal.SIGSTOP)
+    yield "a worker that had a job stopped for good"
+    while works():
+        time.sleep(0.1)
+    with suppress(ProcessLookupError):
+        os.kill(stopped, signal.SIGKILL)
+
+
+def until(look: Callable[[], Any], works: Callable[[], bool], wait: float = 0.0) -> Any:
+    """What a look finds as soon as there is something, and again after a while.
+
+    Raises:
+        RuntimeError: The work ended before.
+    """
+    while works():
+        if found := look():
+            if not wait:
+                return found
+            time.sleep(wait)
+            wait = 0.0
+        time.sleep(0.002)
+    raise RuntimeError("the work ended before its cluster was hurt")
 
 
 def main() -> None:
@@ -166,16 +235,22 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=12000)
     parser.add_argument("--out", type=Path)
     given = parser.parse_args()
+    write_folders(given.runs / "digits")
+    patients(given.runs / "people" / "images", [12, 2, 3, 4, 2, 1] * 4)
+    store = stored(given.runs / "people" / "images", store=given.runs / "stores" / "made", **GROUPS)
+    small_detector(given.runs / "people" / "headed", store)
     works = {
         "study": lambda out, **where: memorisk.study_rare_distinctive(study(given.epochs, **where), out=out),
         "searches": lambda out, **where: searches(out, given.rows, **where),
+        "filter": partial(filtering, given.runs / "digits"),
+        "benchmarks": partial(benchmarks, given.runs / "people"),
     }
     rows = [row for name, work in works.items() for row in everywhere(name, work, given.runs)]
     lines = ["| what | where | what was done to it | files | other bytes | seconds |", "|---|---|---|---|---|---|"]
     lines += [f"| {' | '.join(row)} |" for row in rows]
     text = (__doc__ or "").split("\n\n")[2]
     command = f"python -m recipes.cluster_truth --epochs {given.epochs} --rows {given.rows}"
-    title = f"# A study and searches on clusters that are hurt\n\n`{command}`. {text}\n"
+    title = f"# A study, searches, a filter and benchmarks on clusters that are hurt\n\n`{command}`. {text}\n"
     left_out = ", ".join(sorted(FREE))
     page = [title, *lines, "", f"Files: tables, scores, weights, reports, answers, features; not {left_out}.", ""]
     print("\n".join(page))
@@ -183,22 +258,28 @@ def main() -> None:
         write_text(given.out, "\n".join(page))
 
 
-def everywhere(what: str, work: Callable[..., Any], runs: Path) -> list[tuple[str, ...]]:
+def everywhere(what: str, work: Callable[..., Any], runs: Path) -> Iterator[tuple[str, ...]]:
     """The rows of one piece of work: here, on Dask, on Ray."""
     seconds, _ = run(work, runs / f"{what}-here")
     here = results(runs / f"{what}-here")
-    rows: list[tuple[str, ...]] = [(what, "this machine", "-", f"{len(here)}", "-", f"{seconds:.0f}")]
-    with dask_cluster(3, "--nthreads", "1") as dask:
-        wire = Wire(dask.port)
-        wire.start()
-        where = {"executor": "dask", "cluster": f"tcp://127.0.0.1:{wire.port}"}
-        seconds, told = run(work, runs / f"{what}-dask", lambda: hurt_dask(dask, wire), **where)
-    rows.append((what, *compared("Dask, three workers", runs / f"{what}-dask", here, seconds, told)))
-    with ray_cluster(3) as ray:
-        where = {"executor": "ray", "cluster": ray.address}
-        seconds, told = run(work, runs / f"{what}-ray", lambda: hurt_ray(ray), **where)
-    rows.append((what, *compared("Ray, three machines", runs / f"{what}-ray", here, seconds, told)))
-    return rows
+    yield what, "this machine", "-", f"{len(here)}", "-", f"{seconds:.0f}"
+    wait = 1.0 if what in ("study", "searches") else 0.0
+    for executor, good in itertools.product(("dask", "ray"), (False, True) if what == "filter" else (False,)):
+        out, more = runs / f"{what}-{executor}{'-stopped' * good}", {"worker_silence": 5.0} if good else {}
+        if executor == "dask":
+            with dask_cluster(3, "--nthreads", "1") as dask, busy_on_dask(dask) as busy:
+                wire = Wire(dask.port)
+                wire.start()
+                where = {"executor": "dask", "cluster": f"tcp://127.0.0.1:{wire.port}", **more}
+                hurt = partial(stop_for_good, busy) if good else partial(hurt_dask, dask, wire, wait)
+                seconds, told = run(work, out, hurt, **where)
+        else:
+            with ray_cluster(3) as ray:
+                where = {"executor": "ray", "cluster": ray.address, **more}
+                hurt = partial(stop_for_good, busy_on_ray) if good else partial(hurt_ray, ray, wait)
+                seconds, told = run(work, out, hurt, **where)
+        place = {"dask": "Dask, three workers", "ray": "Ray, three machines"}[executor]
+        yield what, *compared(place, out, here, seconds, told)
 
 
 def compared(name: str, folder: Path, here: dict[str, bytes], seconds: float, told: list[str]) -> tuple[str, ...]:

@@ -80,13 +80,15 @@ class Wire:
             for one, other in ((near, far), (far, near)):
                 threading.Thread(target=self._pass, args=(one, other), daemon=True).start()
 
-    @staticmethod
-    def _pass(one: socket.socket, other: socket.socket) -> None:
+    def _pass(self, one: socket.socket, other: socket.socket) -> None:
         with suppress(OSError):
             while data := one.recv(65536):
                 other.sendall(data)
-        with suppress(OSError):
-            other.shutdown(socket.SHUT_RDWR)
+        for end in (one, other):  # a connection that one side has ended is over, and none that can be cut
+            with suppress(ValueError):
+                self.open.remove(end)
+            with suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
 
 
 @dataclass
