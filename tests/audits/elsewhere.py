@@ -90,6 +90,7 @@ def busy_on_dask(cluster: DaskCluster) -> Iterator[Callable[[], list[int]]]:
     """Says which processes have a job, by the scheduler."""
     from distributed import Client
 
+    client: Any
     with Client(cluster.address, set_as_default=False) as client:
         processes = client.run(os.getpid)
         yield lambda: [processes[worker] for worker, jobs in client.processing().items() if jobs]
