@@ -28,9 +28,10 @@ from memorisk.audits.filter.screening import Matches
 from memorisk.audits.image_sets import Source
 from memorisk.audits.pseudonyms import Pseudonyms
 from memorisk.audits.synthesize.analysis import KEPT, REJECTED, analyse_loop, drawn_names, kept_table
-from memorisk.audits.synthesize.drawn import StoredForm, read_images, store_of_hashes
+from memorisk.audits.synthesize.drawn import store_of_hashes
 from memorisk.audits.synthesize.evidence import LoopEvidence, copies_of, filter_of, real_matches
 from memorisk.audits.synthesize.final_audit import Audited, audit_kept, check_audit, open_auditor
+from memorisk.audits.synthesize.kept_images import kept_store
 from memorisk.audits.synthesize.ledger import Ledger
 from memorisk.audits.synthesize.options import SynthesizeOptions, synthesize_options
 from memorisk.audits.synthesize.outlook import is_hopeless, new_people, said_of
@@ -40,7 +41,6 @@ from memorisk.audits.synthesize.plan import SynthesizePlan, describe_loop
 from memorisk.audits.synthesize.rounds import Places, Screen, run_rounds
 from memorisk.audits.synthesize.sets import RealSets, read_real
 from memorisk.audits.synthesize.table_three import FINISHED, table_three_row
-from memorisk.images.decoding import hash_pixels
 from memorisk.images.overlap import refuse_overlap
 from memorisk.images.store import ImageStore
 from memorisk.models.generators import Generator, load_generator
@@ -54,14 +54,13 @@ from memorisk.runs.folder import RunFolder, check_out, open_run
 from memorisk.runs.progress import Progress, quiet
 from memorisk.statistics.guarantee import MissGuarantee
 from memorisk.statistics.proportions import Proportion
-from memorisk.training.drawing import image_name, plan_draws
+from memorisk.training.drawing import plan_draws
 from memorisk.training.generating import rehearse
 from memorisk.training.pair_detectors import PairDetector, open_pair_detector
 from memorisk.training.workplace import Workplace, open_workplace
 
 REPORT, MANIFEST, LEDGER, LABELS = "report.html", "manifest", "ledger", "labels.csv"
 _ROUNDS, _BUILDING, _OLD = "rounds", ".kept.building", ".kept.old"
-_AT_ONCE = 256
 
 
 @dataclass(frozen=True, eq=False)
@@ -319,51 +318,8 @@ def _audit(run: RunFolder, asked: _Asked, ledger: Ledger, progress: Progress) ->
     """The kept set before the auditor; None without one, or without images."""
     if asked.auditor is None or asked.real.held is None or not len(ledger.kept):
         return None
-    kept = kept_store(run, ledger, asked.real)
+    kept = kept_store(run / _BUILDING, run / _ROUNDS / "kept.npy", ledger, asked.real)
     return audit_kept(run.path, asked.real.filter.train, kept, asked.real.held, asked.options, progress)
-
-
-def kept_store(run: RunFolder, ledger: Ledger, real: RealSets) -> ImageStore:
-    """The kept images as they are on the disk, in the form in which they were compared.
-
-    Args:
-        run: Their folder.
-        ledger: Which they are.
-        real: For the form.
-
-    Raises:
-        MemoriskError: A file is not what was looked at.
-    """
-    rows = ledger.kept
-    plan, hashes = ledger.plan.iloc[rows].reset_index(drop=True), ledger.hashes[rows]
-    names = [image_name(int(number)) for number in plan["number"]]
-    file = run / _ROUNDS / "kept.npy"
-    pixels = np.lib.format.open_memmap(file, mode="w+", dtype=np.uint8, shape=(len(rows), *real.form.shape))
-    for begin in range(0, len(rows), _AT_ONCE):
-        part = slice(begin, begin + _AT_ONCE)
-        pixels[part] = _checked(run / _BUILDING, names[part], hashes[part], real.form)
-    pixels.flags.writeable = False
-    train = real.filter.train
-    store = store_of_hashes(train, pixels, hashes, names, plan["class"].tolist(), "kept images")
-    known = set(map(str, train.manifest.images))
-    source = [str(image) if str(image) in known else "" for image in plan["source"]]
-    return replace(store, manifest=replace(store.manifest, table=store.manifest.table.assign(source=source)))
-
-
-def _checked(folder: Path, names: list[str], hashes: np.ndarray, form: StoredForm) -> np.ndarray:
-    """[n, *shape] of kept files, which must be what was screened."""
-    try:
-        pixels = form.pixels(read_images(folder, names))
-        changed = [
-            name for name, image, known in zip(names, pixels, hashes, strict=True) if hash_pixels(image) != known
-        ]
-    except (OSError, ValueError, SyntaxError) as error:
-        raise MemoriskError(f"kept images cannot be read: {one_line(error, 120)}; {GOES_ON}") from None
-    if changed:
-        raise MemoriskError(
-            f"kept image {changed[0]} has changed since it was screened: remove the folder, and begin again"
-        )
-    return pixels
 
 
 def _write_tables(run: RunFolder, result: Result) -> None:
