@@ -15,15 +15,21 @@ from memorisk.audits.losses import read_scores
 from memorisk.audits.rendering import load_result, render_again
 from memorisk.images.sources import load_manifest
 from memorisk.models.autoencoders import _affine, _built
+from memorisk.models.conditions import Conditions
 from memorisk.models.features_pca import PixelPca
 from memorisk.models.features_saved import read_features
 from memorisk.models.generators import GeneratorConfig, load_generator, save_description
+from memorisk.models.latents import load_encoder
 from memorisk.models.saved_outputs import SavedOutputs
 from memorisk.models.stylegan2_spec import GanSpec
 from memorisk.models.weights import read_state_dict
 from memorisk.report.result import Result
+from memorisk.runs.claim import CLAIM, Claim
 from memorisk.runs.errors import InputError, unknown_name
 from memorisk.runs.files import read_table
+from memorisk.runs.kept import kept_run
+from memorisk.runs.run_index import INDEX
+from memorisk.training.latent_store import read_latents
 
 
 def not_utf8(path: Path) -> Path:
@@ -111,6 +117,61 @@ def test_features_that_are_another_archive(tmp_path, name):
         archive.writestr("features.npy", b"none either")
     with pytest.raises(InputError, match="cannot be read"):
         read_features(tmp_path / name, np.array(["a"]))
+
+
+def no_characters(n: int) -> np.ndarray:
+    """Text of NumPy that no character is: it is met when a value is looked at, long after the file was read."""
+    return np.full(n, 0xFFFFFFFF, "<u4").view("<U1")
+
+
+def test_ids_that_are_no_characters(tmp_path):
+    np.savez(tmp_path / "f.npz", features=np.zeros((2, 3)), image=no_characters(2))
+    with pytest.raises(InputError, match="numbers that are no characters"):
+        read_features(tmp_path / "f.npz", np.array(["a", "b"], dtype=object))
+    np.savez(tmp_path / "l.npz", latents=np.zeros((2, 1, 3, 3), np.float32), image=no_characters(2))
+    with pytest.raises(InputError, match="numbers that are no characters"):
+        read_latents(tmp_path / "l.npz")
+    parts = {"values": np.zeros((2, 3)), "labels": np.array(["a", "b"]), "conditioning": "x", "notes": np.array(["a"])}
+    np.savez(tmp_path / "conditions.npz", images=no_characters(2), **parts)
+    with pytest.raises(InputError, match="numbers that are no characters"):
+        Conditions.load(tmp_path)
+
+
+def test_latents_whose_header_is_no_header(tmp_path):
+    with zipfile.ZipFile(tmp_path / "l.npz", "w") as archive:
+        archive.writestr("latents.npy", b"\x93NUMPY\x01\x00\x04\x00{'a\n")
+    with pytest.raises(InputError, match="cannot be read"):
+        read_latents(tmp_path / "l.npz")
+
+
+def test_an_encoder_of_a_size_without_end(tmp_path):
+    told = {"format": 1, "kind": "pixels", "name": "x", "channels": 1, "size": [8, 1e999], "latent_shape": [1, 8, 8]}
+    (tmp_path / "encoder.json").write_text(json.dumps(told))
+    with pytest.raises(InputError, match="is no description of an encoder: cannot convert float infinity"):
+        load_encoder(tmp_path)
+
+
+@pytest.mark.parametrize("part", ["files", "unsure", "gone"])
+def test_an_index_at_a_url_names_nothing_beside_the_run(tmp_path, part):
+    """What an index calls gone is removed at the URL: nothing outside of the run may be called so."""
+    (tmp_path / "mine").write_text("not the run's")
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "config.yaml").write_text("{}\n")
+    told = {"files": {}, "unsure": {}, "gone": [], "whole": True, "version": "0"}
+    told[part] = {"files": {"../mine": [1, "0"]}, "unsure": {"../mine": None}, "gone": ["../mine"]}[part]
+    (tmp_path / "run" / INDEX).write_text(json.dumps(told))
+    with (
+        pytest.raises(InputError, match="lead out of the folder"),
+        kept_run(f"file://{tmp_path / 'run'}", tmp_path / "store"),
+    ):
+        pass
+    assert (tmp_path / "mine").read_text() == "not the run's"
+
+
+def test_a_claim_that_is_a_thousand_lists_deep(tmp_path):
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / CLAIM).write_text("[" * 100_000)
+    assert Claim(f"file://{tmp_path / 'run'}")._read() == {}
 
 
 def test_a_gan_of_widths_that_nobody_builds():

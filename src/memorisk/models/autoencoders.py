@@ -25,6 +25,7 @@ from memorisk.models.features_encoders import Stored, check_channels, size_notes
 from memorisk.models.latents import LatentEncoder
 from memorisk.models.latents_seen import TrainedOn, read_trained_on
 from memorisk.models.zoo import seeded
+from memorisk.runs.damaged import ASTRAY
 from memorisk.runs.errors import InputError, MissingExtraError, one_line
 from memorisk.runs.files import atomic_path
 from memorisk.runs.fingerprint import file_fingerprint, fingerprint
@@ -131,7 +132,7 @@ def read_config(folder: Path, said: str) -> dict[str, Any]:
             raise ValueError("its channels are no whole numbers from 1")
         if sizes[0] not in (1, 3):
             raise ValueError(f"it takes images of {sizes[0]} channels, and images have 1 or 3")
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+    except ASTRAY as error:
         raise InputError(f"{CONFIG} of {said} cannot be used: {one_line(error, 120)}") from None
     return found | {"in_channels": sizes[0], "latent_channels": sizes[1]}
 
@@ -171,7 +172,7 @@ def load_half(folder: Path, found: Mapping[str, Any]) -> LatentEncoder:
         shape = latent_shape(config, (height, width))
         if [*shape] != list(found["latent_shape"]) or config["in_channels"] != found["channels"]:
             raise ValueError("its shapes do not agree with each other")
-    except (ValueError, KeyError, TypeError) as error:
+    except ASTRAY as error:
         raise InputError(f"the description of the encoder in {one_line(folder)} is damaged: {error}") from None
     if not file.is_file() or file_fingerprint(file) != wanted:
         raise InputError(f"{one_line(file)} is missing or not the one that was saved with its description")

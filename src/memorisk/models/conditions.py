@@ -11,7 +11,7 @@ import numpy as np
 
 from memorisk.runs.damaged import NO_ARRAYS
 from memorisk.runs.errors import InputError, one_line
-from memorisk.runs.files import atomic_path
+from memorisk.runs.files import atomic_path, sound_characters
 
 CONDITIONS = "conditions.npz"
 _TEXTS = ("images", "labels", "notes")
@@ -82,7 +82,7 @@ class Conditions:
         file = folder / CONDITIONS
         try:
             with np.load(file, allow_pickle=False) as found:
-                texts = {name: found[name] for name in _TEXTS}
+                texts = {name: sound_characters(found[name]) for name in _TEXTS}
                 notes = tuple(str(note) for note in texts["notes"].tolist())
                 return cls(found["values"], texts["images"], texts["labels"], str(found["conditioning"]), notes)
         except FileNotFoundError:

@@ -20,6 +20,7 @@ from safetensors.torch import save_file
 from memorisk.images.store import ImageStore
 from memorisk.models.detector_kinds import COPY, KINDS
 from memorisk.models.preprocessing import Preprocessing
+from memorisk.runs.damaged import ASTRAY
 from memorisk.runs.errors import InputError, one_line, unknown_name
 from memorisk.runs.files import atomic_path, plain, read_json, read_table, write_json, write_table
 from memorisk.runs.fingerprint import fingerprint
@@ -143,7 +144,7 @@ def read_seen(folder: Path) -> pd.DataFrame:
     """
     try:
         return read_table(folder / SEEN).loc[:, ["part", "pixel_hash", "group_hash"]]
-    except (OSError, ValueError, KeyError) as error:
+    except ASTRAY as error:
         raise InputError(f"{one_line(folder / SEEN)} cannot be read: {one_line(error, 120)}") from None
 
 
@@ -159,7 +160,7 @@ def read_config(folder: Path) -> DetectorConfig:
     try:
         found = read_json(file)
         kind = found["kind"]
-    except (ValueError, KeyError, TypeError, OSError) as error:
+    except ASTRAY as error:
         raise InputError(f"{one_line(file)} is no description of a detector: {one_line(error, 120)}") from None
     if kind not in KINDS:
         raise unknown_name("kind of detector", kind, KINDS)
@@ -175,7 +176,7 @@ def read_config(folder: Path) -> DetectorConfig:
         given: dict[str, Any] = {name: tuple(v) if isinstance(v := found[name], list) else v for name in names}
         given["preprocessing"] = preprocessing
         return form(**given)
-    except (KeyError, TypeError) as error:
+    except ASTRAY as error:
         raise InputError(f"{one_line(file)} is damaged: {one_line(error, 120)}") from None
 
 

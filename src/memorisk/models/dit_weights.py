@@ -17,6 +17,7 @@ from memorisk.models.dit_network import DiTSpec, adapt_conditions, begin_conditi
 from memorisk.models.features import DEFAULT
 from memorisk.models.latents_seen import TrainedOn, read_trained_on
 from memorisk.models.zoo import seeded
+from memorisk.runs.damaged import ASTRAY
 from memorisk.runs.errors import InputError, one_line
 
 TRANSFORMER, VAE, SCHEDULER = "transformer", "vae", "scheduler"
@@ -159,7 +160,7 @@ def read_architecture(folder: Path, said: str) -> dict[str, Any]:
             or found["sample_size"] % found["patch_size"]
         ):
             raise ValueError("its sizes are no whole numbers from 1 that fit each other")
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+    except ASTRAY as error:
         raise InputError(f"{CONFIG} of {said} cannot be used: {one_line(error, 120)}") from None
     return found
 

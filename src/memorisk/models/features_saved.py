@@ -13,7 +13,7 @@ import pandas as pd
 from memorisk.images.manifest import listed
 from memorisk.runs.damaged import NO_ARRAYS
 from memorisk.runs.errors import InputError, one_line
-from memorisk.runs.files import read_array, read_table
+from memorisk.runs.files import read_array, read_table, sound_characters
 
 SUFFIXES = (".npy", ".npz", ".parquet")
 IMAGE, FEATURES, GROUP = "image", "features", "group"
@@ -105,7 +105,7 @@ def _read(file: Path) -> tuple[np.ndarray | None, np.ndarray]:
             ids = archive[IMAGE] if IMAGE in archive.files else None
             if not isinstance(values, np.ndarray) or not isinstance(ids, np.ndarray | None):
                 raise ValueError("a member of it is no array")
-            return (None if ids is None else ids.astype(str)), values
+            return (None if ids is None else sound_characters(ids).astype(str)), values
     table = read_table(file)
     ids = table.pop(IMAGE).astype(str).to_numpy() if IMAGE in table else None
     text = [str(c) for c in table.columns if not pd.api.types.is_numeric_dtype(table[c])]

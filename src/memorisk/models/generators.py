@@ -16,6 +16,7 @@ import numpy as np
 from memorisk.images.store import ImageStore
 from memorisk.models.detector_folder import Seen
 from memorisk.models.sampling_options import SamplingOptions
+from memorisk.runs.damaged import ASTRAY
 from memorisk.runs.errors import InputError, MemoriskError, one_line, several
 from memorisk.runs.files import read_json, write_json
 from memorisk.runs.functions import load_named
@@ -185,7 +186,7 @@ def read_description(folder: Path) -> GeneratorConfig:
         good &= isinstance(config.details, dict) and isinstance(config.name, str) and isinstance(config.latent, str)
         if not good or config.kind not in KINDS or config.conditioned_on not in CONDITIONED_ON:
             raise ValueError(f"kind {config.kind}, size {config.size}, conditioned on {config.conditioned_on}")
-    except (ValueError, KeyError, TypeError, AttributeError, OSError) as error:
+    except ASTRAY as error:
         raise InputError(f"{one_line(file)} is no description of a generator: {one_line(error, 120)}") from None
     return config
 

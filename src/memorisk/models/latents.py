@@ -20,6 +20,7 @@ from torch import nn
 from memorisk.models.features_encoders import Stored, size_notes
 from memorisk.models.latents_seen import TrainedOn
 from memorisk.models.preprocessing import Preprocessing
+from memorisk.runs.damaged import ASTRAY
 from memorisk.runs.errors import InputError, one_line, unknown_name
 from memorisk.runs.files import read_json, write_json
 
@@ -169,7 +170,7 @@ def load_encoder(folder: str | Path) -> LatentEncoder:
         channels, size, shape = int(found["channels"]), _sides(found["size"], 2), _sides(found["latent_shape"], 3)
         if form != _FORMAT or kind not in KINDS or channels not in (1, 3):
             raise ValueError(f"format {form}, kind {kind}, {channels} channels")
-    except (ValueError, KeyError, TypeError, OSError) as error:
+    except ASTRAY as error:
         raise InputError(f"{one_line(file)} is no description of an encoder: {one_line(error, 120)}") from None
     if kind == "latents":
         return given_encoder(name, (shape[0], shape[1], shape[2]))

@@ -13,6 +13,7 @@ import pandas as pd
 
 from memorisk.images.store import ImageStore
 from memorisk.models.detectors import SEEN, Seen, group_hashes
+from memorisk.runs.damaged import ASTRAY
 from memorisk.runs.errors import InputError, one_line
 from memorisk.runs.files import read_json, read_table, write_json, write_table
 from memorisk.runs.fingerprint import fingerprint
@@ -155,5 +156,5 @@ def read_trained_on(folder: Path) -> TrainedOn | None:
         given, unknown = bool(origin.get("groups_given", True)), one_line(origin.get("unknown", ""), 80)
         size, depth = (height, width, channels), int(origin["depth"])
         return TrainedOn(table, str(origin["data_hash"]), size, depth, given, earlier, unknown)
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except ASTRAY as error:
         raise InputError(f"what {one_line(folder)} was trained on cannot be read: {one_line(error, 120)}") from None

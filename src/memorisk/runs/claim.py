@@ -131,7 +131,7 @@ class Claim:
         data = self._storage.read(CLAIM)
         try:
             found = None if data is None else json.loads(data)
-        except ValueError:
+        except (ValueError, RecursionError):
             return {}
         return found if found is None or isinstance(found, dict) else {}
 

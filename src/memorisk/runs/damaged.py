@@ -16,10 +16,11 @@ NO_ARRAYS = (
     *(zipfile.BadZipFile, zlib.error, struct.error),
 )
 """What NumPy, zipfile and PyTorch raise on a damaged file of arrays."""
-_ASTRAY = (
+ASTRAY = (
     *(TypeError, ValueError, AttributeError, LookupError, ArithmeticError, RecursionError, AssertionError),
     OSError,  # what Arrow calls a broken file
 )
+"""What it leads to that sound JSON or Parquet holds other things than were written, or that it is none."""
 
 
 @contextmanager
@@ -39,7 +40,7 @@ def reading_run(folder: str | Path) -> Iterator[None]:
             f"{one_line(folder)} lacks {one_line(error, 60)}: an earlier version of memorisk wrote it; issue the run's "
             "command again"
         ) from error
-    except _ASTRAY as error:
+    except ASTRAY as error:
         what = f"{type(error).__name__} {one_line(error, 80)}".strip()
         raise InputError(
             f"{one_line(folder)} cannot be read back ({what}): its files are damaged, or of another version of "

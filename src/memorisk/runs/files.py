@@ -135,6 +135,20 @@ def read_array(path: str | Path, *, mmap: bool = False) -> np.ndarray:
     return found
 
 
+def sound_characters(values: np.ndarray) -> np.ndarray:
+    """An array as it is; text of NumPy is only decoded where it is looked at, and no characters would be met there.
+
+    Raises:
+        ValueError: It holds numbers that are no characters.
+    """
+    try:
+        if values.dtype.kind in "UV":
+            values.tolist()
+    except SystemError:
+        raise ValueError("text in it is no text: it holds numbers that are no characters") from None
+    return values
+
+
 def plain(value: Any) -> Any:
     """The same value in JSON's own types: NumPy's unpacked, kinds of text as text, NaN and infinities as None."""
     if isinstance(value, Mapping):

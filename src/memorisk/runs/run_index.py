@@ -8,6 +8,7 @@ import json
 from dataclasses import dataclass, field
 
 from memorisk.runs.claim import CLAIM
+from memorisk.runs.damaged import ASTRAY
 from memorisk.runs.errors import InputError
 from memorisk.runs.storage import PART, Entry, Storage
 from memorisk.runs.urls import below, refuse_names
@@ -50,9 +51,9 @@ class RunIndex:
             index = RunIndex(
                 files, unsure, [str(n) for n in found["gone"]], bool(found["whole"]), str(found["version"])
             )
-        except (ValueError, KeyError, TypeError, AttributeError):
+        except ASTRAY:
             raise InputError(f"{below(storage.url, INDEX)} is damaged: restore it, or name another place") from None
-        refuse_names(index.files, storage.url)
+        refuse_names({**index.files, **index.unsure, **dict.fromkeys(index.gone)}, storage.url)
         return index
 
     def write(self, storage: Storage) -> None:

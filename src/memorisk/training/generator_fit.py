@@ -15,6 +15,7 @@ import numpy as np
 from memorisk.images.store import ImageStore
 from memorisk.models.conditions import Conditions
 from memorisk.models.generators import DESCRIPTION, Generator, load_generator
+from memorisk.runs.damaged import ASTRAY
 from memorisk.runs.errors import InputError, one_line
 from memorisk.runs.files import read_json, write_json
 from memorisk.runs.progress import Progress, quiet
@@ -155,7 +156,7 @@ def _finished(folder: Path, key: str) -> FittedGenerator:
         found = read_json(folder / HISTORY)
         same, history, notes = found["key"] == key, tuple(found["history"]), tuple(found["notes"])
         steps, stopped = int(found["steps"]), found["stopped"]
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except ASTRAY as error:
         raise InputError(f"{one_line(folder / HISTORY)} is damaged: {one_line(error, 120)}") from None
     if not same:
         raise InputError(f"{one_line(folder)} holds another generator: choose another folder, or delete that one")

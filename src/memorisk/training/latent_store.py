@@ -5,7 +5,6 @@
 on, and the same pixels have the same latent to the last bit.
 """
 
-import zipfile
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -23,9 +22,10 @@ from memorisk.images.sources import load_manifest
 from memorisk.images.store import ImageStore, build_store
 from memorisk.models.features_encoders import Stored, check_channels
 from memorisk.models.latents import LatentEncoder, given_encoder, open_latents
+from memorisk.runs.damaged import NO_ARRAYS
 from memorisk.runs.devices import check_device
 from memorisk.runs.errors import InputError, one_line
-from memorisk.runs.files import read_array, read_json, read_table, write_json
+from memorisk.runs.files import read_array, read_json, read_table, sound_characters, write_json
 from memorisk.runs.fingerprint import fingerprint
 from memorisk.runs.progress import Progress, quiet
 from memorisk.training.feature_cache import FeaturePlan, computed_features, kept_features
@@ -151,7 +151,7 @@ def read_latents(path: str | Path, *, table: pd.DataFrame | None = None) -> Late
         raise InputError(f"there is no file of latents {one_line(file)}")
     try:
         values, rows = _read(file, table)
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
+    except NO_ARRAYS as error:
         raise InputError(f"latents {said} cannot be read: {one_line(error, 160)}") from None
     if values.ndim != 4 or values.dtype.kind not in "fiu" or not values.size:
         raise InputError(f"latents {said} are {values.dtype} of shape {values.shape}; needed are numbers [N, c, h, w]")
@@ -277,7 +277,7 @@ def _read(file: Path, table: pd.DataFrame | None) -> tuple[np.ndarray, pd.DataFr
     """Latents, and what is known of whose they are."""
     if file.suffix.lower() == ".npz":
         with np.load(file, allow_pickle=False) as archive:
-            rows = {name: archive[name].astype(str) for name in _COLUMNS if name in archive.files}
+            rows = {name: sound_characters(archive[name]).astype(str) for name in _COLUMNS if name in archive.files}
             return archive["latents"], pd.DataFrame(rows, dtype=object)
     if file.suffix.lower() != ".npy":
         raise ValueError("latents are .npz or .npy")

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from memorisk.runs.damaged import ASTRAY
 from memorisk.runs.errors import InputError, one_line
 from memorisk.runs.files import plain, read_table, write_table, write_text
 
@@ -138,7 +139,7 @@ class LookBook:
             columns = [table[f.name].tolist() for f in fields(Look)]
             self.looks = [Look(*row) for row in zip(*columns, strict=True)]
             listed = read_table(self.folder / LISTED).reindex(columns=list(LISTED_COLUMNS))
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        except ASTRAY as error:
             raise InputError(
                 f"the looks in {one_line(self.folder)} cannot be read ({one_line(error, 100)}): delete that folder, or "
                 "choose another"
