@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from cyclopts import Parameter
 
+from memorisk.runs.damaged import ASTRAY
 from memorisk.runs.errors import InputError, one_line
 from memorisk.runs.settings import setting_names
 
@@ -51,14 +52,14 @@ def read_yaml(path: Path, *, flags: bool = True) -> dict[str, Any]:
         found = _strict_yaml(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"--config {path} cannot be read: {one_line(error, 120)}") from None
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, *ASTRAY) as error:  # also dates that do not exist, and lists a thousand deep
         raise InputError(f"--config {path} is not YAML: {one_line(' '.join(str(error).split()), 200)}") from None
     if not isinstance(found, dict):
         raise InputError(f"--config {path} holds no settings: it needs lines like 'models: 16'")
     try:
         json.dumps(found, default=str)
     except (ValueError, RecursionError):
-        raise InputError(f"--config {path} holds a setting that contains itself") from None
+        raise InputError(f"--config {path} holds a setting that contains itself, or a number without end") from None
     found.pop("run", None)  # the identity that a run folder's own config.yaml also holds
     return {str(k).replace("_", "-") if flags else str(k): v for k, v in found.items() if v is not None}
 

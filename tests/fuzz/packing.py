@@ -14,7 +14,8 @@ from typing import Any
 Change = Callable[[bytes, int], bytes]
 _PNG = b"\x89PNG\r\n\x1a\n"
 _LIMIT = 1 << 20
-_ODD = (None, True, 0, -1, 1.5, 1e308, float("nan"), 10**30, "", "x", "\ud800", "<b>", [], {}, [[]], {"": None})
+ODD = (None, True, 0, -1, 1.5, 1e308, float("nan"), 10**30, "", "x", "\ud800", "<b>", [], {}, [[]], {"": None})
+"""Values that may stand anywhere in JSON and belong almost nowhere."""
 
 
 def whole_png(data: bytes, change: Change, size: int) -> bytes:
@@ -78,28 +79,28 @@ def inside_json(data: bytes, change: Change, size: int) -> bytes:
     except (ValueError, RecursionError):
         return changed
     rng = random.Random(zlib.crc32(changed))
-    places = [*_places(content)]
-    if not places or rng.random() < 0.2:
+    found = [*places(content)]
+    if not found or rng.random() < 0.2:
         return changed
     for _ in range(rng.choice((1, 1, 1, 3))):
-        holder, key = rng.choice(places)
+        holder, key = rng.choice(found)
         with contextlib.suppress(LookupError):  # an earlier change took it away
             if rng.random() < 0.25:
                 del holder[key]
             else:
-                holder[key] = rng.choice((*_ODD, rng.choice(places)[0], holder[key]))
+                holder[key] = rng.choice((*ODD, rng.choice(found)[0], holder[key]))
     try:
         return json.dumps(content).encode("utf-8", "surrogatepass")[:size]
     except (ValueError, RecursionError):  # it holds itself now
         return changed
 
 
-def _places(content: Any) -> Iterator[tuple[Any, Any]]:
+def places(content: Any) -> Iterator[tuple[Any, Any]]:
     """Every place of a value in a value, with what holds it."""
     keys = content if isinstance(content, dict) else range(len(content)) if isinstance(content, list) else ()
     for key in list(keys):
         yield content, key
-        yield from _places(content[key])
+        yield from places(content[key])
 
 
 def by_name(suffix: str, data: bytes, change: Change, size: int) -> bytes:

@@ -1,9 +1,11 @@
 """What the files of both studies have in common, and what is refused before anything is run."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal, get_args
 
+from memorisk.runs.damaged import ASTRAY
 from memorisk.runs.errors import InputError, one_line, unknown_name
 from memorisk.runs.settings import check_names
 
@@ -25,6 +27,23 @@ def read_protocol(config: Mapping[str, Any], keys: Collection[str]) -> StudyProt
     if protocol not in get_args(StudyProtocol):
         raise unknown_name("protocol", protocol, get_args(StudyProtocol))
     return protocol
+
+
+@contextmanager
+def reading_study() -> Iterator[None]:
+    """While it is open, a study's file is checked; YAML may hold a value of any kind at any place.
+
+    Raises:
+        InputError: A value is of a kind that no check foresaw. The error that it led to is kept as the cause.
+    """
+    try:
+        yield
+    except ASTRAY as error:
+        what = f"{type(error).__name__} {one_line(error, 100)}".strip()
+        raise InputError(
+            f"the study cannot be read ({what}): a value is of another kind than its setting takes; compare it with "
+            "the files in recipes"
+        ) from error
 
 
 def check_keys(what: str, given: Any, allowed: Collection[str]) -> None:

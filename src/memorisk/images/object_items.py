@@ -192,6 +192,8 @@ def _png(image: Any, said: str) -> bytes:
         InputError: It is none.
     """
     if isinstance(image, Image.Image):
+        if 0 in image.size:
+            raise InputError(f"{said} is an image of {image.width} x {image.height}, without a pixel")
         depth = 16 if image.mode.startswith("I") or image.mode == "F" else 8
         array = pixels(image, Reading(depth=depth, window="full"))
     else:

@@ -15,6 +15,7 @@ import pyarrow as pa
 import yaml
 
 from memorisk.images.columns import NO_FINDING, text
+from memorisk.runs.damaged import ASTRAY
 from memorisk.runs.errors import InputError, one_line
 
 NOTE = b"memorisk_note"
@@ -126,7 +127,7 @@ def _in_card(path: Path) -> dict[str, Any]:
                 ordered = [names[key] for key in sorted(names, key=int)] if isinstance(names, dict) else names
                 found[feature["name"]] = {"_type": "ClassLabel", "names": ordered}
         return found
-    except (OSError, ValueError, KeyError, IndexError, TypeError, AttributeError, yaml.YAMLError):
+    except (*ASTRAY, yaml.YAMLError):
         return {}
 
 

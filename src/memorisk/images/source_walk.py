@@ -59,13 +59,13 @@ def walk_files(root: Path, *, follow_links: bool) -> Walk:
                 if not within(real_root, real) and not follow_links:
                     walk.escaping.append(relative)
                     continue
-                if entry.is_dir() and (not follow_links or real in visited):
+                if _leads_to_folder(entry) and (not follow_links or real in visited):
                     walk.skipped.append((relative, LINKED))
                     continue
-            if entry.is_dir():
+            if _leads_to_folder(entry):
                 visited.add(os.path.realpath(entry.path))
                 pending.append(relative + "/")
-            elif not entry.is_file() and not entry.is_symlink():
+            elif not entry.is_symlink() and not entry.is_file():
                 walk.skipped.append((relative, "not a regular file"))
             elif _is_utf8(relative):
                 walk.files.append(relative)
@@ -86,6 +86,14 @@ def _entries(root: Path, folder: str) -> Iterator[tuple[os.DirEntry[str], str]]:
         raise InputError(
             f"{one_line(root / folder)}: the folder cannot be opened ({one_line(error.strerror)})"
         ) from None
+
+
+def _leads_to_folder(entry: os.DirEntry[str]) -> bool:
+    """Whether it is a folder or a link to one; a link to itself leads nowhere, as one to nothing."""
+    try:
+        return entry.is_dir()
+    except OSError:
+        return False
 
 
 def _is_utf8(name: str) -> bool:

@@ -127,8 +127,15 @@ def changed_files(folder: Path) -> list[str]:
     Args:
         folder: With a seal.
     """
-    told = sealed_files(folder).items()
-    return [name for name, value in told if not (folder / name).is_file() or file_sha256(folder / name) != value]
+    return [name for name, value in sealed_files(folder).items() if not _holds(folder / name, value)]
+
+
+def _holds(path: Path, value: str) -> bool:
+    """Whether a file is there with this SHA-256; what cannot be a file's name is not there."""
+    try:
+        return path.is_file() and file_sha256(path) == value
+    except OSError:
+        return False
 
 
 def _line(value: str, name: str) -> bytes:

@@ -16,6 +16,7 @@ from typing import Any
 
 import yaml
 
+from memorisk.runs.damaged import ASTRAY
 from memorisk.runs.errors import GOES_ON, NO_SPACE, InputError, MemoriskError, one_line
 from memorisk.runs.files import UNFINISHED, plain, write_text
 from memorisk.runs.lock import LOCK, folder_lock, refuse_held
@@ -69,10 +70,10 @@ def read_config(folder: Path) -> dict[str, Any]:
     try:
         found = yaml.safe_load((folder / CONFIG).read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise InputError(f"{folder} is no run folder: it holds no {CONFIG}") from None
+        raise InputError(f"{one_line(folder)} is no run folder: it holds no {CONFIG}") from None
     except NotADirectoryError:
         raise InputError(f"{one_line(folder)} is no run folder: it is a file") from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+    except (yaml.YAMLError, *ASTRAY) as error:  # also dates that do not exist, and lists a thousand deep
         raise InputError(
             f"{one_line(folder / CONFIG)} does not parse: {one_line(' '.join(str(error).split()), 200)}"
         ) from None

@@ -65,7 +65,7 @@ def check_types(options: Any) -> None:
     hints = get_type_hints(type(options))
     for field in fields(options):
         value, kinds = getattr(options, field.name), _kinds(hints[field.name])
-        if value is None or not kinds & {bool, int, float}:
+        if not kinds & {bool, int, float} or (value is None and type(None) in get_args(hints[field.name])):
             continue
         if bool in kinds:
             good, wanted = isinstance(value, bool), "true or false, without quotes"
@@ -76,7 +76,8 @@ def check_types(options: Any) -> None:
         if str in kinds and isinstance(value, str):
             continue
         if not good:
-            raise InputError(f"{field.name} is {one_line(repr(value), 40)}; give {wanted}")
+            shown = "empty" if value is None else one_line(repr(value), 40)
+            raise InputError(f"{field.name} is {shown}; give {wanted}")
 
 
 def _kinds(hint: Any) -> set[Any]:

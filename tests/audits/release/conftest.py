@@ -26,13 +26,18 @@ OF = {"group_from": r"([a-z]+\d+)_"}
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with ``runs/KIND`` of every kind, and the images and weights that they looked at."""
     root = tmp_path_factory.mktemp("release")
+    make_runs(root)
+    return root
+
+
+def make_runs(root: Path) -> None:
+    """Make ``runs/KIND`` of every kind in a folder, and what they look at."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CONFIG_HOME", str(root / "config"))
         patch.chdir(root)
         _folders(root)
         _sets()
         _models(root)
-    return root
 
 
 @pytest.fixture

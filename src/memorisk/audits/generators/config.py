@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from memorisk.audits.options import ReportOptions
-from memorisk.audits.study_file import check_keys
+from memorisk.audits.study_file import check_keys, reading_study
 from memorisk.images.options import ImageOptions
 from memorisk.models.generators import SamplingOptions
 from memorisk.runs.devices import check_device
@@ -189,6 +189,7 @@ class GeneratorsStudy:
     classifiers: Mapping[str, Any]
 
 
+@reading_study()
 def read_generators(config: Mapping[str, Any]) -> GeneratorsStudy:
     """Check a study's file: every name, every setting.
 
@@ -200,8 +201,9 @@ def read_generators(config: Mapping[str, Any]) -> GeneratorsStudy:
         InputError: A key, setting or name is unknown, or something is missing.
     """
     check_keys("the study", config, STUDY_KEYS)
-    given = dict(config.get("settings") or {})
-    check_keys("settings", given, setting_names(GeneratorsOptions))
+    settings = config.get("settings") or {}
+    check_keys("settings", settings, setting_names(GeneratorsOptions))
+    given = dict(settings)
     if given.get("pseudonym_key"):
         given["pseudonym_key"] = Path(given["pseudonym_key"])
     for name in ("detectors", "strengths"):

@@ -17,6 +17,7 @@ import pandas as pd
 from memorisk.report.redaction import redact
 from memorisk.report.result import Result, refuse_changed
 from memorisk.runs.checksums import SEAL, file_sha256
+from memorisk.runs.damaged import ASTRAY, reading_run
 from memorisk.runs.errors import InputError, one_line
 from memorisk.runs.files import plain, read_json, read_table
 from memorisk.runs.folder import LOG, read_config
@@ -65,7 +66,9 @@ def finished_audit(folder: str | Path) -> Iterator[FinishedAudit]:
     place = Path(folder)
     config = read_config(place)
     with _held(place):
-        yield _opened(place, _kind(place, config), config)
+        with reading_run(place):
+            run = _opened(place, _kind(place, config), config)
+        yield run
 
 
 @contextmanager
@@ -135,7 +138,7 @@ def _opened(folder: Path, kind: str, config: Mapping[str, Any]) -> FinishedAudit
     refuse_changed(folder)
     try:
         result = Result.load(folder)
-    except (ValueError, KeyError, TypeError) as error:
+    except ASTRAY as error:
         raise InputError(f"{one_line(folder)} holds a damaged result ({one_line(error, 100)}): {AGAIN}") from None
     _refuse_other_status(folder, result.status)
     if kind in _LAST:

@@ -18,6 +18,7 @@ import numpy as np
 from memorisk.audits.release.finished import AGAIN, VERDICT, finished_audit, last_event
 from memorisk.audits.release.stating import described
 from memorisk.report.statement import AuditStatement
+from memorisk.runs.damaged import reading_run
 from memorisk.runs.errors import InputError, one_line
 from memorisk.runs.files import read_json, read_table
 from memorisk.runs.folder import read_config
@@ -62,10 +63,16 @@ def record_of(folder: str | Path) -> Record:
         folder: The run folder.
 
     Raises:
-        InputError: It is none, unfinished, or changed.
+        InputError: It is none, unfinished, changed or damaged.
     """
     place = Path(folder)
     config = read_config(place)
+    with reading_run(place):
+        return _read(place, config)
+
+
+def _read(place: Path, config: Mapping[str, Any]) -> Record:
+    """The record of a run with these settings."""
     of_kind = _other_kind(place, config)
     if of_kind is None:
         with finished_audit(place) as run:

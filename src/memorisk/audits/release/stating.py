@@ -14,6 +14,7 @@ from memorisk.audits.release.of_training import of_quality, of_watch
 from memorisk.images.overlap import named_sources, refuse_overlap
 from memorisk.report.model_card import model_card
 from memorisk.report.statement import AuditStatement, Statement
+from memorisk.runs.damaged import reading_run
 from memorisk.runs.errors import InputError, one_line
 from memorisk.runs.files import write_json, write_text
 from memorisk.runs.folder import CONFIG
@@ -127,7 +128,12 @@ def write_statement(
 def _described(run: FinishedAudit, offered: Offered, progress: Progress) -> tuple[AuditStatement, Bound]:
     """What a run says, and what it is tied to."""
     audit = described(run)
-    tie = bind(run, audit.subject, offered, progress)
+    with reading_run(run.folder):
+        try:
+            tie = bind(run, audit.subject, offered, progress)
+        except OSError as error:  # of what is to be released, not of the run
+            where = one_line(error.filename or run.folder, 120)
+            raise InputError(f"{where} cannot be read: {one_line(error.strerror or error, 80)}") from None
     return replace(audit, subject=tie.subject), tie
 
 
@@ -138,15 +144,10 @@ def described(run: FinishedAudit) -> AuditStatement:
         run: Finished and unchanged.
 
     Raises:
-        InputError: Another memorisk wrote it, without numbers that are needed.
+        InputError: Another memorisk wrote it, without numbers that are needed, or its files are damaged.
     """
-    try:
+    with reading_run(run.folder):
         return _KINDS[run.kind](run)
-    except (KeyError, TypeError, AttributeError) as error:
-        raise InputError(
-            f"{one_line(run.folder)} lacks {one_line(error, 60)}: another version of memorisk wrote it; issue the run's"
-            " command again"
-        ) from error
 
 
 def _refuse_unknown(offered: Offered, bound: Sequence[Bound]) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from memorisk.audits.feature_options import MarkOptions
 from memorisk.audits.mark_choice import TEXT, choose_mark
-from memorisk.audits.study_file import StudyProtocol, check_keys, read_protocol
+from memorisk.audits.study_file import StudyProtocol, check_keys, read_protocol, reading_study
 from memorisk.images.mark_controls import KINDS
 from memorisk.images.options import ImageOptions
 from memorisk.models.specs import model_spec
@@ -163,6 +163,7 @@ class UniqueStudy:
     training: Mapping[str, Mapping[str, Any]]
 
 
+@reading_study()
 def read_unique(config: Mapping[str, Any]) -> UniqueStudy:
     """Check a study's file: every name, every setting.
 
