@@ -16,6 +16,7 @@ from typing import Any
 
 from memorisk.runs.errors import GOES_ON, InputError, MemoriskError, MissingExtraError, one_line
 from memorisk.runs.placement import Placement
+from memorisk.runs.ray_token import try_token
 from memorisk.runs.remote import Expected, Outcome, attempt_remotely, check_workers, look, lost
 from memorisk.runs.signs import Pulse, Signs, silence
 
@@ -117,7 +118,7 @@ def reach_ray(place: Placement) -> None:
     """Ask whether there is a cluster; what its machines have is asked when jobs begin, since Ray takes seconds to say.
 
     Raises:
-        InputError: Nobody listens at the address.
+        InputError: Nobody listens at the address, or the cluster takes none of what we have as its token.
     """
     if importlib.util.find_spec("ray") is None:
         raise MissingExtraError("ray", "cluster", "executor ray")
@@ -125,6 +126,7 @@ def reach_ray(place: Placement) -> None:
         _knock(place.cluster)
     except (OSError, ValueError) as error:
         raise _nobody(place.cluster, error) from None
+    try_token(place.cluster)
 
 
 def _nobody(address: str, error: Exception) -> InputError:
@@ -153,7 +155,7 @@ def open_ray(address: str) -> Iterator[Any]:
     """Ray, connected.
 
     Raises:
-        InputError: There is no such cluster.
+        InputError: There is no such cluster, or it takes none of what we have as its token.
     """
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # no telemetry
     try:
@@ -164,6 +166,7 @@ def open_ray(address: str) -> Iterator[Any]:
     try:
         if mine:
             _knock(address)
+            try_token(address)
             ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR, include_dashboard=False)
             _keep_quiet()
     except (ConnectionError, RuntimeError, ValueError, OSError) as error:
