@@ -27,8 +27,8 @@ MENDED = (
     "`tests/images/test_sources_arrays.py`.",
     "By Atheris: a Parquet table whose notes for pandas lack a key; a refusal that listed unprintable names; saved "
     "features that are an archive of other things; a GAN of 10^30 styles and an autoencoder of 10^30 layers, which "
-    "would be built for ever; an autoencoder whose scaling is text. Test: `tests/test_damaged_files.py`. What this "
-    "line and those above name was met by the first run and mended after it.",
+    "would be built for ever; an autoencoder whose scaling is text. Test: `tests/test_damaged_files.py`. This line "
+    "and the one above were met by the first run and mended after it.",
     "By the later runs: ids of saved features, latents and conditions that are no characters (`SystemError`); an "
     "encoder of latents of infinite size. Test: `tests/test_damaged_files.py`. A setting of a study left empty where a "
     "number belongs. Test: `tests/test_odd_settings.py`.",
