@@ -32,6 +32,14 @@ def test_an_interrupted_write_leaves_the_old_file(tmp_path):
     assert [p.name for p in tmp_path.iterdir()] == ["a.json"]
 
 
+@pytest.mark.parametrize("content", [b"", b'{"x": ', b"\xff", b"[" * 100_000])
+def test_a_damaged_file_of_a_run_is_named(tmp_path, content):
+    (tmp_path / "a.json").write_bytes(content)
+    with pytest.raises(InputError, match=r"a\.json is damaged \(.*restore it, or begin in a new folder") as found:
+        read_json(tmp_path / "a.json")
+    assert isinstance(found.value, ValueError)
+
+
 def full_safetensors(path):
     """A job that writes weights to a full disk, as safetensors tells of it."""
     with atomic_path(path):

@@ -25,6 +25,10 @@ class InputError(MemoriskError):
     exit_code = 2
 
 
+class DamagedError(InputError, ValueError):
+    """A file of a run is not what was written. Also a ValueError, for whoever knows more of the file."""
+
+
 class MissingExtraError(InputError):
     """A library of an optional extra is needed and absent."""
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from memorisk.runs.errors import full_disk
+from memorisk.runs.errors import DamagedError, full_disk, one_line
 
 if TYPE_CHECKING:  # a worker that only trains need not load pandas
     import pandas as pd
@@ -80,8 +80,18 @@ def write_json(path: str | Path, value: Any) -> None:
 
 
 def read_json(path: str | Path) -> Any:
-    """Read a JSON file."""
-    return json.loads(Path(path).read_text(encoding="utf-8"))
+    """Read a JSON file of a run.
+
+    Raises:
+        DamagedError: It is none, or no UTF-8.
+        OSError: It cannot be opened.
+    """
+    try:
+        return json.loads(Path(path).read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise DamagedError(
+            f"{one_line(path)} is damaged ({one_line(error, 80)}): restore it, or begin in a new folder"
+        ) from error
 
 
 def write_table(path: str | Path, table: pd.DataFrame) -> None:
