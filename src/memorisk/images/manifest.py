@@ -59,7 +59,8 @@ class Manifest:
     def unread(self) -> pd.DataFrame:
         """What of ``skipped`` may hold images: neither texts nor DICOM plans, nor what is read elsewhere."""
         reasons = self.skipped["reason"].astype(str)
-        return self.skipped[~(reasons.isin([TEXT, LINKED]) | reasons.str.startswith(NO_PICTURE))]
+        known = (reasons.isin([TEXT, LINKED]) | reasons.str.startswith(NO_PICTURE)).to_numpy()
+        return self.skipped.take(np.flatnonzero(~known))
 
     @property
     def images(self) -> np.ndarray:
