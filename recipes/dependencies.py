@@ -1,7 +1,8 @@
 """Licences of everything that memorisk asks for, and what is known of holes in it.
 
-The first reads the metadata of the installed packages and writes a page; the second runs ``pip-audit`` over
-``constraints.txt``, in an environment of its own, where the advisory database can be reached.
+The first reads the metadata of the installed packages, and what was read by hand of public advisories
+(``advisories.yaml``), and writes a page; the second runs ``pip-audit`` over ``constraints.txt``, in an environment of
+its own, where the advisory database can be reached.
 
     python recipes/dependencies.py --markdown docs/licences.md
     python -m venv /tmp/audit && /tmp/audit/bin/python -m pip install pip-audit
@@ -19,7 +20,10 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 ROOT = Path(__file__).resolve().parents[1]
+ADVISORIES = ROOT / "recipes" / "advisories.yaml"
 BASE = "memorisk itself"
 _NAME = re.compile(r"([A-Za-z0-9._-]+)(\[[^\]]*\])?\s*(.*)")
 _COPYLEFT = re.compile(r"\b(A?GPL|LGPL|MPL|EUPL|CDDL|EPL|GNU)", re.IGNORECASE)
@@ -137,10 +141,44 @@ def page(found: list[Dependency]) -> str:
             "release and where memorisk is installed: what is known changes every day. It ends with 0 only where every "
             "package was looked up and nothing is known; pip-audit itself ends so where it looked up nothing, too.",
             "",
-            "No answer of it stands here: the machine that these pages were made on reaches no such database.",
+            *holes(),
             "",
         ]
     )
+
+
+def looked_up() -> dict[str, Any]:
+    """What was read of public advisories: the day, and the packages."""
+    return yaml.safe_load(ADVISORIES.read_text(encoding="utf-8"))
+
+
+def holes() -> list[str]:
+    """What the pages said that were read, as lines of a page."""
+    found = looked_up()
+    packages: dict[str, dict[str, Any]] = found["packages"]
+    with_some = {name: one for name, one in packages.items() if one.get("holes")}
+    lines = [
+        "No answer of it stands here: the machine that these pages were made on reaches no such database. In its place "
+        "stored copies of public pages (advisories, CVE records, release notes) were searched and read by hand on "
+        f"{found['read']}, package by package, for the versions of `constraints.txt` (`recipes/advisories.yaml`). "
+        "That is less than an audit, and no all-clear: pages may be missing or old, libraries that these packages ask "
+        "for were not looked up, and what a page left out is said to be not read. Lower bounds of `pyproject.toml` "
+        "were raised where an older version has a hole, known to be high or critical, that memorisk's use could meet; "
+        "torch's was not: see its line.",
+        "",
+        f"Of {len(packages)} packages {len(with_some)} had something; of the other {len(packages) - len(with_some)} "
+        "nothing was found in the pages searched.",
+        "",
+        "| package, version looked at | hole | versions | severity | is that version hit? | what memorisk meets |",
+        "|---|---|---|---|---|---|",
+    ]
+    for name, one in with_some.items():
+        for n, hole in enumerate(one["holes"]):
+            first = f"{name} {one['version']}" if n == 0 else ""
+            met = f"{one['met']} (newest page: {one['newest']})" if n == 0 else ""
+            cells = [first, ", ".join(hole["ids"]), hole["versions"], hole["severity"], hole["ours"], met]
+            lines.append(f"| {' | '.join(cells)} |")
+    return lines
 
 
 def audit(program: str) -> int:

@@ -24,7 +24,8 @@ def recipe():
 
 
 def rows() -> list[list[str]]:
-    lines = (ROOT / "docs" / "licences.md").read_text(encoding="utf-8").splitlines()
+    page = (ROOT / "docs" / "licences.md").read_text(encoding="utf-8")
+    lines = page.partition("## Known holes")[0].splitlines()
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines if line.startswith("| ")][1:]
 
 
@@ -44,6 +45,34 @@ def test_every_licence_is_known_and_copyleft_is_flagged(recipe):
 def test_what_is_installed_is_as_the_page_says(recipe):
     for name, _, _, licence, _ in rows():
         assert recipe.licence(name) in ("", licence), name
+
+
+def plain(name: str) -> str:
+    """A package's name as the index compares it."""
+    return name.lower().replace("_", "-")
+
+
+def test_every_package_was_looked_up_at_its_version_and_the_page_says_what_was_found(recipe):
+    packages = recipe.looked_up()["packages"]
+    lines = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
+    pins = {plain(name): version for name, _, version in (line.partition("==") for line in lines if line[0] != "#")}
+    seen = {plain(name): str(one["version"]) for name, one in packages.items()}
+    differ = sorted(name for name, version in pins.items() if seen.get(name) != version)
+    assert not differ, f"look up what is known of {differ} now, and write it in recipes/advisories.yaml"
+    fuzzing = {"atheris"}  # installed by who fuzzes
+    assert {plain(name) for name, _, _ in recipe.asked()} <= {*seen, *fuzzing}
+    page = (ROOT / "docs" / "licences.md").read_text(encoding="utf-8")
+    assert "\n".join(recipe.holes()) in page, "python recipes/dependencies.py --markdown docs/licences.md"
+
+
+def test_what_was_found_is_whole(recipe):
+    for name, one in recipe.looked_up()["packages"].items():
+        assert set(one) in ({"version", "found"}, {"version", "newest", "met", "holes"}), name
+        for hole in one.get("holes", ()):
+            assert set(hole) == {"ids", "versions", "severity", "ours"}, name
+            assert hole["ids"], name
+            assert hole["ours"].startswith(("not affected", "affected", "unclear")), name
+            assert not any("|" in str(cell) for cell in hole.values()), name
 
 
 SOUND: dict[str, object] = {"name": "a", "version": "1", "vulns": []}
