@@ -14,6 +14,7 @@ from timm.layers.pos_embed import resample_abs_pos_embed, resample_abs_pos_embed
 from timm.models import adapt_input_conv
 from timm.models.vision_transformer_sam import VisionTransformerSAM
 from torch import nn
+from torch.torch_version import TorchVersion
 
 from memorisk.models.parts import head_module
 from memorisk.models.weights import load_weights, read_state_dict, save_weights
@@ -177,6 +178,20 @@ class Payload:
 
     def __reduce__(self) -> tuple:
         return (Path.touch, (self.path,))
+
+
+def test_a_pytorch_that_can_be_got_around_reads_no_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    state = network(0).state_dict()
+    torch.save(state, tmp_path / "w.pth")
+    save_file(dict(state), tmp_path / "w.safetensors")
+    monkeypatch.setattr(torch, "__version__", TorchVersion("2.9.1+cpu"))
+    with pytest.raises(
+        InputError, match=r"w\.pth: in PyTorch 2\.9\.1.*CVE-2026-24747.*2\.10 or newer, or give safetensors"
+    ):
+        read_state_dict(tmp_path / "w.pth")
+    assert read_state_dict(tmp_path / "w.safetensors").keys() == state.keys()
+    monkeypatch.setattr(torch, "__version__", TorchVersion("2.10.0"))
+    assert read_state_dict(tmp_path / "w.pth").keys() == state.keys()
 
 
 @pytest.mark.parametrize("kind", ["zip", "legacy", "pickle", "npz"])

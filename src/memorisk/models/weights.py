@@ -3,7 +3,8 @@
 Strictly: everything but the classifier head must match by name and shape; what does not is listed and nothing is
 loaded. What had to be done to make a file fit (a new head, a stem summed over colours, positions resized, the trunk
 taken out of a whole SAM or open_clip file) is said.
-A PyTorch file is read with ``weights_only=True``: one that would run code is refused.
+A PyTorch file is read with ``weights_only=True``: one that would run code is refused, and so is every such file by a
+PyTorch that can be got around.
 """
 
 import pickle
@@ -20,6 +21,7 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import nn
+from torch.torch_version import TorchVersion
 
 from memorisk.models.parts import head_names, stem_names
 from memorisk.models.whole_files import State, WholeFile, take_trunk, whole_file
@@ -34,6 +36,8 @@ SUFFIXES = (".safetensors", ".pth", ".pt", ".th", ".bin", ".ckpt", ".npz")
 _WRAPPERS = ("state_dict", "model_state_dict", "model", "net")
 _PREFIXES = ("module.", "_orig_mod.", "model.", "net.")
 _LISTED = 5
+_SAFE = TorchVersion("2.10.0")
+"""The PyTorch from which on ``weights_only`` keeps what it says."""
 READ = "safetensors, NumPy .npz, and PyTorch .pt, .pth, .th, .bin and .ckpt (tensors only)"
 """The formats that are read, in words."""
 _OTHERS = {
@@ -168,6 +172,11 @@ def _read_numpy(file: Path) -> State:
 
 
 def _read_torch(file: Path) -> State:
+    if TorchVersion(torch.__version__) < _SAFE:
+        raise InputError(
+            f"weights file {one_line(file.name)}: in PyTorch {torch.__version__} a crafted file of this kind runs code "
+            "in spite of weights_only=True (CVE-2026-24747): install PyTorch 2.10 or newer, or give safetensors"
+        )
     try:
         with warnings.catch_warnings(action="ignore"):  # torch's remarks on old formats are not the user's matter
             content = torch.load(file, map_location="cpu", weights_only=True)
