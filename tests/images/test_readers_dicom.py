@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from memorisk.images import readers_dicom_gdcm
+from memorisk.images import readers_dicom, readers_dicom_apart
 from memorisk.images.readers import count_frames, read_image
 from memorisk.runs.errors import InputError, MissingExtraError
 from tests.images.dicom_making import dicom, items, lut, save, save_big_endian, with_elements
@@ -360,27 +360,40 @@ def test_a_decoder_that_dies_does_not_take_the_run_along(shared_data: Path, tmp_
     data[data.index(b"\xff\xd8\xff") + 3] = 0  # GDCM 3.0 to 3.2 end their process on this
     path = write(tmp_path / "a.dcm", bytes(data))
     with pytest.raises(InputError, match="GDCM"):
-        readers_dicom_gdcm.decode_apart(path, 0)
+        readers_dicom_apart.decode_apart(path, 0, "gdcm")
     image, message = read_or_message(path)  # another decoder may know it
     assert image is not None or "GDCM" in message
     np.testing.assert_array_equal(read_image(folder / "SC_rgb_jpeg_gdcm.dcm"), whole)
 
 
+def test_a_jpeg_2000_frame_is_decoded_apart_with_the_same_values(
+    shared_data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = shared_data / "dicom_pydicom" / "test_files" / "MR_small_jp2klossless.dcm"
+    values = readers_dicom_apart.decode_apart(path, 0, "pylibjpeg")
+    here = pydicom.pixels.pixel_array(pydicom.dcmread(path), index=0, decoding_plugin="pylibjpeg")
+    np.testing.assert_array_equal(values, here)
+    asked = []
+    monkeypatch.setattr(readers_dicom, "decode_apart", lambda *given: asked.append(given) or values)
+    read_image(path)
+    assert asked == [(path, 0, "pylibjpeg")]
+
+
 def test_the_process_apart_is_started_anew_after_it_died(shared_data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = shared_data / "dicom_pydicom" / "test_files" / "MR_small_jpeg_ls_lossless.dcm"
     whole = read_image(path)
-    child = readers_dicom_gdcm._child()
+    child = readers_dicom_apart._child()
     child.kill()
     child.wait()  # asked for once: after its death another one would be started, and live
     np.testing.assert_array_equal(read_image(path), whole)
-    readers_dicom_gdcm._end_all()
+    readers_dicom_apart._end_all()
     for program, what in (
         ("import os; os.abort()", "broke down"),
         ("import time; time.sleep(60)", "did not finish in 1"),
     ):
-        monkeypatch.setattr(readers_dicom_gdcm, "_COMMAND", [sys.executable, "-c", program])
-        monkeypatch.setattr(readers_dicom_gdcm, "_SECONDS", 1.0 if "sleep" in program else 60.0)
+        monkeypatch.setattr(readers_dicom_apart, "_COMMAND", [sys.executable, "-c", program])
+        monkeypatch.setattr(readers_dicom_apart, "_SECONDS", 1.0 if "sleep" in program else 60.0)
         with pytest.raises(InputError, match=what):
-            readers_dicom_gdcm.decode_apart(path, 0)
+            readers_dicom_apart.decode_apart(path, 0, "gdcm")
     monkeypatch.undo()
     np.testing.assert_array_equal(read_image(path), whole)

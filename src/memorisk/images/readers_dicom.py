@@ -4,8 +4,9 @@ Rules: the middle frame (number of frames // 2) of a multi-frame file unless one
 rescale, then the window (``readers_dicom_greys`` has the order), MONOCHROME1 inverted last. Colour: YBR becomes
 RGB, PALETTE COLOR becomes RGB, no window; deeper colour is taken at its full range of stored bits. Overlays and
 colour profiles are left out. Compressed frames are decoded by libraries of permissive licences in a fixed order, so
-that two machines with the same libraries give the same pixels: Pillow for baseline JPEG, GDCM (in a process apart,
-``readers_dicom_gdcm``) for JPEG Lossless and JPEG-LS, OpenJPEG for JPEG 2000, pydicom for RLE. Extended JPEG of 12
+that two machines with the same libraries give the same pixels: Pillow for baseline JPEG, GDCM
+for JPEG Lossless and JPEG-LS, OpenJPEG for JPEG 2000 (both in a process apart, ``readers_dicom_apart``), pydicom for
+RLE. Extended JPEG of 12
 bits needs pylibjpeg-libjpeg (GPL), which memorisk does not install, and is refused without it.
 """
 
@@ -19,7 +20,7 @@ import numpy as np
 from memorisk.images import jpeg
 from memorisk.images.formats import Reading
 from memorisk.images.greys import show, stretch, to_depth
-from memorisk.images.readers_dicom_gdcm import decode_apart
+from memorisk.images.readers_dicom_apart import DECODERS, decode_apart
 from memorisk.images.readers_dicom_greys import grey_image
 from memorisk.images.readers_raster import check_size, open_image, refuse_cut_short
 from memorisk.runs.errors import InputError, MissingExtraError, one_line
@@ -133,9 +134,10 @@ def _decoded(data: Any, frame: int, path: Path, max_pixels: int) -> np.ndarray:
     problems = []
     for plugin in _plugins(syntax):
         try:
-            if plugin == "gdcm":
-                return decode_apart(path, frame)
-            values = np.asarray(pixel_array(data, index=frame, decoding_plugin=plugin))
+            if plugin in DECODERS:
+                values = decode_apart(path, frame, plugin)
+            else:
+                values = np.asarray(pixel_array(data, index=frame, decoding_plugin=plugin))
             return values.astype(values.dtype.newbyteorder("="), copy=False)
         except Exception as error:  # a decoder's own exceptions; the next one may know the file
             problems.append(_short(error, path))

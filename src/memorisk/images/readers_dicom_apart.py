@@ -1,8 +1,9 @@
-"""JPEG Lossless and JPEG-LS through GDCM, in a process apart.
+"""Frames that compiled decoders decode, in a process apart: GDCM's JPEG Lossless and JPEG-LS, OpenJPEG's JPEG 2000.
 
-GDCM is the one decoder of these of a permissive licence, and a broken stream can make it end its process (a C++
-exception that nobody catches). A run must outlive one bad file: the process apart is started when the first such
-file is met, asked for one frame at a time, and started anew if it died. It ends with the process that started it.
+GDCM is the one decoder of its kinds of a permissive licence, and a broken stream can make it end its process (a C++
+exception that nobody catches); OpenJPEG may write beside its memory (CVE-2025-54874). A run must outlive one bad file:
+the process apart is started when the first such file is met, asked for one frame at a time, and started anew if it
+died. It ends with the process that started it.
 """
 
 import atexit
@@ -19,18 +20,21 @@ import numpy as np
 
 from memorisk.runs.errors import InputError, one_line
 
+DECODERS = {"gdcm": "GDCM", "pylibjpeg": "OpenJPEG"}
+"""What decodes in the process apart, by pydicom's name of it."""
 _SECONDS = 300.0  # a frame takes milliseconds to a few seconds; a decoder that loops for ever must not hold the run
-_COMMAND = [sys.executable, "-c", "from memorisk.images.readers_dicom_gdcm import answer_requests; answer_requests()"]
+_COMMAND = [sys.executable, "-c", "from memorisk.images.readers_dicom_apart import answer_requests; answer_requests()"]
 _LOCK = threading.Lock()
 _children: dict[int, subprocess.Popen[bytes]] = {}
 
 
-def decode_apart(path: Path, frame: int) -> np.ndarray:
-    """Stored values of one frame, decoded by GDCM in the process apart.
+def decode_apart(path: Path, frame: int, plugin: str) -> np.ndarray:
+    """Stored values of one frame, decoded in the process apart.
 
     Args:
         path: A DICOM file.
         frame: Index of the frame.
+        plugin: One of `DECODERS`.
 
     Returns:
         ``[h, w]`` or ``[h, w, 3]``, as pydicom gives them.
@@ -43,11 +47,13 @@ def decode_apart(path: Path, frame: int) -> np.ndarray:
         assert child.stdin is not None
         assert child.stdout is not None
         try:
-            request = {"path": os.fsencode(path.absolute()).hex(), "frame": frame}
+            request = {"path": os.fsencode(path.absolute()).hex(), "frame": frame, "plugin": plugin}
             child.stdin.write(json.dumps(request).encode() + b"\n")
             child.stdin.flush()
             if not select.select([child.stdout], [], [], _SECONDS)[0]:
-                raise InputError(f"{one_line(path)}: the decoder (GDCM) did not finish in {_SECONDS:.0f} seconds")
+                raise InputError(
+                    f"{one_line(path)}: the decoder ({DECODERS[plugin]}) did not finish in {_SECONDS:.0f} seconds"
+                )
             reply = json.loads(child.stdout.readline() or b"null")
             if reply is None:
                 raise BrokenPipeError
@@ -55,7 +61,7 @@ def decode_apart(path: Path, frame: int) -> np.ndarray:
         except BaseException as error:
             _end(child)
             if isinstance(error, OSError | ValueError):
-                raise InputError(f"{one_line(path)}: the decoder (GDCM) broke down on it") from None
+                raise InputError(f"{one_line(path)}: the decoder ({DECODERS[plugin]}) broke down on it") from None
             raise
     if "error" in reply:
         raise InputError(reply["error"])
@@ -69,7 +75,7 @@ def answer_requests() -> None:
     for line in sys.stdin.buffer:
         request = json.loads(line)
         try:
-            values = _decode(Path(os.fsdecode(bytes.fromhex(request["path"]))), request["frame"])
+            values = _decode(Path(os.fsdecode(bytes.fromhex(request["path"]))), request["frame"], request["plugin"])
             head: dict[str, Any] = {"dtype": values.dtype.str, "shape": values.shape, "bytes": values.nbytes}
             body = values.tobytes()
         except Exception as error:  # the caller tells the user
@@ -78,11 +84,11 @@ def answer_requests() -> None:
         replies.flush()
 
 
-def _decode(path: Path, frame: int) -> np.ndarray:
+def _decode(path: Path, frame: int, plugin: str) -> np.ndarray:
     from memorisk.images.readers_dicom import dataset, pydicom_module
 
     pixel_array = pydicom_module().pixels.pixel_array
-    return np.ascontiguousarray(pixel_array(dataset(path), index=frame, decoding_plugin="gdcm"))
+    return np.ascontiguousarray(pixel_array(dataset(path), index=frame, decoding_plugin=plugin))
 
 
 def _child() -> subprocess.Popen[bytes]:
