@@ -19,6 +19,7 @@ from PIL import Image
 
 from memorisk.audits.options import ClassifierOptions
 from memorisk.models.zoo import create_model
+from memorisk.statistics.verdict import few_seeds
 from tests.commands import answer, class_folders, entries, environment, memorisk, picture, plain_images, refusal
 from tests.images.making import png_bytes
 
@@ -463,6 +464,23 @@ def test_the_gate_decides_the_exit_code(capsys, images, tmp_path):
     found, status = code("--fail-on", "high")
     assert status != "pass", "two models cannot pass"
     assert found == 1
+
+
+def test_the_plan_says_that_few_seeds_cannot_pass_in_the_words_of_the_verdict(capsys, run, images, tmp_path):
+    def plan(models: int, *more: object) -> str:
+        command = ("audit", "classifier", images, "--out", tmp_path / "few", "--models", models, "--epochs", 1)
+        return answer(capsys, *command, "--processes", 1, "--dry-run", *more)[1]
+
+    for models in (2, 4):
+        reason, way = few_seeds(models // 2) or ("", "")
+        assert json.loads(plan(models, "--json"))["notes"] == [
+            f"this audit cannot pass with {reason}; a pass needs {way}"
+        ]
+    assert "note: this audit cannot pass with 2 seeds" in plan(4)
+    assert few_seeds(2) == tuple(
+        json.loads((run / "verdict.json").read_text())[k][0] for k in ("why", "what_would_decide")
+    )
+    assert json.loads(plan(6, "--json"))["notes"] == []
 
 
 def test_json_alone_stands_on_standard_output(capsys, run, images):

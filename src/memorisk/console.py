@@ -192,6 +192,8 @@ def show_dry_run(found: DryRun, *, as_json: bool) -> None:
     if found.not_auditable:
         names = ", ".join(one_line(n, 40) for n in found.not_auditable)
         console.print(Text(f"too small to be audited: {names}"), soft_wrap=True)
+    for note in found.notes:
+        console.print(Text(f"note: {note}"), soft_wrap=True)
 
 
 def _could(row: dict[str, Any]) -> str:

@@ -19,6 +19,7 @@ from memorisk.audits.plan import Plan
 from memorisk.images.store import ImageStore
 from memorisk.models.zoo import is_download, model_spec
 from memorisk.runs.cost import Cost
+from memorisk.statistics.verdict import few_seeds
 from memorisk.training.jobs import TrainJob, build_network, keep_freed_memory, train_network
 
 _TIMED_PIXELS = 1 << 20
@@ -41,6 +42,7 @@ class DryRun:
         without_partner: Groups (``without_partner``) and images (``without_partner_images``) that will not be scored,
             since no other group holds as many images of the same labels.
         seconds: Estimated seconds of training on this machine; None where that is not known beforehand.
+        notes: What keeps a pass away whatever is measured.
     """
 
     cost: Cost
@@ -52,6 +54,7 @@ class DryRun:
     classes: list[dict[str, Any]]
     without_partner: dict[str, int]
     seconds: float | None
+    notes: tuple[str, ...]
 
 
 def describe_plan(
@@ -75,6 +78,7 @@ def describe_plan(
         _outlook(evidence, plan, options),
         {k: unscored[k] for k in ("without_partner", "without_partner_images")},
         None if each is None else each * images / training_processes(options),
+        _cannot_pass(plan),
     )
 
 
@@ -127,6 +131,12 @@ def _empty_evidence(plan: Plan) -> Evidence:
 
     halves = ((columns(d.rows_a), columns(d.rows_b)) for d in plan.designs)
     return stack_evidence(plan.items, plan.design, [d.seed for d in plan.designs], halves)
+
+
+def _cannot_pass(plan: Plan) -> tuple[str, ...]:
+    """That there are fewer seeds than a pass needs, by the verdict's own rule."""
+    few = few_seeds(len(plan.designs))
+    return () if few is None else (f"this audit cannot pass with {few[0]}; a pass needs {few[1]}",)
 
 
 def _context(plan: Plan) -> Context:

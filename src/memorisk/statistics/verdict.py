@@ -101,21 +101,34 @@ def decide(
         raise InputError(f"the class table lacks {', '.join(missing)}; a verdict needs {', '.join(COLUMNS)}")
     rows: list[dict[str, Any]] = table.to_dict("records")  # pyright: ignore[reportAssignmentType]
     tiers = {str(row["label"]): str(row["tier"]) for row in rows}
-    few = 0 < n_seeds < MIN_SEEDS
-    failures = sorted((found for row in rows if (found := _failure(row, gate, units, few))), key=lambda f: f[0])
+    few = few_seeds(n_seeds)
+    failures = sorted(
+        (found for row in rows if (found := _failure(row, gate, units, few is not None))), key=lambda f: f[0]
+    )
     if failures:
         return Decision(FAIL, gate, [reason for _, reason in failures], [], tiers)
     if not rows:
         return Decision(UNDECIDED, gate, ["no class was audited"], ["a class with enough images to be split"], tiers)
     doubts = [doubt for row in rows for doubt in _doubts(row, gate, q, units, n_seeds)]
-    if few:
-        seeds = f"{n_seeds} seed{'' if n_seeds == 1 else 's'}"
-        reason = f"{seeds}: what two trainings differ by, whatever they saw, cannot be told from what one remembers"
-        doubts.insert(0, (reason, f"at least {MIN_SEEDS} seeds (--models {2 * MIN_SEEDS})"))
+    if few is not None:
+        doubts.insert(0, few)
     if doubts:
         return Decision(UNDECIDED, gate, [why for why, _ in doubts], [what for _, what in doubts], tiers)
     passed = f"the upper limit of every class ({len(rows)}) is below {GATES[gate]} and no {units.one} is flagged"
     return Decision(PASS, gate, [passed], [], tiers)
+
+
+def few_seeds(n_seeds: int) -> tuple[str, str] | None:
+    """Why so few seeds keep every pass away, and what would decide it; None where there are enough.
+
+    Args:
+        n_seeds: Seeds of the audit; 0 for unknown.
+    """
+    if not 0 < n_seeds < MIN_SEEDS:
+        return None
+    seeds = f"{n_seeds} seed{'' if n_seeds == 1 else 's'}"
+    reason = f"{seeds}: what two trainings differ by, whatever they saw, cannot be told from what one remembers"
+    return reason, f"at least {MIN_SEEDS} seeds (--models {2 * MIN_SEEDS})"
 
 
 def _failure(row: dict[str, Any], gate: str, units: Units, few: bool) -> tuple[tuple[float, int], str] | None:
