@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from memorisk.runs.errors import InputError, MemoriskError
-from memorisk.runs.urls import LIBRARIES, url_of
+from memorisk.runs.urls import LIBRARIES, path_of, url_of
 
 _IMAGES = frozenset(("images", "train", "synthetic", "held_out", "probes", "calibration", "image_root", "labels_csv"))
 _WEIGHTS = frozenset(("weights", "feature_weights", "classifier_weights", "conditioning_weights"))
@@ -73,9 +73,11 @@ def local_arguments(command: Callable[..., Any], given: dict[str, Any]) -> Itera
     local = {name: value if name == written else _local(name, value, store) for name, value in given.items()}
     with ExitStack() as held:
         if kept is not None:
-            from memorisk.runs.kept import kept_run, seen_run
+            from memorisk.runs.kept import kept_run, refuse_unfinished, seen_run
 
             name, url = kept
+            if name == "run":
+                refuse_unfinished(url)
             if flat.get("dry_run"):
                 local[name] = seen_run(url, store)
             else:
@@ -121,17 +123,22 @@ def _kept_place(command: str, given: Mapping[str, Any]) -> tuple[str, str] | Non
 
 
 def _refuse_overlap(kept: tuple[str, str] | None, flat: Mapping[str, Any]) -> None:
-    """Refuse to keep a run among the images that it reads.
+    """Refuse to keep a run among the images that it reads, or around them, whether these are at a URL or here.
 
     Raises:
-        InputError: One URL lies in the other.
+        InputError: One lies in the other.
     """
+    if kept is None:
+        return
     for name in sorted(_IMAGES & set(flat)):
         url = url_of(flat[name])
-        if kept is None or url is None:
-            continue
-        if f"{url}/".startswith(f"{kept[1]}/") or f"{kept[1]}/".startswith(f"{url}/"):
+        if url is not None and (f"{url}/".startswith(f"{kept[1]}/") or f"{kept[1]}/".startswith(f"{url}/")):
             raise InputError(f"--out {kept[1]} and {name} {url} lie in one another: name another place")
+    if (folder := path_of(kept[1])) is not None:
+        from memorisk.images.overlap import named_sources, refuse_overlap
+
+        read = {name: flat[name] for name in sorted(_IMAGES & set(flat))}
+        refuse_overlap(folder, named_sources(read), called="--out")
 
 
 def _local(name: str, value: Any, store: Path | None) -> Any:

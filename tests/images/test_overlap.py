@@ -58,6 +58,53 @@ def test_every_training_refuses_it_before_it_writes(
     assert not (scans / "run").exists()
 
 
+AUDITS = {
+    "audit classifier": (("audit", "classifier"), ()),
+    "bench detectors": (("bench", "detectors"), ()),
+    "bench reid": (("bench", "reid"), ("--detectors", "mse")),
+    "bench copies": (("bench", "copies"), ("--detectors", "mse")),
+}
+
+
+@pytest.mark.parametrize("what", AUDITS)
+@pytest.mark.parametrize("place", ["{scans}/run", "file://{scans}/run"])
+@pytest.mark.parametrize("source", ["{scans}", "file://{scans}"])
+def test_no_audit_writes_among_its_images_whether_these_or_the_run_are_named_by_a_url(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], what: str, place: str, source: str
+) -> None:
+    scans = pictures(tmp_path / "scans")
+    words, more = AUDITS[what]
+    given = (*words, source.format(scans=scans), "--out", place.format(scans=scans), *more)
+    for asked in (given, (*given, "--dry-run")):
+        said = refusal(capsys, *asked)
+        assert "lies inside" in said or "lie in one another" in said
+    assert not (scans / "run").exists()
+
+
+def test_a_mark_s_audit_and_a_synthetic_set_s_at_a_url_are_refused_likewise(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    scans = pictures(tmp_path / "scans")
+    mark = ("audit", "feature", "net.onnx", "--mark", "A", "--normalise", "none", "--probes", scans)
+    assert "lies inside the probes" in refusal(capsys, *mark, "--out", scans / "run")
+    others = pictures(tmp_path / "others")
+    for words in (("audit", "synthetic", others, scans, "--out"), ("filter", others, scans)):
+        assert "--out" in (said := refusal(capsys, *words, f"file://{scans}/run"))
+        assert "lies inside synthetic" in said
+    assert sorted(p.name for p in scans.iterdir()) == ["a", "b"]
+
+
+def test_nothing_is_drawn_into_the_images_of_the_generator_s_training(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    scans = pictures(tmp_path / "scans")
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "config.yaml").write_text(f"images: {scans}\n")
+    said = refusal(capsys, "generate", tmp_path / "run", scans / "drawn", "--images", "2")
+    assert "lies inside the generator's training images" in said
+    assert not (scans / "drawn").exists()
+
+
 @pytest.mark.parametrize("finished", [True, False])
 def test_a_generated_set_among_patients_images_is_refused(tmp_path: Path, finished: bool) -> None:
     scans = pictures(tmp_path / "scans")

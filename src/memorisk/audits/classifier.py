@@ -33,6 +33,7 @@ from memorisk.audits.pseudonyms import Pseudonyms
 from memorisk.audits.rendering import write_report
 from memorisk.audits.target import audit_target, check_target
 from memorisk.images.manifest import Manifest
+from memorisk.images.overlap import named_sources, refuse_overlap
 from memorisk.images.sources import load_manifest
 from memorisk.images.store import ImageStore, build_store
 from memorisk.report.result import Result
@@ -76,6 +77,7 @@ def audit_classifier(
     options = options_from(settings)
     _ = options.one_regime  # several are compared by `memorisk.audit_defences`
     folder = Path(out)
+    refuse_overlap(folder, named_sources({"IMAGES": images, "--image-root": options.image_root}))
     if not dry_run:
         check_out(folder, {}, identity=[])
         options.reach_cluster()

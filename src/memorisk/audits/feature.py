@@ -20,6 +20,7 @@ from memorisk.audits.mark_choice import choose_controls, choose_mark, that_fit
 from memorisk.audits.mark_outputs import answers_of_outputs
 from memorisk.audits.mark_probing import MarkAnswers, ask_about_marks, label_probabilities
 from memorisk.images.marks import Mark
+from memorisk.images.overlap import named_sources, refuse_overlap
 from memorisk.images.sources import load_manifest
 from memorisk.images.store import ImageStore, build_store
 from memorisk.models.asked import Predictor
@@ -87,6 +88,7 @@ def audit_feature(
     options = feature_options(settings)
     names = [models] if isinstance(models, str | Path) else list(models)
     folder = Path(out)
+    refuse_overlap(folder, named_sources({"the probes": options.probes}))
     check_out(folder, {}, identity=[])
     evidence = gather(names, options, progress)
     config = {"models": [str(m) for m in names], "out": str(folder), **asdict(options)}

@@ -8,6 +8,7 @@ from memorisk.images.source_several import several_sources
 from memorisk.images.sources import GENERATED, UNFINISHED
 from memorisk.images.store import ImageStore
 from memorisk.runs.errors import InputError, one_line
+from memorisk.runs.urls import path_of, url_of
 
 Source = str | Path | Manifest | ImageStore
 
@@ -77,9 +78,16 @@ def source_places(source: Source | None) -> list[Path]:
         return [] if root is None else [root.resolve()]
     if source is None:
         return []
-    parts = [str(source)] if Path(source).exists() else several_sources(str(source))
-    named = [part if Path(part).exists() else part.partition(":")[2] for part in parts]
-    return [Path(name).resolve() for name in named if name]
+    parts = [str(source)] if Path(source).exists() or url_of(source) else several_sources(str(source))
+    return [place.resolve() for part in parts if (place := _place(part)) is not None]
+
+
+def _place(part: str) -> Path | None:
+    """Of one source the path, that of a ``file://`` URL, or of ``NAME:FOLDER``; None where there is none here."""
+    if (url := url_of(part)) is not None:
+        return path_of(url)
+    name = part if Path(part).exists() else part.partition(":")[2]
+    return Path(name) if name else None
 
 
 def _is_generated(folder: Path) -> bool:

@@ -65,6 +65,16 @@ def url_of(place: object, *, refuse_unknown: bool = False) -> str | None:
     return f"{protocol}:///{rest}" if protocol == "file" else f"{protocol}://{rest}"
 
 
+def path_of(url: str) -> Path | None:
+    """The folder of this machine that a ``file://`` URL names; None for other protocols.
+
+    Args:
+        url: As :func:`url_of` gives it.
+    """
+    protocol, _, rest = url.partition("://")
+    return Path(rest) if protocol == "file" else None
+
+
 def _refuse_secrets(protocol: str, rest: str) -> None:
     """Refuse what would keep a secret in settings, reports and messages.
 

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from memorisk.images.overlap import named_sources, refuse_overlap
 from memorisk.images.wording import listed
 from memorisk.models.generators import Generator, load_generator
 from memorisk.models.sampling_options import SamplingOptions
@@ -22,7 +23,7 @@ from memorisk.runs.devices import check_device
 from memorisk.runs.environment import machine, versions
 from memorisk.runs.errors import InputError, one_line, several
 from memorisk.runs.files import plain, write_json
-from memorisk.runs.folder import check_out, open_run
+from memorisk.runs.folder import CONFIG, check_out, open_run, read_config
 from memorisk.runs.progress import Progress, quiet
 from memorisk.runs.settings import settings_of
 from memorisk.training.devices import limited_threads
@@ -105,6 +106,7 @@ def generate(
         >>> made = memorisk.generate("generator", "synthetic", images=1000)  # doctest: +SKIP
     """
     options, folder = settings_of(GenerateOptions, settings), Path(out)
+    _refuse_among_training_images(generator, folder)
     check_out(folder, {}, identity=[])
     device = str(check_device(options.device))
     source = _opened(generator)
@@ -140,6 +142,7 @@ def generate(
 def plan_generate(generator: str | Path | Generator, out: str | Path, **settings: Any) -> GeneratePlan:
     """What drawing a set would take, by its first batch; nothing is written. Arguments and errors as for `generate`."""
     options, folder = settings_of(GenerateOptions, settings), Path(out)
+    _refuse_among_training_images(generator, folder)
     check_out(folder, {}, identity=[])
     device = str(check_device(options.device))
     source = _opened(generator)
@@ -187,6 +190,17 @@ def kind_cost(kind: str, how: SamplingOptions, images: int) -> Cost:
     """
     steps = how.sampling_steps * (1 if how.guidance == 1 else 2) if kind == "dit" else 1
     return Cost(images_drawn=images, images_passed=None if kind == "function" else images * steps)
+
+
+def _refuse_among_training_images(generator: str | Path | Generator, folder: Path) -> None:
+    """Refuse to draw into the images that a run's generator was trained on: they would count as patients'.
+
+    Raises:
+        InputError: The folder lies among them.
+    """
+    if isinstance(generator, str | Path) and (Path(generator) / CONFIG).is_file():
+        images = read_config(Path(generator)).get("images")
+        refuse_overlap(folder, named_sources({"the generator's training images": images}))
 
 
 def _opened(generator: str | Path | Generator) -> Generator:

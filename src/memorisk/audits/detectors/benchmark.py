@@ -23,6 +23,7 @@ from memorisk.audits.detectors.reading import read_cells
 from memorisk.audits.detectors.results import Benchmark, cell_table, folder_table, number_table
 from memorisk.audits.detectors.tables import paper_tables
 from memorisk.audits.detectors.writing import tables_text
+from memorisk.images.overlap import named_sources, refuse_overlap
 from memorisk.images.sources import load_manifest
 from memorisk.images.store import ImageStore, build_store
 from memorisk.report.page import render_page
@@ -181,6 +182,7 @@ def _prepare(images: str | Path, out: Path, options: BenchDetectorsOptions, prog
     """Read names and images, divide the patients; nothing is written but the store of decoded images."""
     backbones = _backbones(options)
     device = str(check_device(options.device))
+    refuse_overlap(out, named_sources({"IMAGES": images}))
     check_out(out, {}, identity=[])
     progress("reading the manifest", 0, 0)
     manifest = load_manifest(images, options)

@@ -28,6 +28,7 @@ from memorisk.audits.study_file import check_begun
 from memorisk.audits.study_parts import StudyTable
 from memorisk.audits.study_text import markdown
 from memorisk.audits.synthetic.knowledge import alike, known_patients
+from memorisk.images.overlap import refuse_overlap
 from memorisk.report.frames import numbers
 from memorisk.report.page import render_page
 from memorisk.runs.cost import Cost
@@ -101,6 +102,7 @@ def study_generators(
     if not tables_only:
         study.options.reach_cluster()
     identity = {"run": _identity(study)}
+    refuse_overlap(folder, {f"the images of {name}": one.images for name, one in study.datasets.items()})
     check_out(folder, identity, identity=["run"])
     names = Pseudonyms.from_options(study.options)
     cells, refused, detectors = _prepared(study, folder, progress)

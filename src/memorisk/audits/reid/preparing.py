@@ -9,6 +9,7 @@ from memorisk.audits.reid.cells import Cell, waiting
 from memorisk.audits.reid.contenders import Contender, read_contenders, reference_name
 from memorisk.audits.reid.division import TEST, VALIDATION, Division, divide
 from memorisk.audits.reid.options import Options
+from memorisk.images.overlap import named_sources, refuse_overlap
 from memorisk.images.sources import load_manifest
 from memorisk.images.store import ImageStore, build_store
 from memorisk.runs.cost import Cost, total
@@ -83,6 +84,7 @@ def prepare(images: str | Path, out: Path, options: Options, parts: tuple[str, .
     Raises:
         InputError: The folder, a detector, the images or their split are refused.
     """
+    refuse_overlap(out, named_sources({"IMAGES": images}))
     check_out(out, {}, identity=[])
     device = str(check_device(options.device))
     progress("reading the detectors", 0, 0)

@@ -23,6 +23,7 @@ from memorisk.audits.unique.reading import Reading, read_answers
 from memorisk.audits.unique.results import read_result
 from memorisk.audits.unique.tables import tables_text, unique_tables
 from memorisk.audits.unique.together import run_on_gpu
+from memorisk.images.overlap import refuse_overlap
 from memorisk.report.page import render_page
 from memorisk.runs.cost import Cost
 from memorisk.runs.environment import available_cores, machine, versions
@@ -90,6 +91,8 @@ def study_unique_features(
     if not tables_only:
         study.options.reach_cluster()
     identity = {"run": _identity(study)}
+    for name, one in study.datasets.items():
+        refuse_overlap(folder, {f"the images of {name}": one.images, f"the probes of {name}": one.probes})
     check_out(folder, identity, identity=["run"])
     sets = prepare_sets(study, progress)
     planner = Planner(study, sets, folder)
