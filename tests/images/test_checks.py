@@ -101,6 +101,21 @@ def test_a_clean_set_is_ok(tmp_path):
     assert not len(check.splits)
 
 
+def test_what_may_be_an_image_and_was_not_read_is_a_problem(tmp_path):
+    for seed, name in enumerate(("a/0.png", "b/1.png")):
+        (tmp_path / name).parent.mkdir()
+        Image.fromarray(picture(seed)).save(tmp_path / name)
+    (tmp_path / "notes.txt").write_text("text")
+    (tmp_path / "Thumbs.db").write_bytes(b"\xd0\xcf\0")
+    assert check_images(tmp_path).ok
+    (tmp_path / "a" / "2.heic").write_bytes(b"\0\0\0\x18ftypheic")
+    check = check_images(tmp_path)
+    assert check.problems["not read"] == 1
+    lines = render_text(check)
+    assert lines[1] == "problems found - not read: 1"
+    assert "  a/2.heic: of a kind that is not read" in lines
+
+
 def test_a_set_without_labels_is_not_called_fit_for_an_audit(tmp_path):
     for i in range(2):
         Image.fromarray(picture(i)).save(tmp_path / f"{i}.png")

@@ -42,6 +42,7 @@ class ImageCheck:
         notes: What was assumed when the source was read.
         near_threshold: Similarity from which images count as nearly the same.
         unreadable: ``image, path, reason``.
+        not_read: ``path, reason``: files and rows that may hold images and are none of the ``n``.
         empty: ``image, path, label, group, split``: every pixel is the same.
         duplicates: Images with equal pixels, a row an image: ``copy`` (number of the set), ``kind`` ("bytes" where
             all files of the set are equal, else "pixels"), ``image, path, label, group, split`` and ``across`` (which
@@ -64,6 +65,7 @@ class ImageCheck:
     notes: tuple[str, ...]
     near_threshold: float
     unreadable: pd.DataFrame
+    not_read: pd.DataFrame
     empty: pd.DataFrame
     duplicates: pd.DataFrame
     near: pd.DataFrame
@@ -88,6 +90,7 @@ class ImageCheck:
         near = self.near["across"].tolist()
         return {
             "unreadable": len(self.unreadable),
+            "not read": len(self.not_read),
             "empty": len(self.empty),
             "groups across splits": len(self.crossing_groups),
             **{f"sets of equal images across {what}s": _count(copies, what) for what in _WHAT},
@@ -165,6 +168,7 @@ def check_images(
         notes=manifest.notes,
         near_threshold=near,
         unreadable=unreadable.reset_index(drop=True),
+        not_read=manifest.unread.reset_index(drop=True),
         empty=described.iloc[np.flatnonzero(empty)].reset_index(drop=True),
         duplicates=_duplicates(described, hashes, contents),
         near=_near(described, candidates, pairs),

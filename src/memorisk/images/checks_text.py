@@ -34,6 +34,7 @@ def render_text(check: ImageCheck, *, shown: int = 20) -> list[str]:
         *(f"note: {one_line(note)}" for note in check.notes),
         *_not_told(check),
         *_listing("unreadable", _rows(check.unreadable), shown, lambda r: f"{_file(r)}: {_text(r['reason'])}"),
+        *_listing("not read", _rows(check.not_read), shown, lambda r: f"{_text(r['path'])}: {_text(r['reason'])}"),
         *_listing("empty (all pixels the same)", _rows(check.empty), shown, _file),
         *_listing("groups in several of the given splits", crossing, shown, _crossing_group),
         *_copies(check, shown),

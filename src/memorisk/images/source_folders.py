@@ -194,7 +194,7 @@ def _note_others(
     for file in walk.not_utf8:
         draft.skip(file, "the file name is not UTF-8")
     for file in others:
-        draft.skip(file, TEXT if _is_text(draft.root / file) else "not an image")
+        draft.skip(file, TEXT if _is_text(draft.root / file) else "of a kind that is not read")
     for other, files in by_kind.items():
         if other != kind:
             for file in files:

@@ -18,6 +18,10 @@ KIND_BY_SUFFIX: dict[str, Kind] = {
 }
 
 
+_OF_SYSTEMS = frozenset(("__macosx", "thumbs.db", "ehthumbs.db", "desktop.ini"))
+"""What archives of macOS and folders of Windows hold beside a user's files, in lower case."""
+
+
 @dataclass
 class Walk:
     """The files of a folder and what was found beside them."""
@@ -41,8 +45,8 @@ def suffix(path: str) -> str:
 def walk_files(root: Path, *, follow_links: bool) -> Walk:
     """All files below a folder.
 
-    Hidden files and folders (``.name``) and what archives of macOS add (``__MACOSX``) do not count. A linked folder is
-    entered only with ``follow_links``, each folder once.
+    Hidden files and folders (``.name``) and what systems leave in folders (`_OF_SYSTEMS`) do not count. A linked folder
+    is entered only with ``follow_links``, each folder once.
 
     Raises:
         InputError: A folder cannot be opened.
@@ -80,7 +84,7 @@ def _entries(root: Path, folder: str) -> Iterator[tuple[os.DirEntry[str], str]]:
     try:
         with os.scandir(root / folder) as entries:
             for entry in entries:
-                if not entry.name.startswith(".") and entry.name != "__MACOSX":
+                if not entry.name.startswith(".") and entry.name.lower() not in _OF_SYSTEMS:
                     yield entry, folder + entry.name
     except OSError as error:
         raise InputError(
