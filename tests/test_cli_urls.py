@@ -97,6 +97,9 @@ def test_a_message_about_a_copy_names_the_url(served, tmp_path, capsys):
     (served / "begun" / claim.CLAIM).write_text("{}")
     assert main(["compare", f"{url}/one", f"{url}/begun"]) == 2
     assert f"{url}/begun holds no finished run (it is being made, or was cut short)" in capsys.readouterr().err
+    assert main(["report", f"{url}/begun", "--redact"]) == 2
+    assert f"{url}/begun holds no finished run (it is being made, or was cut short)" in capsys.readouterr().err
+    assert [p.name for p in (served / "begun").iterdir()] == [claim.CLAIM]
 
 
 def test_a_cache_that_may_only_be_read_is_one_line(served, tmp_path, capsys, monkeypatch):

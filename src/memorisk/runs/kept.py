@@ -114,6 +114,31 @@ def read_run(source: str | Path, store: Path | None = None) -> Path:
     url = url_of(source)
     if url is None:
         return Path(source)
+    index = _whole(url)
+    folder = local_source(url, store)
+    for name, told in ({} if index is None else index.files).items():
+        path = folder / name
+        if not path.is_file() or (path.stat().st_size, file_fingerprint(path)) != told:
+            raise InputError(f"{below(url, name)} is not what was put there: it was changed or damaged")
+    return folder
+
+
+def refuse_unfinished(url: str) -> None:
+    """Refuse what a command is to look at, and write beside, while it is being made, or after it was cut short.
+
+    Raises:
+        InputError: It is no whole run.
+        MemoriskError: The storage does not answer.
+    """
+    _whole(url)
+
+
+def _whole(url: str) -> RunIndex | None:
+    """What is known of the run at a URL; None where something else is there.
+
+    Raises:
+        InputError: It is unfinished.
+    """
     storage = Storage(url)
     index = RunIndex.read(storage) if storage.kind() == "folder" else None
     begun = index is None and storage.kind() == "folder" and storage.read(CLAIM) is not None
@@ -121,12 +146,7 @@ def read_run(source: str | Path, store: Path | None = None) -> Path:
         raise InputError(
             f"{url} holds no finished run (it is being made, or was cut short): issue the run's command again"
         )
-    folder = local_source(url, store)
-    for name, told in ({} if index is None else index.files).items():
-        path = folder / name
-        if not path.is_file() or (path.stat().st_size, file_fingerprint(path)) != told:
-            raise InputError(f"{below(url, name)} is not what was put there: it was changed or damaged")
-    return folder
+    return index
 
 
 def seen_run(url: str, store: Path | None = None) -> Path:

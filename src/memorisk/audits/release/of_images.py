@@ -99,7 +99,8 @@ def _synthetic_figures(v: Any, units: str) -> list[Figure]:
     if (unlike := v["unlike"]) is not None:
         found.append(
             Figure(
-                name="parts_alike", title="Nearest neighbours within the same real part (a random split gives half)",
+                name="parts_alike",
+                title=f"Nearest neighbours within the same real part (a random split gives {unlike['expected']:.3f})",
                 value=unlike["share"], p_value=unlike["p_value"], n=whole(unlike["n_groups"]), unit=units,
             )
         )  # fmt: skip
