@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Literal, get_args
 
-from memorisk.runs.errors import InputError, unknown_name
+from memorisk.runs.errors import InputError, one_line, unknown_name
 from memorisk.runs.settings import check_types
 from memorisk.runs.urls import url_of
 
@@ -114,7 +114,7 @@ class ImageOptions:
             try:
                 re.compile(pattern or "")
             except re.error as error:
-                raise InputError(f"{field} {pattern!r} is not a regular expression: {error}") from None
+                raise InputError(f"{field} '{one_line(pattern, 100)}' is not a regular expression: {error}") from None
         if self.group_from is not None and self.group_column is not None:
             raise InputError("group_from and group_column both say what a group is; give one of them")
         if self.label_from is not None and self.label_column is not None:

@@ -105,7 +105,7 @@ def _apply_patterns(draft: Draft, options: ImageOptions) -> None:
     if options.group_from is not None:
         names = paths if "/" in options.group_from else [p.rsplit("/", 1)[-1] for p in paths]
         draft.table["group"] = _matched(options.group_from, "group", names, paths, draft.name)
-        draft.group_from = f"pattern {options.group_from!r}"
+        draft.group_from = f"pattern '{one_line(options.group_from, 100)}'"
         draft.group_fallback = "change the pattern, or leave it out to make each image its own group"
 
 
@@ -122,8 +122,8 @@ def _matched(pattern: str, role: str, names: list[str], paths: list[str], source
     failed = [path for path, value in zip(paths, values, strict=True) if not value]
     if failed:
         raise InputError(
-            f"{one_line(source)}: {role}_from {pattern!r} finds nothing in {len(failed):,} of {len(paths):,} names "
-            f"({listed(failed)})"
+            f"{one_line(source)}: {role}_from '{one_line(pattern, 100)}' finds nothing in {len(failed):,} of "
+            f"{len(paths):,} names ({listed(failed)})"
         )
     return values
 
