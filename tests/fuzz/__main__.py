@@ -39,6 +39,7 @@ def main() -> int:
     parser.add_argument("--turn", type=float, default=60, help="seconds of a turn")
     parser.add_argument("--targets", default="", help="names, by commas; all if not given")
     parser.add_argument("--work", type=Path, default=Path(tempfile.gettempdir()) / "memorisk-fuzz")
+    parser.add_argument("--seed", type=int, default=0, help="of the first turn; others follow")
     given = parser.parse_args()
     chosen = [t for t in all_targets() if not given.targets or t.name in given.targets.split(",")]
     given.work.mkdir(parents=True, exist_ok=True)
@@ -46,7 +47,7 @@ def main() -> int:
         _plant(target, given.work)
     end, k = time.monotonic() + 60 * given.minutes, 0
     while (left := end - time.monotonic()) > 0:
-        turn = _turn(chosen[k % len(chosen)], given.work, max(5, min(given.turn, left)), k)
+        turn = _turn(chosen[k % len(chosen)], given.work, max(5, min(given.turn, left)), given.seed + k)
         with (given.work / "turns.jsonl").open("a", encoding="utf-8") as file:
             file.write(json.dumps(turn) + "\n")
         print(json.dumps(turn), flush=True)
