@@ -9,6 +9,10 @@ with:
 * a score that also uses the *twin's* loss may take E only. The twin trained on C2, so its losses there are low for the
   very reason that the images are not the target's, and the score would recognise the twin's members, not the target's.
 
+A score over seeds has a third: which of the two models of each seed it is given. Of an image that was seen, that
+follows the coin of each seed; of an image of E nobody saw, and A in every seed would differ from that wherever models
+differ in how sure they are. So E follows the coins of members (``attack_scores``).
+
 Deviations from the paper: none in the scores. From single-pass losses its confidence ratio and its M are the same score
 (``log p_target - log p_twin = loss_twin - loss_target``), so their ROC curves coincide; both are kept as its columns.
 """
@@ -88,7 +92,8 @@ def gaussian_likelihood_ratio(loss_target: FloatArray, loss_twin: FloatArray) ->
     the scored seed is among them, as in the paper, which helps members and non-members alike. For a member the two
     Gaussians are those of models that saw it and of models that did not. For an image of E *neither* model saw it:
     both Gaussians then describe unseen losses, and the score is the chance difference of two such fits. An image of
-    C2 cannot stand in for it, since its twin's Gaussian is of models that did see it. Hence E only.
+    C2 cannot stand in for it, since its twin's Gaussian is of models that did see it. Hence E only, each image in the
+    order of models that a member's coins give (``attack_scores``).
 
     This is not LiRA (``lira.py``): a few seeds give a poor variance per image, and the model attacked is among the
     fitted.
@@ -156,6 +161,12 @@ def attack_scores(
     Members are C1 (sign +1). Non-members are C2 and E for scores of the target's loss alone, E only for scores that
     use the twin's. In the ``paper`` design A is the candidate, B the independent model, and sign is +1 on all of C.
 
+    A score that uses the twin gets of a member, in the other seeds, the model that saw it first: A or B, by the coin of
+    that seed. An image of E gets the order of a member of the seed attacked, members taken evenly over the rows. With A
+    first in every seed the models would do to E what they do to no member: where models differ by half a nat in all
+    their losses and nobody is memorized, the interval of the Gaussian likelihood ratio leaves out 0.5 in 24 to
+    79 % of audits of 2 to 16 seeds (docs/results/attack_null.md).
+
     Args:
         attack: A spec or its registered name.
         loss_a: [S, N] losses of model A of each seed, in nats.
@@ -171,12 +182,12 @@ def attack_scores(
     """
     spec = attack_spec(attack) if isinstance(attack, str) else attack
     a, b, signs, test = _validated(loss_a, loss_b, sign, held_out)
-    # The Gaussian fit of an image needs, in every seed, "the model that saw it" first; scores of one loss need A first.
-    swap = (signs < 0) & spec.uses_twin
-    used = np.isfinite(a) & np.isfinite(b) & ((signs != 0) | test) if spec.uses_twin else np.isfinite(a)
-    target = np.where(used, np.where(swap, b, a), np.nan)
-    twin = np.where(used, np.where(swap, a, b), np.nan)
-    score = spec.function(target, twin)
+    if spec.uses_twin:
+        score = _seen_first(spec, a, b, signs)
+        for s, row in enumerate(signs):
+            score[s, test] = _seen_first(spec, a[:, test], b[:, test], _orders_of_members(signs, row, test))[s]
+    else:
+        score = spec.function(a, np.where(np.isfinite(a), b, np.nan))
     role = np.full(signs.shape, NEITHER, dtype=np.int8)
     role[signs > 0] = MEMBER
     role[np.broadcast_to(test, signs.shape)] = NON_MEMBER
@@ -184,6 +195,22 @@ def attack_scores(
         role[signs < 0] = NON_MEMBER
     role[~np.isfinite(score)] = NEITHER
     return AttackScores(spec, np.where(role == NEITHER, np.nan, score), role)
+
+
+def _seen_first(spec: AttackSpec, a: FloatArray, b: FloatArray, signs: NDArray[np.int8]) -> FloatArray:
+    """Scores with, in every seed, the model that saw the image as the target; NaN where the sign is 0."""
+    used = np.isfinite(a) & np.isfinite(b) & (signs != 0)
+    target, twin = np.where(signs < 0, b, a), np.where(signs < 0, a, b)
+    return spec.function(np.where(used, target, np.nan), np.where(used, twin, np.nan))
+
+
+def _orders_of_members(signs: NDArray[np.int8], row: NDArray[np.int8], test: NDArray[np.bool_]) -> NDArray[np.int8]:
+    """Signs ``[S, images of E]``, each column that of a member of the seed ``row``; +1 where the seed has no member."""
+    members = np.flatnonzero(row > 0)
+    n = int(test.sum())
+    if not len(members):
+        return np.ones((len(signs), n), dtype=np.int8)
+    return signs[:, members[np.arange(n) * len(members) // max(n, 1)]]
 
 
 def _validated(
