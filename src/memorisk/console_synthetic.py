@@ -68,11 +68,17 @@ def show_synthetic_plan(plan: "SyntheticPlan", *, as_json: bool) -> None:
         ("planted copies", f"{plan.plants:,} of {plan.plant_patients:,} patients"),
         ("shortest list of patients", listed),
         ("a pass needs a list of", f"{plan.copied:,}: {plan.held_out_needed:,} held-out patients"),
+        *([] if plan.listable is None else [("could be listed in it", _could(plan))]),
         *plan.cost.rows(),
         *(("note", note) for note in plan.notes),
     ]
     for name, value in lines:
         console.print(Text(f"{name}: {value}"), soft_wrap=True)
+
+
+def _could(plan: "SyntheticPlan") -> str:
+    """How many training patients the numbers of images let onto the list that a pass needs."""
+    return f"{plan.listable:,} of {plan.patients['training']:,} training patients"
 
 
 def _lines(v: dict[str, Any], units: str) -> list[tuple[str, str]]:

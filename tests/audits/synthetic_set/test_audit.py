@@ -120,7 +120,7 @@ def test_a_pass_needs_power_and_says_what_it_covers(place: Path) -> None:
     assert "copies of 1 of 4 planted kinds are missed, or too few were planted to tell: flipped (0 of 60)" in blind[0]
     assert "--plants" not in blind[1]
     assert blind[1].endswith("--plant-kinds exact noised jpeg, to say that a pass is about no other kinds")
-    short = doubts({"copied": 6, "held_out_needed": 199})
+    short = doubts({"copied": 6, "reach": numbers["reach"] | {"needed": 199}})
     assert "no list of fewer than 12 patients was possible" in short[0]
     assert "199 held-out patients (there are 99)" in short[1]
     assert "no list was possible at all" in doubts({"shortest_list": 121})[0]

@@ -24,6 +24,7 @@ from memorisk.audits.synthetic.kinds import kinds_promise
 from memorisk.audits.synthetic.knowledge import UNSEEN
 from memorisk.audits.synthetic.options import SyntheticOptions
 from memorisk.audits.synthetic.pairing import PairedFindings, compare_pairs
+from memorisk.audits.synthetic.reach import Reach, reach_of
 from memorisk.audits.synthetic.sets import n_unread
 from memorisk.audits.synthetic.tables import SyntheticTables
 from memorisk.audits.synthetic.verdict import synthetic_verdict
@@ -161,6 +162,8 @@ def numbers_of(evidence: SyntheticEvidence, found: Findings, options: SyntheticO
         "n_reachable": None if asked is None else int((asked.floor <= found.cut * (1 + 1e-12)).sum()),
         "plants_read_at": None if asked is None else found.read_at,
         "cut": None if asked is None else found.cut,
+        "reach": None if asked is None else asdict(_reach(found, options)),
+        "reachable_by_kind": None if asked is None else _reachable_by_kind(evidence, found),
         "recall": None if power is None else asdict(power.recall),
         "recall_by_kind": None
         if power is None
@@ -205,6 +208,21 @@ def numbers_of(evidence: SyntheticEvidence, found: Findings, options: SyntheticO
             "held_out": None if sets.held is None else sets.held.data_hash,
         },
     }
+
+
+def _reach(found: Findings, options: SyntheticOptions) -> Reach:
+    """Who could be listed at the cut of the list that a pass needs."""
+    images, held = (np.unique(groups, return_counts=True)[1] for groups in (found.patients, found.held_patients))
+    return reach_of(images, held, found.copied, options.shared_level, options.recall)
+
+
+def _reachable_by_kind(evidence: SyntheticEvidence, found: Findings) -> dict[str, int]:
+    """Plants of each kind whose patients could have p-values as small as the cut that they are read at."""
+    assert found.asked is not None
+    able = found.asked.unit[found.asked.floor <= found.cut * (1 + 1e-12)]
+    could = np.isin(found.patients[evidence.plants.source], able)
+    kinds = evidence.plants.kind
+    return {kind: int(could[kinds == kind].sum()) for kind in KINDS if (kinds == kind).any()}
 
 
 def _summary(

@@ -104,7 +104,8 @@ class DetectorFindings:
     near_new: Nearness | None
     """Descriptive: where synthetic images lie among new patients' images."""
     cut: float
-    """p-value of a list of ``Findings.read_at``; NaN without held-out images."""
+    """p-value of the list that it made, or of one of ``copied`` patients or the shortest possible, whichever is
+    longest; NaN without held-out images."""
     plant_p: np.ndarray
     """[P] p-values that the plants would give their sources; NaN without held-out images."""
     power: PlantPower | None
@@ -145,7 +146,8 @@ class Findings:
     needed: int
     """Held-out patients with which a list of so few is possible."""
     read_at: int
-    """Length of the list whose cut the plants are read at: ``copied``, or the shortest possible if that is longer."""
+    """Length of the list whose cut the plants are read at: ``copied``, or the shortest possible if that is longer, or
+    the list that was made if that is longer still (of the detector that lists fewest, whose cut is ``cut``)."""
     cut: float
     """The smallest cut of the detectors; NaN without held-out images."""
     power: PlantPower | None
@@ -189,9 +191,9 @@ def find(
     level, number = options.level / len(distances), len(distances)
     lists = [_lists(d, patients, theirs, level, options.seed) for d in distances] if len(held) else []
     shortest = lists[0][0].shortest_list if lists else 0
-    read_at = max(copied, min(shortest, len(unit)))
+    asked_at = max(copied, min(shortest, len(unit)))
     by = tuple(
-        _of_detector(sets, d, lists[i][0] if lists else None, plants, patients, theirs, read_at, options.seed)
+        _of_detector(sets, d, lists[i][0] if lists else None, plants, patients, theirs, asked_at, options.seed)
         for i, d in enumerate(distances)
     )
     cut = min((one.cut for one in by), default=math.nan)
@@ -216,7 +218,7 @@ def find(
         p_ahead=min(1.0, number * alone[ahead_by]) if lists else math.nan,
         copied=copied,
         needed=held_out_needed(len(unit), copied, level),
-        read_at=read_at,
+        read_at=max(asked_at, min((stands.listed.n_rejected for stands, _ in lists), default=0)),
         cut=cut,
         power=power,
         bound=bound,
@@ -259,14 +261,14 @@ def _of_detector(
     plants: Plants,
     patients: np.ndarray,
     theirs: np.ndarray,
-    read_at: int,
+    asked_at: int,
     seed: int,
 ) -> DetectorFindings:
     exposed = near_new = power = None
     cut, set_p, plant_p = math.nan, np.full(len(d.synthetic), np.nan), np.full(plants.n, np.nan)
     if asked is not None:
         exposed = exposures(asked, d.standing, d.standing_nearest, patients)
-        cut = list_cut(asked, read_at)
+        cut = list_cut(asked, asked_at)
         images_of = dict(zip(asked.unit.tolist(), asked.n_images.tolist(), strict=True))
         set_p = copied_p(d.synthetic, [images_of[p] for p in patients[d.nearest]], d.held, theirs)
         near_new = nearness(d.synthetic, d.held_to_train, theirs, d.second)

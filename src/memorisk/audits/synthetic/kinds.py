@@ -6,8 +6,10 @@ them is, so that no limit has to be made wider.
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
+from memorisk.audits.synthetic.reach import could_pass
 from memorisk.audits.synthetic.words import share
 from memorisk.images.planting import KINDS
 from memorisk.images.wording import listed
@@ -46,6 +48,24 @@ def about(planted: list[str]) -> str:
     )
 
 
+@dataclass(frozen=True)
+class PlantLimits:
+    """What bounds how many planted copies can be found, whatever compares the images."""
+
+    reachable: Mapping[str, int]
+    """By kind, of its plants: those of patients who could have p-values as small as the cut."""
+    n_reachable: int
+    """Training patients who could."""
+    patients: int
+    """Training patients."""
+    asked: int
+    """Copies of each kind asked for."""
+
+    def of(self, share: Mapping[str, Any], kind: str) -> int:
+        """Plants of a kind that could be found."""
+        return self.reachable.get(kind, share["trials"])
+
+
 def not_surely_found(by_kind: Shares, planted: list[str], recall: float) -> str | None:
     """Why the kinds do not allow a pass; None where they do.
 
@@ -68,7 +88,28 @@ def not_surely_found(by_kind: Shares, planted: list[str], recall: float) -> str 
     return f"{'; '.join(said)}; a pass needs {share(recall)} of every kind, by the lower end of its interval"
 
 
-def ways_out(by_kind: Shares, planted: list[str], recall: float, detector: str) -> str:
+def reach_limits(by_kind: Shares, recall: float, limits: PlantLimits) -> bool:
+    """Whether patients whose p-values cannot be as small as the cut keep a kind from a pass.
+
+    They do where no kind would pass with a found copy of every patient who could be listed, and where a kind would pass
+    by the copies of those alone.
+
+    Args:
+        by_kind: As `not_surely_found`.
+        recall: Likewise.
+        limits: Who could be listed.
+    """
+    missed = [kind for kind, s in by_kind.items() if s["low"] < recall]
+    if not missed or limits.n_reachable == limits.patients:
+        return False
+    if not could_pass(limits.n_reachable, limits.patients, recall):
+        return True
+    return any(could_pass(by_kind[kind]["successes"], limits.of(by_kind[kind], kind), recall) for kind in missed)
+
+
+def ways_out(
+    by_kind: Shares, planted: list[str], recall: float, detector: str, limits: PlantLimits, held_out: str = ""
+) -> str:
     """What would decide it: plants only where a kind may still reach the recall with more of them.
 
     Args:
@@ -76,14 +117,35 @@ def ways_out(by_kind: Shares, planted: list[str], recall: float, detector: str) 
         planted: Likewise.
         recall: Likewise.
         detector: A better one, in words.
+        limits: What more plants, or a better detector, cannot change.
+        held_out: Which held-out patients are wanting, in words; empty where none are.
     """
     fine = [kind for kind in planted if kind in by_kind and by_kind[kind]["low"] >= recall]
-    open_kinds = [kind for kind, s in by_kind.items() if s["low"] < recall <= s["high"]]
+    blind = any(kind not in by_kind or _seen(by_kind[kind], kind, limits) < recall for kind in planted)
+    more = [kind for kind, s in by_kind.items() if s["low"] < recall and _more_plants(s, recall, limits)]
     ways = []
-    if any(kind not in by_kind or by_kind[kind]["estimate"] < recall for kind in planted):
-        ways.append(detector)
-    if open_kinds:
-        ways.append(f"more --plants (for {listed(open_kinds, len(KINDS))})")
+    if held_out and not could_pass(limits.n_reachable, limits.patients, recall):
+        ways.append(f"{held_out}{f', and {detector}' if blind else ''}")
+    else:
+        ways += [way for way, asked in ((held_out, bool(held_out)), (detector, blind)) if asked]
+    if more:
+        ways.append(f"more --plants (for {listed(more, len(KINDS))})")
+    if not ways:
+        ways.append(f"{detector}, or a smaller --recall: a copy of every training patient would not show so much")
     if fine:
         ways.append(f"--plant-kinds {' '.join(fine)}, to say that a pass is about no other kinds")
     return "; or ".join(ways)
+
+
+def _seen(found: Mapping[str, Any], kind: str, limits: PlantLimits) -> float:
+    """Share found of the plants that could be; 1 where none could."""
+    reachable = limits.of(found, kind)
+    return found["successes"] / reachable if reachable else 1.0
+
+
+def _more_plants(found: Mapping[str, Any], recall: float, limits: PlantLimits) -> bool:
+    """Whether more copies of a kind can be planted, and may show the recall."""
+    left = limits.patients - found["trials"]
+    most = min(limits.n_reachable, found["successes"] + left)
+    there = found["trials"] >= limits.asked and left > 0  # fewer than asked: no other image can be copied so
+    return there and found["high"] >= recall and could_pass(most, limits.patients, recall)

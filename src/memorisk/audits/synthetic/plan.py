@@ -9,12 +9,13 @@ import numpy as np
 from memorisk.audits.synthetic.hidden import Plants, draw_plants, hide
 from memorisk.audits.synthetic.measuring import can_plant, open_detectors, shown_names
 from memorisk.audits.synthetic.options import SyntheticOptions
+from memorisk.audits.synthetic.reach import Reach, reach_of, smallest_p
 from memorisk.audits.synthetic.reviewing import NOTHING, Review
 from memorisk.audits.synthetic.sets import Sets
+from memorisk.audits.synthetic.words import Terms, held_out_wanting, unreached
 from memorisk.runs.cost import Cost, total
 from memorisk.statistics.image_counts import counted_images
 from memorisk.statistics.multiple import smallest_list_of
-from memorisk.statistics.nulls import unit_p_values
 from memorisk.statistics.reversed_queries import held_out_needed
 from memorisk.training.feature_cost import features_cost
 from memorisk.training.pair_detectors import PairDetector
@@ -33,6 +34,8 @@ class SyntheticPlan:
         plant_patients: Patients that they are of: the independent units of the power.
         shortest_list: The fewest patients that could be listed; None without held-out images or where none could.
         copied: Copied patients that a pass must be able to list.
+        listable: Training patients who could be listed in a list of so few, by their images; None without held-out
+            images.
         held_out_needed: Held-out patients with which that is possible.
         cost: Passes, pairs of images (all searches of every detector, and thumbnails) and bytes; not in it is that
             planted copies are compared with their sources one by one.
@@ -47,6 +50,7 @@ class SyntheticPlan:
     plant_patients: int
     shortest_list: int | None
     copied: int
+    listable: int | None
     held_out_needed: int
     cost: Cost
     notes: tuple[str, ...]
@@ -70,6 +74,7 @@ def describe_sets(sets: Sets, options: SyntheticOptions, review: Review = NOTHIN
     copied = max(1, math.ceil(options.copied * len(train) * (1 - 1e-12)))
     detectors, level = open_detectors(options, sets), options.shared_level
     shortest = possible_list(train, held, level) if m else None
+    reach = reach_of(train, held, copied, level, options.recall) if m else None
     return SyntheticPlan(
         images={"training": n, "synthetic": s, "held out": m},
         patients={"training": len(train), "held out": len(held)},
@@ -79,9 +84,10 @@ def describe_sets(sets: Sets, options: SyntheticOptions, review: Review = NOTHIN
         plant_patients=len(np.unique(sets.train.manifest.groups[plants.source].astype(str))),
         shortest_list=shortest if shortest is not None and shortest <= len(train) else None,
         copied=copied,
+        listable=None if reach is None else reach.listable,
         held_out_needed=held_out_needed(len(train), copied, level),
         cost=_cost(sets, detectors, plants, options.seed, review),
-        notes=(*sets.notes, *_counted(sets)),
+        notes=(*sets.notes, *_counted(sets), *_unreached(sets, reach, copied)),
     )
 
 
@@ -93,8 +99,7 @@ def possible_list(n_images: np.ndarray, held_images: np.ndarray, level: float) -
         held_images: [n] of each held-out patient.
         level: Of the list.
     """
-    unit, other = np.repeat(np.arange(len(n_images)), n_images), np.repeat(np.arange(len(held_images)), held_images)
-    return smallest_list_of(unit_p_values(np.zeros(len(unit)), unit, np.zeros(len(other)), other).floor, level)
+    return smallest_list_of(smallest_p(n_images, held_images), level)
 
 
 def _cost(sets: Sets, detectors: Sequence[PairDetector], plants: Plants, seed: int, review: Review) -> Cost:
@@ -116,6 +121,14 @@ def _cost(sets: Sets, detectors: Sequence[PairDetector], plants: Plants, seed: i
         pairs=len(detectors) * searches + thumbnails,
         bytes_images=sum(store.images.nbytes for store in (*stores, sets.synthetic)),
     )
+
+
+def _unreached(sets: Sets, reach: Reach | None, copied: int) -> list[str]:
+    """That images keep patients from any list that a pass needs, where they do, and which held-out ones would not."""
+    if reach is None or reach.enough or reach.images == 1:
+        return []
+    terms = Terms("patients" if sets.train.manifest.groups_given else "images")
+    return [f"{unreached(reach, copied)}; wanted: {held_out_wanting(reach, terms)}"]
 
 
 def _counted(sets: Sets) -> list[str]:

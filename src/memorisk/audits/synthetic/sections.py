@@ -56,7 +56,7 @@ def _power(result: Result, terms: Terms) -> list[Block]:
     """Planted copies found, by kind, and the share of the set that copies can be."""
     n = result.summary["numbers"]
     blocks: list[Block] = [
-        Paragraph(terms.fill(words.POWER, read_at=count(n["plants_read_at"]))),
+        Paragraph(_read_at(result, terms)),
         Paragraph(f"{n['promise'][:1].upper()}{n['promise'][1:]}."),
         _kinds_table(result, terms),
         _kinds_figure(result),
@@ -74,6 +74,19 @@ def _power(result: Result, terms: Terms) -> list[Block]:
             )
         )
     return blocks
+
+
+def _read_at(result: Result, terms: Terms) -> str:
+    """How the plants were read, and which list's cut that was."""
+    n = result.summary["numbers"]
+    at, copied = n["plants_read_at"], n["copied"]
+    which = "copied" if at == copied else "shortest"
+    if at > max(copied, min(n["shortest_list"], n["n_train_patients"])):
+        which = "listed"
+    why = words.READ_AT[which].format(copied=count(copied))
+    text = terms.fill(words.POWER, read_at=count(at), cut=f"{n['cut']:.2g}", why=why)
+    more = n["n_detectors"] > 1 and numbers(result.tables["detectors"], "listed").max() > at
+    return text + words.OWN_CUTS if more else text
 
 
 def distance_section(result: Result, terms: Terms) -> list[Block]:

@@ -19,9 +19,10 @@ planted kinds would be missed more often than found.
 
 from typing import Any
 
-from memorisk.audits.synthetic.kinds import about, not_surely_found, ways_out
+from memorisk.audits.synthetic.kinds import PlantLimits, about, not_surely_found, reach_limits, ways_out
 from memorisk.audits.synthetic.options import SyntheticOptions
-from memorisk.audits.synthetic.words import Terms, p_words, share
+from memorisk.audits.synthetic.reach import Reach
+from memorisk.audits.synthetic.words import Terms, held_out_wanting, p_words, share, unreached
 from memorisk.runs.errors import several
 
 AHEAD_LEVEL = 0.05
@@ -182,8 +183,8 @@ def _short_list(numbers: dict[str, Any], options: SyntheticOptions, terms: Terms
         possible = "no list was possible at all"
     return (
         f"{possible}; a pass needs that {terms.counted(copied, 'copied')} ({share(options.copied)}) could be listed",
-        f"{numbers['held_out_needed']:,} held-out {terms.units} (there are {numbers['n_held_patients']:,}), or a "
-        "larger --copied if more copied ones may go unnoticed",
+        f"{held_out_wanting(Reach(**numbers['reach']), terms)}, or a larger --copied if more copied ones may go "
+        "unnoticed",
     )
 
 
@@ -202,9 +203,18 @@ def _little_power(numbers: dict[str, Any], options: SyntheticOptions, terms: Ter
         return None
     better = "trained to find copies" if numbers["weak_features"] else "trained to find copies of these kinds"
     better = f"a detector {better} (--detector)"
-    if 0 < numbers["n_reachable"] < numbers["n_train_patients"]:
-        better += f"; or more held-out {terms.units} with as many images each"
-    return why, ways_out(by_kind, planted, options.recall, better)
+    limits = PlantLimits(
+        numbers["reachable_by_kind"], numbers["n_reachable"], numbers["n_train_patients"], options.plants
+    )
+    if not reach_limits(by_kind, options.recall, limits):
+        return why, ways_out(by_kind, planted, options.recall, better, limits)
+    reach = Reach(**numbers["reach"])
+    held_out = held_out_wanting(reach, terms)
+    if reach.images > 1 and numbers["n_held_patients"] >= numbers["held_out_needed"]:
+        held_out += "; or one image a patient in TRAIN and --held-out, which says nothing of their other images"
+    if reach.images > 1:
+        why += f"; {unreached(reach, numbers['copied'])}"
+    return why, ways_out(by_kind, planted, options.recall, better, limits, held_out)
 
 
 def _near_pairs(numbers: dict[str, Any], terms: Terms) -> tuple[str, str] | None:

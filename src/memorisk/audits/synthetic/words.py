@@ -5,6 +5,7 @@ Apart from the layout, so that whoever checks what the report claims reads one f
 
 from dataclasses import dataclass
 
+from memorisk.audits.synthetic.reach import Reach
 from memorisk.report.blocks import Kind, Text
 
 
@@ -99,7 +100,17 @@ BLIND = (
 POWER = (
     "Copies of random training images were hidden in the set under no name; features and distances were computed for "
     "all images alike. The p-values and the list then use the other images only, and the plants are read at the cut "
-    "that a list of {read_at} copied {units} has."
+    "that a list of {read_at} {units} has (p <= {cut}): {why}."
+)
+READ_AT = {
+    "copied": "a pass needs that so many copied ones could be listed",
+    "shortest": "the shortest list that was possible, where a pass needs one of {copied}",
+    "listed": "so many are listed. A pass, which lists nobody, is judged at the cut of a list of {copied}",
+}
+OWN_CUTS = " Detectors that list more are read at the cuts of their own lists."
+UNREACHED = (
+    "only {listable} of the {patients} training patients could be listed at all in a list of {copied} (p <= {cut}), "
+    "however exact a copy of them: the others have more images than enough of the held-out patients have"
 )
 REACHABLE = (
     "Only {reachable} of the {patients} training patients could have p-values as small as that cut, however exact a "
@@ -223,6 +234,33 @@ def assumptions(terms: Terms, groups_given: bool) -> list[Text]:
             "--group-column."
         )
     return told
+
+
+def unreached(reach: Reach, copied: int) -> str:
+    """How many could be listed at the cut of the list that a pass needs.
+
+    Args:
+        reach: Who could be.
+        copied: The length of that list.
+    """
+    return UNREACHED.format(
+        listable=f"{reach.listable:,}", patients=f"{reach.patients:,}", copied=f"{copied:,}", cut=f"{reach.cut:.2g}"
+    )
+
+
+def held_out_wanting(reach: Reach, terms: Terms) -> str:
+    """The held-out patients that a pass needs, with their images where these matter.
+
+    Args:
+        reach: Who could be listed.
+        terms: What a group is called.
+    """
+    if reach.images == 1:
+        return f"{reach.needed:,} held-out {terms.units} (there are {reach.there:,})"
+    return (
+        f"{reach.needed:,} held-out {terms.units} of {reach.images:,} images or more each (there are {reach.there:,}; "
+        f"with so many {reach.then:,} of the {reach.patients:,} training {terms.units} could be listed)"
+    )
 
 
 def share(value: float) -> str:
