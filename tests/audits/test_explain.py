@@ -189,6 +189,9 @@ def test_images_that_changed_or_moved(images, tmp_path):
     (tmp_path / "set").rename(tmp_path / "moved")
     with pytest.raises(InputError, match="set"):
         explain(tmp_path / "run", **QUICK)
+    with pytest.raises(InputError, match="lies inside the run's images"):
+        explain(tmp_path / "run", images=tmp_path / "moved", out=tmp_path / "moved" / "why", **QUICK)
+    assert not (tmp_path / "moved" / "why").exists()
     explain(tmp_path / "run", images=tmp_path / "moved", **QUICK)
     assert ".png" not in (tmp_path / "run" / FOLDER / PAGE).read_text()  # --redact
     (tmp_path / "moved" / "benign" / "p03_1.png").unlink()

@@ -39,6 +39,24 @@ def fatal_below_zero(number: int) -> int:
     return number
 
 
+@contextmanager
+def first_stopped(folder: Path) -> Iterator[list[int]]:
+    """Stop for good the process that first begins a job of `slow_square` there; the list holds it afterwards."""
+    stopped: list[int] = []
+
+    def stop() -> None:
+        """When one has begun."""
+        while not (began := list(folder.glob("began-*"))):
+            time.sleep(0.05)
+        stopped.append(int(began[0].name.split("-")[2]))
+        os.kill(stopped[0], signal.SIGSTOP)
+
+    thread = threading.Thread(target=stop)
+    thread.start()
+    yield stopped
+    thread.join()
+
+
 def free_port() -> int:
     """A port of loopback that nobody uses."""
     with socket.socket() as one:

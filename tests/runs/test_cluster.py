@@ -18,7 +18,7 @@ from memorisk.runs.executors import Outcome, run_jobs
 from memorisk.runs.placement import ClusterOptions, Placement, parse_bytes
 from memorisk.runs.remote import Expected, deciding_versions
 from memorisk.runs.signs import Signs
-from tests.runs.clusters import DaskCluster, Wire, dask_cluster, fatal_below_zero, slow_square
+from tests.runs.clusters import DaskCluster, Wire, dask_cluster, fatal_below_zero, first_stopped, slow_square
 
 pytest.importorskip("distributed")
 
@@ -148,19 +148,8 @@ def test_the_job_of_a_worker_that_is_stopped_for_good_runs_elsewhere(
 ) -> None:
     monkeypatch.setattr("memorisk.runs.dask_watch._MISSED", 1)
     with dask_cluster(2, "--nthreads", "1", nanny=nanny) as cluster:
-        stopped = []
-
-        def stop() -> None:
-            """The first that has begun a job."""
-            while not (began := list(tmp_path.glob("began-*"))):
-                time.sleep(0.05)
-            stopped.append(int(began[0].name.split("-")[2]))
-            os.kill(stopped[0], signal.SIGSTOP)
-
-        thread = threading.Thread(target=stop)
-        thread.start()
-        assert run(cluster, tmp_path, list(range(6)), 0.3, silence=2.0) == [n**2 for n in range(6)]
-        thread.join()
+        with first_stopped(tmp_path) as stopped:
+            assert run(cluster, tmp_path, list(range(6)), 0.3, silence=2.0) == [n**2 for n in range(6)]
         said = [record.getMessage() for record in caplog.records]
         assert len(said) == 1
         assert said[0].startswith("no sign of life of worker tcp://127.0.0.1:")

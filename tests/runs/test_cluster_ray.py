@@ -14,7 +14,7 @@ from memorisk.runs import ray_jobs
 from memorisk.runs.errors import InputError, MemoriskError
 from memorisk.runs.executors import connection, run_jobs
 from memorisk.runs.placement import Placement
-from tests.runs.clusters import ray_cluster, slow_square
+from tests.runs.clusters import first_stopped, ray_cluster, slow_square
 
 pytest.importorskip("ray")
 
@@ -73,20 +73,9 @@ def test_a_killed_worker_a_stopped_one_and_a_lost_machine_change_nothing(cluster
 def test_the_job_of_a_worker_that_is_stopped_for_good_runs_elsewhere(
     cluster, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    stopped = []
-
-    def stop() -> None:
-        """The first that has begun a job."""
-        while not (began := list(tmp_path.glob("began-*"))):
-            time.sleep(0.05)
-        stopped.append(int(began[0].name.split("-")[2]))
-        os.kill(stopped[0], signal.SIGSTOP)
-
-    thread = threading.Thread(target=stop)
-    thread.start()
     jobs = [(n, str(tmp_path), 0.3) for n in range(6)]
-    assert run_jobs(slow_square, jobs, place=place(cluster, tmp_path, silence=2.0)) == [n**2 for n in range(6)]
-    thread.join()
+    with first_stopped(tmp_path) as stopped:
+        assert run_jobs(slow_square, jobs, place=place(cluster, tmp_path, silence=2.0)) == [n**2 for n in range(6)]
     said = [record.getMessage() for record in caplog.records]
     assert len(said) == 1
     assert said[0].startswith("no sign of life of worker ")

@@ -15,6 +15,7 @@ import pandas as pd
 from memorisk.audits.explain_page import explanation_page
 from memorisk.audits.explain_probes import LayerFindings, Probed, check_probes, probe_layers
 from memorisk.audits.finished_run import FinishedRun, open_finished
+from memorisk.images.overlap import refuse_overlap
 from memorisk.models.features_saved import is_feature_file, read_features
 from memorisk.report.page import render_page
 from memorisk.runs.devices import check_device
@@ -148,6 +149,8 @@ def explain(
     check_folder(target)
     device = str(check_device(device))
     opened = open_finished(run, images=images, device=device, progress=progress)
+    if out is not None:
+        refuse_overlap(target, {"the run's images": opened.store})
     _check_networks(spaces, opened, feature_weights, feature_size)
     pair = check_probes(opened, probe_seed) if probes else None
     tables, associations = [], []

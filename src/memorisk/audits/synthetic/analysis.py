@@ -172,20 +172,7 @@ def numbers_of(evidence: SyntheticEvidence, found: Findings, options: SyntheticO
         "promise": None if power is None else kinds_promise(power),
         "copies_bound": None if found.bound is None else found.bound.upper,
         "n_found_at_cut": None if found.bound is None else found.bound.found,
-        "n_confirmed": len(found.pixels.confirmed),
-        "n_dismissed": len(found.pixels.dismissed),
-        "n_dismissed_identical": len(found.pixels.dismissed_identical),
-        "n_dismissed_identical_images": len({made for made, _ in found.pixels.dismissed_identical}),
-        "n_dismissed_near": found.pixels.dismissed_near,
-        "n_dismissed_patients": found.n_dismissed_patients,
-        "n_review_changed": evidence.review.changed,
-        "n_certain_copies": found.pixels.certain,
-        "n_certain_patients": found.pixels.certain_patients,
-        "n_shared_pixels": found.pixels.in_both,
-        "n_held_copies": found.pixels.held,
-        "n_near_train": found.pixels.near_train,
-        "n_near_held": None if asked is None else found.pixels.near_held,
-        "near_p": None if np.isnan(found.pixels.near_p) else found.pixels.near_p,
+        **_of_pixels(evidence, found),
         "unlike": None if found.unlike is None else asdict(found.unlike),
         "patients_known": sets.groups_given or options.one_image_per_patient,
         "patients_by_word": options.one_image_per_patient and not sets.groups_given,
@@ -207,6 +194,26 @@ def numbers_of(evidence: SyntheticEvidence, found: Findings, options: SyntheticO
             "synthetic": sets.synthetic.data_hash,
             "held_out": None if sets.held is None else sets.held.data_hash,
         },
+    }
+
+
+def _of_pixels(evidence: SyntheticEvidence, found: Findings) -> dict[str, Any]:
+    """The numbers of pairs with equal or nearly equal pixels, and of what a person said of them."""
+    return {
+        "n_confirmed": len(found.pixels.confirmed),
+        "n_dismissed": len(found.pixels.dismissed),
+        "n_dismissed_identical": len(found.pixels.dismissed_identical),
+        "n_dismissed_identical_images": len({made for made, _ in found.pixels.dismissed_identical}),
+        "n_dismissed_near": found.pixels.dismissed_near,
+        "n_dismissed_patients": found.n_dismissed_patients,
+        "n_review_changed": evidence.review.changed,
+        "n_certain_copies": found.pixels.certain,
+        "n_certain_patients": found.pixels.certain_patients,
+        "n_shared_pixels": found.pixels.in_both,
+        "n_held_copies": found.pixels.held,
+        "n_near_train": found.pixels.near_train,
+        "n_near_held": None if found.asked is None else found.pixels.near_held,
+        "near_p": None if np.isnan(found.pixels.near_p) else found.pixels.near_p,
     }
 
 
