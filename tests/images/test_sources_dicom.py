@@ -114,10 +114,16 @@ def test_files_that_are_no_pictures_are_left_out_with_the_reason(tmp_path: Path)
     stripped = dicom(STORED)
     del stripped.PixelData
     save(stripped, root / "stripped.dcm")
+    directory = dicom(STORED)
+    for keyword in ("PixelData", "SOPClassUID"):
+        delattr(directory, keyword)
+    directory.file_meta.MediaStorageSOPClassUID = pydicom.uid.MediaStorageDirectoryStorage
+    save(directory, root / "DICOMDIR")
     write(root / "readme.txt", b"text")
     manifest = load_manifest(root)
     assert manifest.n == 6
     assert dict(zip(manifest.skipped["path"], manifest.skipped["reason"], strict=True)) == {
+        "DICOMDIR": "no picture of a patient (Media Storage Directory Storage)",
         "readme.txt": "text and no image",
         "mask.dcm": "no picture of a patient (Segmentation Storage)",
         "plan.dcm": "no picture of a patient (RT Plan Storage)",

@@ -98,9 +98,14 @@ def _parsed(path: Path, size: int, modified: int) -> Any:
     return data
 
 
+def content_class(data: Any) -> Any:
+    """The SOP class; that of the file where the data set names none, as a DICOMDIR."""
+    return data.get("SOPClassUID") or getattr(data, "file_meta", {}).get("MediaStorageSOPClassUID")
+
+
 def content_name(data: Any) -> str:
     """What a data set holds, by the name of its SOP class, as in ``RT Plan Storage``."""
-    uid = data.get("SOPClassUID") or getattr(data, "file_meta", {}).get("MediaStorageSOPClassUID")
+    uid = content_class(data)
     return one_line(getattr(uid, "name", uid), 80) if uid else "no SOP class"
 
 

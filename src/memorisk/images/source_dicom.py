@@ -15,7 +15,7 @@ import pandas as pd
 
 from memorisk.images.manifest import NO_PICTURE
 from memorisk.images.options import ImageOptions
-from memorisk.images.readers_dicom import content_name, pydicom_module
+from memorisk.images.readers_dicom import content_class, content_name, pydicom_module
 from memorisk.images.source_draft import Draft
 from memorisk.images.wording import listed
 from memorisk.runs.errors import InputError, one_line, unknown_name
@@ -85,9 +85,8 @@ def read_header(path: Path, tags: list[Any]) -> tuple[Any, str]:
         warnings.simplefilter("ignore")
         header = library.dcmread(file, force=True, stop_before_pixels=True, specific_tags=[*_ALWAYS, *tags])
         at_pixels = file.read(4) in _PIXEL_TAGS
-    uid = header.get("SOPClassUID")
     name = content_name(header)
-    keyword = getattr(uid, "keyword", "")
+    keyword = getattr(content_class(header), "keyword", "")
     if keyword in _NO_PICTURES or (keyword and not at_pixels and not any(word in keyword for word in _MAY_SHOW)):
         return header, f"{NO_PICTURE} ({name})"
     deflated = getattr(header, "file_meta", {}).get("TransferSyntaxUID") == library.uid.DeflatedExplicitVRLittleEndian
