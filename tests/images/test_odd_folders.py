@@ -72,19 +72,30 @@ def _target(root: Path, path: Path, what: str) -> Path:
     return found.get(what, root.parent / "outside.png")
 
 
+SYSTEMS = ("__macosx", "thumbs.db", "desktop.ini")
+
+
 def counted(root: Path) -> tuple[set[str], set[str]]:
     """All that must be counted, by its relative path, and the links that lead out of the folder."""
     there, out = set(), set()
     for above, folders, files in os.walk(root):
-        folders[:] = [name for name in folders if not name.startswith(".") and name != "__MACOSX"]
+        hidden = {name for name in (*folders, *files) if name.startswith(".") or name.lower() in SYSTEMS}
+        there |= {(Path(above) / name).relative_to(root).as_posix() for name in hidden}  # a folder of these is one
+        folders[:] = [name for name in folders if name not in hidden]
         linked = [name for name in folders if (Path(above) / name).is_symlink()]
         for name in (*files, *linked):
             path = Path(above) / name
-            if not name.startswith(".") and name != "__MACOSX":
+            if name not in hidden:
                 there.add(path.relative_to(root).as_posix())
                 real = os.path.realpath(path)
                 out |= {str(path)} if path.is_symlink() and not real.startswith(os.path.realpath(root)) else set()
     return there, out
+
+
+def is_hidden(name: str) -> bool:
+    """Whether the last part of a path is hidden, or a system's."""
+    last = name.rpartition("/")[2]
+    return last.startswith(".") or last.lower() in SYSTEMS
 
 
 def is_readable(path: Path) -> bool:
@@ -115,7 +126,7 @@ def check_refusal(root: Path, line: str, there: set[str], out: set[str]) -> None
         return
     else:
         assert "no images" in line, line
-        plain = [name for name in there if name not in odd and not (root / name).is_dir()]
+        plain = [n for n in there if n not in odd and not (root / n).is_dir() and not is_hidden(n)]
         assert not any(name.lower().endswith(RASTER) or is_readable(root / name) for name in plain)
 
 
@@ -131,7 +142,7 @@ def test_every_file_of_a_folder_is_counted_once(layout: tuple[list, list]) -> No
         assert not out
         paths = found.table["path"].tolist()
         assert sorted([*paths, *found.skipped["path"]]) == sorted(there)
-        assert {name for name in there if is_readable(root / name) and not (root / name).is_dir()} <= set(paths)
+        assert {name for name in there if is_readable(root / name) and not is_hidden(name)} <= set(paths)
         for path, label, split in zip(
             paths, found.labels, [""] * found.n if found.splits is None else found.splits, strict=True
         ):

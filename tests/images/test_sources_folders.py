@@ -36,7 +36,11 @@ def test_class_folders(tmp_path: Path) -> None:
     assert manifest.labels.tolist() == ["cat", "cat", "dog (big)", ""]
     assert manifest.groups.tolist() == manifest.images.tolist()
     assert manifest.splits is None
-    assert manifest.skipped.to_dict("records") == [{"path": "notes.txt", "reason": "text and no image"}]
+    assert dict(zip(manifest.skipped["path"], manifest.skipped["reason"], strict=True)) == {
+        ".hidden.png": "hidden, or left by an operating system",
+        "__MACOSX": "hidden, or left by an operating system",
+        "notes.txt": "text and no image",
+    }
     assert "1 file left out, text and no image: notes.txt." in manifest.notes
     assert not len(manifest.unread)
     assert manifest.root == tmp_path

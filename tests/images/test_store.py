@@ -71,7 +71,7 @@ def test_later_runs_decode_nothing(tmp_path, options, decoded, monkeypatch):
     assert sorted(set(decoded)) == [f"{i:04d}.png" for i in range(30)]
     assert len(decoded) == 30 + 16  # each once, and the probes
     decoded.clear()
-    monkeypatch.setattr(cache, "file_fingerprint", lambda path: pytest.fail("a file was read again"))
+    monkeypatch.setattr(cache, "file_sha256", lambda path: pytest.fail("a file was read again"))
     again = build_store(manifest, options)
     relabelled = build_store(replace(manifest, table=manifest.table.assign(label="one")), options)
     assert not decoded
@@ -126,7 +126,7 @@ def test_files_touched_just_now_are_not_remembered(tmp_path, monkeypatch):
     file = tmp_path / "a.bin"
     file.write_bytes(b"a")
     calls = []
-    monkeypatch.setattr(cache, "file_fingerprint", lambda path: calls.append(path) or "f")
+    monkeypatch.setattr(cache, "file_sha256", lambda path: calls.append(path) or "f")
     assert cache.content_fingerprints([str(file)], tmp_path) == {str(file): "f"}
     cache.content_fingerprints([str(file)], tmp_path)
     assert len(calls) == 2

@@ -9,6 +9,7 @@ channel or three is guessed from a few images; where the guess fails, the array 
 import json
 import os
 import shutil
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -39,6 +40,8 @@ class StorePlan:
     key: str
     stores: Path
     sources: list[Source]
+    contents: Mapping[str, str]
+    """SHA-256 of each file."""
     rule: PixelRule
     manifest: Manifest
     options: ImageOptions
@@ -289,7 +292,13 @@ def _finish(plan: StorePlan, layout: _Layout, blocks: list[BlockDone]) -> None:
         if final != layout:
             _copy(folder / IMAGES, final, np.flatnonzero(reasons == ""))
         hashes = [value for block in blocks for value in block.hashes]
-        write_table(folder / ROWS, pd.DataFrame({"pixel_hash": hashes, "reason": reasons}))
+        rows = {
+            "pixel_hash": hashes,
+            "reason": reasons,
+            "sha256": [plan.contents[source.file] for source in plan.sources],
+            "decoded": [value for block in blocks for value in block.decoded],
+        }
+        write_table(folder / ROWS, pd.DataFrame(rows))
         write_table(folder / "manifest.parquet", plan.manifest.table)
         used = {name: version(name) for name in ("numpy", "pillow")}
         shape = list(final.shape)

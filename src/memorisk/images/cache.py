@@ -1,4 +1,4 @@
-"""Content fingerprints of files that are not read again while they stand unchanged.
+"""SHA-256 of files that are not read again while they stand unchanged.
 
 A file is known again by its path, size, modification time and status-change time. The last is what makes this safe: a
 program may set a modification time back, but not the time at which it did so. A file that was touched within two
@@ -15,9 +15,10 @@ import pandas as pd
 
 from memorisk.images.manifest import BUILTIN
 from memorisk.runs.cache import cache_folder
+from memorisk.runs.checksums import file_sha256
 from memorisk.runs.executors import run_jobs
 from memorisk.runs.files import read_table, write_table
-from memorisk.runs.fingerprint import file_fingerprint, fingerprint
+from memorisk.runs.fingerprint import fingerprint
 
 __all__ = ["cache_folder", "content_fingerprints"]
 
@@ -28,7 +29,7 @@ _STAMPS = ["size", "modified", "changed"]
 
 
 def content_fingerprints(files: Sequence[str], cache: Path | None, *, processes: int = 1) -> dict[str, str]:
-    """Fingerprint of each file's bytes.
+    """SHA-256 of each file's bytes.
 
     Args:
         files: Paths, each once; names of built-in images stand for themselves.
@@ -42,7 +43,7 @@ def content_fingerprints(files: Sequence[str], cache: Path | None, *, processes:
     stamps = {file: _stamp(file) for file in files if file not in found}
     found |= {file: "absent" for file, stamp in stamps.items() if stamp is None}
     present = {file: stamp for file, stamp in stamps.items() if stamp is not None}
-    book = None if cache is None or not present else cache / "fingerprints" / f"{_place(present)}.parquet"
+    book = None if cache is None or not present else cache / "checksums" / f"{_place(present)}.parquet"
     known = _recall(book, present)
     found |= known
     new = [file for file in present if file not in known]
@@ -61,7 +62,7 @@ def _fingerprint_batch(files: list[str]) -> list[str]:
     values = []
     for file in files:
         try:
-            values.append(file_fingerprint(file))
+            values.append(file_sha256(file))
         except OSError:
             values.append("absent")
     return values

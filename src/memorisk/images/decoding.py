@@ -95,6 +95,7 @@ class BlockDone:
     Attributes:
         first: Its first row.
         hashes: Pixel hash of each row, empty for those that could not be read.
+        decoded: The same of its pixels at full resolution, as they were decoded.
         unreadable: (row, reason) of those.
         other_size: (row, height, width) of the first image of another size than the store's, None if there is none.
         colour: The first coloured row, where the store was laid out for grey; nothing of the block counts then.
@@ -104,6 +105,7 @@ class BlockDone:
 
     first: int
     hashes: list[str] = field(default_factory=list)
+    decoded: list[str] = field(default_factory=list)
     unreadable: list[tuple[int, str]] = field(default_factory=list)
     other_size: tuple[int, int, int] | None = None
     colour: int | None = None
@@ -165,12 +167,14 @@ def _prepared(block: Block, done: BlockDone) -> Iterator[tuple[int, np.ndarray |
     """The block's rows, None for an unreadable one; notes in ``done`` what they are."""
     for row, source in enumerate(block.sources, block.first):
         try:
-            image = block.rule.prepare(block.rule.read(source))
+            decoded = block.rule.read(source)
+            image = block.rule.prepare(decoded)
         except MissingExtraError:
             raise
         except InputError as error:
             done.unreadable.append((row, unreadable_reason(source, error)))
             done.hashes.append("")
+            done.decoded.append("")
             yield row, None
             continue
         if image.shape[:2] != block.shape[:2]:
@@ -178,6 +182,7 @@ def _prepared(block: Block, done: BlockDone) -> Iterator[tuple[int, np.ndarray |
         elif image.shape[2] > block.shape[2]:
             done.colour = row
         done.hashes.append(hash_pixels(image))
+        done.decoded.append(done.hashes[-1] if image is decoded else hash_pixels(decoded))
         done.all_grey = done.all_grey and image.shape[2] == 1
         yield row, image
 

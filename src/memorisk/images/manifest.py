@@ -27,6 +27,7 @@ BUILTIN = "builtin:"
 TEXT = "text and no image"
 NO_PICTURE = "no picture of a patient"
 LINKED = "a link to a folder that is listed where it lies"
+HIDDEN = "hidden, or left by an operating system"
 
 
 def _no_skipped() -> pd.DataFrame:
@@ -57,9 +58,9 @@ class Manifest:
 
     @property
     def unread(self) -> pd.DataFrame:
-        """What of ``skipped`` may hold images: neither texts nor DICOM plans, nor what is read elsewhere."""
+        """What of ``skipped`` may hold images: no texts, DICOM plans, hidden files, or folders that are read elsewhere."""
         reasons = self.skipped["reason"].astype(str)
-        known = (reasons.isin([TEXT, LINKED]) | reasons.str.startswith(NO_PICTURE)).to_numpy()
+        known = (reasons.isin([TEXT, LINKED, HIDDEN]) | reasons.str.startswith(NO_PICTURE)).to_numpy()
         return self.skipped.take(np.flatnonzero(~known))
 
     @property

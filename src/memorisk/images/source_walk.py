@@ -1,4 +1,4 @@
-"""What lies in a folder: regular files in a fixed order, links that leave it refused, hidden files left alone."""
+"""What lies in a folder: regular files in a fixed order, links that leave it, and hidden files, which are not read."""
 
 import os
 from collections.abc import Iterator
@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
 from memorisk.images.formats import Kind
-from memorisk.images.manifest import LINKED
+from memorisk.images.manifest import HIDDEN, LINKED
 from memorisk.images.paths import within
 from memorisk.runs.errors import InputError, one_line
 
@@ -33,7 +33,7 @@ class Walk:
     not_utf8: list[str] = field(default_factory=list)
     """Names that are not UTF-8, with the strange bytes escaped."""
     skipped: list[tuple[str, str]] = field(default_factory=list)
-    """Links within the folder, sockets and the like, with the reason."""
+    """Hidden files and folders, links within the folder, sockets and the like, with the reason."""
 
 
 def suffix(path: str) -> str:
@@ -45,8 +45,8 @@ def suffix(path: str) -> str:
 def walk_files(root: Path, *, follow_links: bool) -> Walk:
     """All files below a folder.
 
-    Hidden files and folders (``.name``) and what systems leave in folders (`_OF_SYSTEMS`) do not count. A linked folder
-    is entered only with ``follow_links``, each folder once.
+    Hidden files and folders (``.name``) and what operating systems leave in folders (`_OF_SYSTEMS`) are skipped; a
+    folder of these is one entry. A linked folder is entered only with ``follow_links``, each folder once.
 
     Raises:
         InputError: A folder cannot be opened.
@@ -58,6 +58,9 @@ def walk_files(root: Path, *, follow_links: bool) -> Walk:
     while pending:
         folder = pending.pop()
         for entry, relative in _entries(root, folder):
+            if entry.name.startswith(".") or entry.name.lower() in _OF_SYSTEMS:
+                walk.skipped.append((relative, HIDDEN))
+                continue
             if entry.is_symlink():
                 real = os.path.realpath(entry.path)
                 if not within(real_root, real) and not follow_links:
@@ -83,9 +86,7 @@ def walk_files(root: Path, *, follow_links: bool) -> Walk:
 def _entries(root: Path, folder: str) -> Iterator[tuple[os.DirEntry[str], str]]:
     try:
         with os.scandir(root / folder) as entries:
-            for entry in entries:
-                if not entry.name.startswith(".") and entry.name.lower() not in _OF_SYSTEMS:
-                    yield entry, folder + entry.name
+            yield from ((entry, folder + entry.name) for entry in entries)
     except OSError as error:
         raise InputError(
             f"{one_line(root / folder)}: the folder cannot be opened ({one_line(error.strerror)})"

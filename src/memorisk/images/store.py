@@ -3,8 +3,8 @@
 A store is a folder named by a key: a hash of the content of the files (`cache` says when a file is read again), of
 which rows of them are images, and of the options that decide pixels (depth, window, size, resize, channels,
 max_pixels). A changed file or option is another key, hence another store; labels, groups and splits are not in the
-key, since they change no pixel. Under the key stand ``images.npy`` [N, H, W, C], ``rows.parquet`` (a hash of the
-pixels of each row, or why it could not be read), ``manifest.parquet`` (as it was when the store was built) and
+key, since they change no pixel. Under the key stand ``images.npy`` [N, H, W, C], ``rows.parquet`` (of each row hashes of
+its pixels, as stored and as decoded, the SHA-256 of its file, or why it could not be read), ``manifest.parquet`` (as it was when the store was built) and
 ``meta.json``.
 
 Building is parallel, with the memory of a few images whatever their number; it is resumable (blocks of rows that are
@@ -33,7 +33,7 @@ from memorisk.runs.lock import folder_lock
 from memorisk.runs.progress import Counted
 from memorisk.runs.unfinished import write_guard
 
-_FORMAT = 1  # part of the key: a change of what pixels are stored makes new stores
+_FORMAT = 2  # part of the key: a change of what pixels are stored makes new stores
 
 
 @dataclass(frozen=True)
@@ -118,7 +118,9 @@ def build_store(
     stores = root / "stores"
     folder = stores / key
     if not is_complete(folder):
-        plan = StorePlan(key=key, stores=stores, sources=sources, rule=rule, manifest=manifest, options=options)
+        plan = StorePlan(
+            key=key, stores=stores, sources=sources, contents=contents, rule=rule, manifest=manifest, options=options
+        )
         with write_guard(stores, DECODED):
             stores.mkdir(mode=0o700, exist_ok=True)
             with folder_lock(stores, name=f"{key}.lock", wait=True):

@@ -1,0 +1,143 @@
+"""PNG (ISO/IEC 15948, third edition): which chunks a plain picture has, and that the pixels fill their data exactly.
+
+Refused besides text, EXIF, animation and unknown chunks: transparency (pixels under it are not what an audit sees),
+palettes (colours that no pixel uses can hold anything), and a profile that is not one of the known ones.
+"""
+
+import zlib
+
+from memorisk.images.containers.icc import check_profile
+from memorisk.images.containers.parsing import Reader, SurplusError
+
+_HIDDEN = {
+    b"tEXt": "text", b"zTXt": "text", b"iTXt": "text", b"eXIf": "EXIF data", b"tIME": "a date", b"sPLT": "a palette",
+    b"PLTE": "a palette, whose unused colours can hold anything", b"hIST": "a histogram",
+    b"tRNS": "transparency, under which pixels are not seen",
+    b"acTL": "an animation", b"fcTL": "further frames", b"fdAT": "further frames",
+}  # fmt: skip
+_SIZES = {b"gAMA": (4,), b"cHRM": (32,), b"sRGB": (1,), b"pHYs": (9,), b"sBIT": (1, 3), b"bKGD": (2, 6), b"cICP": (4,)}
+"""Chunks about how pixels are shown, with their possible lengths."""
+_SAMPLES = {0: 1, 2: 3}
+"""Samples of a pixel by colour type: grey, RGB."""
+_DEPTHS = {0: (1, 2, 4, 8, 16), 2: (8, 16)}
+_PASSES = ((0, 0, 8, 8), (4, 0, 8, 8), (0, 4, 4, 8), (2, 0, 4, 4), (0, 2, 2, 4), (1, 0, 2, 2), (0, 1, 1, 2))
+"""Adam7: first column, first row, step of columns, step of rows (section 8.2)."""
+_AT_ONCE = 1 << 20
+
+
+def png_surplus(data: bytes) -> None:
+    """Parse a PNG file.
+
+    Raises:
+        SurplusError: It holds something besides the pixels of one image.
+    """
+    reader = Reader(data, "PNG")
+    reader.take(8)
+    seen: list[bytes] = []
+    pixels: list[bytes] = []
+    header = b""
+    while not seen or seen[-1] != b"IEND":
+        name, body = _chunk(reader)
+        if not seen and name != b"IHDR":
+            raise SurplusError("a chunk before its header")
+        if name == b"IDAT":
+            if pixels and seen[-1] != b"IDAT":
+                raise SurplusError("image data in two places")
+            pixels.append(body)
+        elif name in seen:
+            raise SurplusError(f"a chunk that stands twice ({_shown(name)})")
+        elif name == b"IHDR":
+            header = body
+        else:
+            _check_chunk(name, body)
+        seen.append(name)
+    reader.end()
+    _check_pixels(b"".join(pixels), _raw_size(header))
+
+
+def _chunk(reader: Reader) -> tuple[bytes, bytes]:
+    """Name and content of the next chunk, whose checksum must be right: four bytes of one that is not are free."""
+    length, name = reader.number(4), reader.take(4)
+    body = reader.take(length)
+    if reader.number(4) != zlib.crc32(body, zlib.crc32(name)):
+        raise SurplusError(f"a chunk with a wrong checksum ({_shown(name)})")
+    return name, body
+
+
+def _check_chunk(name: bytes, body: bytes) -> None:
+    """Refuse a chunk that holds more than how pixels are shown.
+
+    Raises:
+        SurplusError: It does.
+    """
+    if name in _HIDDEN:
+        raise SurplusError(f"{_HIDDEN[name]} ({_shown(name)})")
+    if name == b"iCCP":
+        _check_embedded(body)
+    elif name == b"IEND":
+        if body:
+            raise SurplusError("data in its last chunk (IEND)")
+    elif len(body) not in _SIZES.get(name, ()):
+        raise SurplusError(f"an unknown chunk ({_shown(name)})")
+
+
+def _check_embedded(body: bytes) -> None:
+    """Refuse a colour profile that is not a known one; its name is free text and must be what Pillow writes."""
+    name, _, rest = body.partition(b"\0")
+    if name.strip().lower() not in (b"icc profile", b"srgb", b"icc"):
+        raise SurplusError("text in the name of its colour profile (iCCP)")
+    try:
+        decoder = zlib.decompressobj()
+        profile = decoder.decompress(rest[1:], _AT_ONCE)
+    except zlib.error:
+        raise SurplusError("a broken colour profile (iCCP)") from None
+    if not decoder.eof or decoder.unused_data or rest[:1] != b"\0":
+        raise SurplusError("data after its colour profile (iCCP)")
+    check_profile(profile)
+
+
+def _raw_size(header: bytes) -> int:
+    """Bytes of all rows before compression, each with its filter byte."""
+    if len(header) != 13:
+        raise SurplusError("a header that is none of PNG")
+    width, height = (int.from_bytes(header[i : i + 4], "big") for i in (0, 4))
+    depth, colour, compression, filtering, interlace = header[8:]
+    if colour in (4, 6):
+        raise SurplusError("transparency, under which pixels are not seen")
+    if colour == 3:
+        raise SurplusError(_HIDDEN[b"PLTE"])
+    if depth not in _DEPTHS.get(colour, ()) or compression or filtering or interlace > 1 or not width * height:
+        raise SurplusError("a header that is none of PNG")
+    bits = depth * _SAMPLES[colour]
+    passes = _PASSES if interlace else ((0, 0, 1, 1),)
+    total = 0
+    for left, top, right, down in passes:
+        columns, rows = -(-(width - left) // right), -(-(height - top) // down)
+        if columns > 0 and rows > 0:
+            total += rows * (1 + -(-columns * bits // 8))
+    return total
+
+
+def _check_pixels(data: bytes, expected: int) -> None:
+    """Inflate image data, a megabyte at a time, to exactly as many bytes as the pixels need.
+
+    Raises:
+        SurplusError: It gives more or fewer, or more data follow.
+    """
+    decoder, found = zlib.decompressobj(), 0
+    try:
+        while not decoder.eof and found <= expected:
+            part = decoder.decompress(data, _AT_ONCE)
+            found, data = found + len(part), decoder.unconsumed_tail
+            if not part and not data and not decoder.eof:
+                break
+    except zlib.error:
+        raise SurplusError("broken image data (IDAT)") from None
+    if found < expected or not decoder.eof and found == expected:
+        raise SurplusError("image data that end too early (IDAT)")
+    if found > expected or decoder.unused_data:
+        raise SurplusError("data after its pixels (IDAT)")
+
+
+def _shown(name: bytes) -> str:
+    return name.decode("ascii") if name.isalpha() else name.hex()
