@@ -21,6 +21,7 @@ from memorisk.audits.classifier_jobs import (
 from memorisk.audits.context import Context
 from memorisk.audits.dry_run import DryRun, describe_plan
 from memorisk.audits.evidence import SCORES, write_scores
+from memorisk.audits.file_listing import FILES, write_listing
 from memorisk.audits.gallery import thumbnails
 from memorisk.audits.intervention import run_intervention
 from memorisk.audits.intervention_plan import Intended, check_classes, plan_intervention
@@ -165,7 +166,8 @@ def _run(
     privacy = {"regime": recipe.train.one_regime, "promise": promise, "bound": bound}
     context = replace(context, privacy=privacy)
     result = with_intervention(names.result(analyse(evidence, options, context)), changed)
-    result.save(run.path, beside=(SCORES,))
+    write_listing(run.path, {"images": store}, names)
+    result.save(run.path, beside=(SCORES, FILES))
     gallery = thumbnails(store, plan, result, names) if options.gallery and not options.redact else None
     write_report(run, result, gallery=gallery, redact=options.redact)
     run.log("finished", status=result.status)

@@ -16,6 +16,7 @@ import pandas as pd
 from memorisk.audits.feature_options import FeatureOptions, feature_options
 from memorisk.audits.feature_page import feature_page
 from memorisk.audits.feature_verdict import feature_verdict
+from memorisk.audits.file_listing import FILES, write_listing
 from memorisk.audits.mark_choice import choose_controls, choose_mark, that_fit
 from memorisk.audits.mark_outputs import answers_of_outputs
 from memorisk.audits.mark_probing import MarkAnswers, ask_about_marks, label_probabilities
@@ -53,6 +54,7 @@ class FeatureEvidence:
         images: Ids of the probes; empty where only outputs were given.
         described: What the models and the preprocessing are.
         white_box: M_w and what it is made of; None where it was not asked for.
+        probes: The images; None where only outputs were given.
     """
 
     models: list[MarkAnswers]
@@ -62,6 +64,7 @@ class FeatureEvidence:
     images: list[str]
     described: dict[str, Any]
     white_box: dict[str, Any] | None
+    probes: ImageStore | None = None
 
 
 def audit_feature(
@@ -96,7 +99,8 @@ def audit_feature(
     with open_run(folder, config | {"run": identity}, identity=["run"]) as run:
         run.log("started", versions=versions(), machine=machine())
         result = analyse_feature(evidence, options)
-        result.save(run.path)
+        write_listing(run.path, {"probes": evidence.probes})
+        result.save(run.path, beside=(FILES,))
         pictures = None if options.redact or evidence.mark is None else evidence
         write_text(run / REPORT, render_page(feature_page(result, pictures, redact=options.redact)))
         run.log("finished", status=result.status)
@@ -150,7 +154,7 @@ def gather(names: list[str], options: FeatureOptions, progress: Progress) -> Fea
     _all_different([*answers["models"], *answers["references"]], [*names, *options.references])
     ids = [str(image) for image in store.manifest.images]
     white_box = None if label is None else _white_boxes(label[0], scores)
-    return FeatureEvidence(answers["models"], answers["references"], mark, controls, ids, described, white_box)
+    return FeatureEvidence(answers["models"], answers["references"], mark, controls, ids, described, white_box, store)
 
 
 def _from_outputs(names: list[str], options: FeatureOptions) -> FeatureEvidence:

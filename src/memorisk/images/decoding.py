@@ -67,11 +67,14 @@ class PixelRule:
             max_pixels=self.max_pixels,
         )
 
+    def plain(self, image: np.ndarray) -> np.ndarray:
+        """Take one of three equal channels."""
+        return image[..., :1] if image.shape[2] == 3 and is_grey(image) else image
+
     def prepare(self, image: np.ndarray) -> np.ndarray:
         """Bring pixels to channels and size; an image of equal channels has one channel from here on."""
-        if image.shape[2] == 3 and is_grey(image):
-            image = image[..., :1]
-        elif image.shape[2] == 3 and self.channels == 1:
+        image = self.plain(image)
+        if image.shape[2] == 3 and self.channels == 1:
             image = to_luma(image)
         return image if self.size is None else resize_image(image, self.size, self.resize)
 

@@ -5,60 +5,61 @@ of one that was exchanged since. The listing ties the two: the bytes behind ever
 were decoded from them at full resolution, by which a set that was written anew from these pixels is known again.
 """
 
+from collections.abc import Sequence
+
 import numpy as np
 import pandas as pd
 
-from memorisk.images.building import ROWS
-from memorisk.images.store import ImageStore
-from memorisk.runs.files import read_table
+from memorisk.images.manifest import Manifest
 
 COLUMNS = ("path", "bytes", "sha256", "pixels", "label", "reason")
 """``path`` below the set's folder; ``bytes`` and ``sha256`` of the file; ``pixels``, a hash of the decoded image;
-``label``; ``reason``, why it was not read (then ``bytes``, ``sha256`` and ``pixels`` say nothing)."""
+``label``; ``reason``, why it was not read (then the columns before it say nothing)."""
 
 
-def list_files(store: ImageStore) -> pd.DataFrame:
+def empty_listing() -> pd.DataFrame:
+    """Make the listing of images that lie in no file."""
+    return _table([])
+
+
+def list_files(
+    manifest: Manifest, sha256: Sequence[str], pixels: Sequence[str], unreadable: pd.DataFrame
+) -> pd.DataFrame:
     """List the files of a set, a row an image and a row a file that was not read.
 
     Args:
-        store: As `build_store` gave it, with all of its rows.
+        manifest: Images that were read, [n].
+        sha256: [n] of the file of each, when it was decoded.
+        pixels: [n] hash of each image as it was decoded.
+        unreadable: Images that could not be decoded: ``path, reason``.
 
     Returns:
-        `COLUMNS`, in the order of the manifest, files that were not read last; no row for images in memory.
+        `COLUMNS`, in the order of the manifest, files that were not read last; no row for built-in images.
     """
-    manifest, rows = store.manifest, store.folder / ROWS
-    if manifest.root is None or not rows.is_file():  # built-in images, and arrays in memory
-        return _table([])
-    found = read_table(rows)
-    found = found[found["reason"].to_numpy(dtype=object) == ""]
-    if len(found) != manifest.n:
-        raise ValueError("a listing is of a whole store, before rows are taken from it")
+    if manifest.root is None:
+        return empty_listing()
     paths = manifest.table["path"].astype(str).tolist()
     sizes = {path: (manifest.root / path).stat().st_size for path in set(paths)}
-    read = zip(paths, found["sha256"].tolist(), found["decoded"].tolist(), manifest.labels.tolist(), strict=True)
-    unread = [*_pairs(store.skipped), *_pairs(manifest.skipped)]
+    read = zip(paths, sha256, pixels, manifest.labels.tolist(), strict=True)
+    skipped = pd.concat([unreadable[["path", "reason"]], manifest.skipped[["path", "reason"]]])
+    unread = dict(zip(skipped["path"].astype(str), skipped["reason"].astype(str), strict=True))
     return _table(
         [
-            *((path, sizes[path], sha256, pixels, label, "") for path, sha256, pixels, label in read),
-            *((path, 0, "", "", "", reason) for path, reason in dict(unread).items()),
+            *((path, sizes[path], content, image, label, "") for path, content, image, label in read),
+            *((path, 0, "", "", "", reason) for path, reason in unread.items()),
         ]
     )
 
 
 def read_rows(listing: pd.DataFrame) -> pd.DataFrame:
-    """Rows of images that were read."""
+    """Take the rows of images that were read."""
     return listing.take(np.flatnonzero(listing["reason"].to_numpy(dtype=object) == ""))
 
 
 def unread_rows(listing: pd.DataFrame) -> pd.DataFrame:
-    """Rows of files that were not read."""
+    """Take the rows of files that were not read."""
     return listing.take(np.flatnonzero(listing["reason"].to_numpy(dtype=object) != ""))
 
 
-def _pairs(skipped: pd.DataFrame) -> list[tuple[str, str]]:
-    return [(str(path), str(why)) for path, why in zip(skipped["path"], skipped["reason"], strict=True)]
-
-
 def _table(rows: list[tuple]) -> pd.DataFrame:
-    table = pd.DataFrame(rows, columns=list(COLUMNS), dtype=object)
-    return table.astype({"bytes": np.int64})
+    return pd.DataFrame(rows, columns=list(COLUMNS), dtype=object).astype({"bytes": np.int64})

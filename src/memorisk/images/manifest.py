@@ -58,7 +58,7 @@ class Manifest:
 
     @property
     def unread(self) -> pd.DataFrame:
-        """What of ``skipped`` may hold images: no texts, DICOM plans, hidden files, or folders that are read elsewhere."""
+        """What of ``skipped`` may hold images: no text, DICOM plan or hidden file, nothing that is read elsewhere."""
         reasons = self.skipped["reason"].astype(str)
         known = (reasons.isin([TEXT, LINKED, HIDDEN]) | reasons.str.startswith(NO_PICTURE)).to_numpy()
         return self.skipped.take(np.flatnonzero(~known))

@@ -3,9 +3,9 @@
 A store is a folder named by a key: a hash of the content of the files (`cache` says when a file is read again), of
 which rows of them are images, and of the options that decide pixels (depth, window, size, resize, channels,
 max_pixels). A changed file or option is another key, hence another store; labels, groups and splits are not in the
-key, since they change no pixel. Under the key stand ``images.npy`` [N, H, W, C], ``rows.parquet`` (of each row hashes of
-its pixels, as stored and as decoded, the SHA-256 of its file, or why it could not be read), ``manifest.parquet`` (as it was when the store was built) and
-``meta.json``.
+key, since they change no pixel. Under the key stand ``images.npy`` [N, H, W, C], ``rows.parquet`` (of each row hashes
+of its pixels, as stored and as decoded, the SHA-256 of its file, or why it could not be read), ``manifest.parquet`` (as
+it was when the store was built) and ``meta.json``.
 
 Building is parallel, with the memory of a few images whatever their number; it is resumable (blocks of rows that are
 done are kept and, on the next try, checked against their hashes); and it is atomic: the folder takes its name when
@@ -13,7 +13,7 @@ all is written. One process builds, others wait for it.
 """
 
 import mmap
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ import pandas as pd
 from memorisk.images.building import DECODED, IMAGES, ROWS, StorePlan, build, is_complete
 from memorisk.images.cache import cache_folder, content_fingerprints
 from memorisk.images.decoding import PixelRule
+from memorisk.images.listing import empty_listing, list_files
 from memorisk.images.manifest import Manifest
 from memorisk.images.options import ImageOptions
 from memorisk.images.rows import manifest_sources, unreadable_error, usable_processes
@@ -47,6 +48,8 @@ class ImageStore:
         folder: Where it lies.
         skipped: Images left out: ``image, path, reason``.
         pixel_hashes: [N] hash of each stored image.
+        files: Every file that was read and every one that was not (`memorisk.images.listing`); where rows were taken
+            from a store, those of the whole store.
     """
 
     images: np.ndarray
@@ -55,6 +58,7 @@ class ImageStore:
     folder: Path
     skipped: pd.DataFrame
     pixel_hashes: np.ndarray
+    files: pd.DataFrame = field(default_factory=empty_listing)
 
     @cached_property
     def data_hash(self) -> str:
@@ -70,7 +74,7 @@ class ImageStore:
         pixels = self.images
         whole = isinstance(pixels, np.memmap) and isinstance(pixels.base, mmap.mmap)
         there = whole and Path(str(getattr(pixels, "filename", ""))) == (self.folder / IMAGES).absolute()
-        parts = (self.manifest, self.key, self.folder, self.skipped, self.pixel_hashes)
+        parts = (self.manifest, self.key, self.folder, self.skipped, self.pixel_hashes, self.files)
         return _reopened, (None if there else pixels, *parts)
 
 
@@ -144,5 +148,7 @@ def _opened(folder: Path, manifest: Manifest, options: ImageOptions) -> ImageSto
         }
     )
     images = read_array(folder / IMAGES, mmap=True)
-    hashes = rows["pixel_hash"].to_numpy(dtype=object)[good]
-    return ImageStore(images, manifest.subset(good), folder.name, folder, skipped, hashes)
+    read = rows.take(good)
+    hashes, kept = read["pixel_hash"].to_numpy(dtype=object), manifest.subset(good)
+    files = list_files(kept, read["sha256"].tolist(), read["decoded"].tolist(), skipped)
+    return ImageStore(images, kept, folder.name, folder, skipped, hashes, files)

@@ -5,28 +5,17 @@ same command relies: a picture that does not have its hash, or none, is drawn ag
 """
 
 import hashlib
-import io
 import os
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from PIL import Image
 
+from memorisk.images.clean_set import encode_png
 from memorisk.runs.files import read_table, write_table, write_text
 
 IMAGES, TABLE, CSV, DRAWN = "images", "manifest.parquet", "manifest.csv", "drawn.csv"
 COLUMNS = ("image", "path", "label", "seed", "source", "attempt", "sha256")
-_COMPRESSION = 6
-
-
-def encode_png(image: np.ndarray) -> bytes:
-    """An image [H, W, C] uint8, C 1 or 3, as an 8-bit grey or RGB PNG without loss, the same bytes each time."""
-    buffer = io.BytesIO()
-    Image.fromarray(image[..., 0] if image.shape[2] == 1 else image).save(
-        buffer, format="PNG", compress_level=_COMPRESSION
-    )
-    return buffer.getvalue()
 
 
 def path_of(image: str) -> str:

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from memorisk.images.clean_set import encode_png
 from memorisk.images.overlap import named_sources, refuse_overlap
 from memorisk.images.wording import listed
 from memorisk.models.generators import Generator, load_generator
@@ -32,7 +33,6 @@ from memorisk.training.generate_options import GenerateOptions
 from memorisk.training.generated_files import (
     DRAWN,
     IMAGES,
-    encode_png,
     images_there,
     table_of,
     write_images,

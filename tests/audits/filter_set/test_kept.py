@@ -1,4 +1,4 @@
-"""What a filter writes: the kept set as it was given, whole or not at all, beside nobody's files, and told by name."""
+"""What a filter writes: the kept set, whole or not at all, with nothing but pixels in it."""
 
 import json
 import signal
@@ -11,7 +11,9 @@ import pandas as pd
 import pytest
 from PIL import Image
 
-from memorisk.audits.filter import kept as kept_module
+from memorisk.images import clean_set
+from memorisk.images.containers.checking import surplus
+from memorisk.images.decoding import PixelRule
 from memorisk.images.overlap import source_places
 from memorisk.report.result import Result
 from memorisk.runs.checksums import checksum
@@ -30,46 +32,39 @@ def test_the_manifest_is_there_twice_and_the_last_file_tells_that_all_is_done(pl
     assert saved["image"].tolist() == pd.read_csv(out / "manifest.csv")["image"].tolist()
     told = json.loads((out / "filter.json").read_text())
     assert told["n_kept"] == int(saved["kept"].sum())
-    listing = checksum(out / "kept")
-    of_kept = {"folder": "kept", "files": told["n_kept"], "links": 0, "symbolic": 0, "sha256": listing.sha256}
-    assert told["kept"] == of_kept
+    assert told["kept"] == {"folder": "kept", "sha256": checksum(out / "kept").sha256}
     assert told["n_kept"] + told["n_rejected"] == told["n_synthetic"] == N_SET + 1
     assert sum(told["rejected"].values()) == told["n_rejected"]
     assert (out.stat().st_mode & 0o777) == 0o700
     assert "names training images" in (out / "report.html").read_text()
 
 
-def test_links_are_hard_or_symbolic_and_inputs_stay_as_they_were(place: Path, filtered: Result, monkeypatch) -> None:
-    before = contents(place / "set")
-    run(place, "linked", families="noise:0.1", keep="link")
-    name = next(iter(contents(place / "linked" / KEPT)))
-    assert (place / "linked" / KEPT / name).stat().st_ino == (place / "set" / name).stat().st_ino
-
-    def refused(*_: object) -> None:
-        """No hard links here."""
-        raise OSError(18, "other file system")
-
-    monkeypatch.setattr(kept_module.os, "link", refused)
-    run(place, "linked", families="noise:0.1", keep="link")
-    assert (place / "linked" / KEPT / name).is_symlink()
-    assert contents(place / "linked" / KEPT) == contents(place / "out" / KEPT)
-    assert json.loads((place / "linked" / "filter.json").read_text())["kept"]["symbolic"] > 0
-    assert contents(place / "set") == before
-
-
 def test_what_changed_meanwhile_is_never_kept(place: Path, monkeypatch) -> None:
-    copied = kept_module.shutil.copyfile
-
-    def changed(source: Path, target: Path) -> None:
-        """Copy something else."""
-        copied(source, target)
-        target.write_bytes(target.read_bytes() + b"more")
-
-    monkeypatch.setattr(kept_module.shutil, "copyfile", changed)
-    with pytest.raises(MemoriskError, match="changed while they were filtered"):
+    read = PixelRule.read
+    monkeypatch.setattr(
+        clean_set,
+        "row_blocks",
+        lambda n: (monkeypatch.setattr(PixelRule, "read", lambda *a: read(*a) ^ 1), [(0, n)])[1],
+    )
+    with pytest.raises(MemoriskError, match="has changed since it was looked at"):
         run(place, "changed", families="noise:0.1")
     assert not (place / "changed" / KEPT).exists()
     assert not (place / "changed" / "filter.json").exists()
+
+
+def test_kept_files_hold_the_pixels_of_their_images_and_nothing_else(place: Path, filtered: Result) -> None:
+    table = pd.read_parquet(place / "out" / "manifest.parquet")
+    kept = table[table["kept"]]
+    folder = place / "out" / KEPT
+    assert sorted([*kept["file"], "metadata.csv"]) == sorted(p.name for p in folder.iterdir())
+    assert (table.loc[~table["kept"], "file"] == "").all()
+    labels = pd.read_csv(folder / "metadata.csv", dtype=str).set_index("file_name")["label"]
+    for image, file in zip(kept["image"], kept["file"], strict=True):
+        np.testing.assert_array_equal(
+            np.asarray(Image.open(folder / file)), np.asarray(Image.open(place / "set" / image))
+        )
+        assert labels[file] == image.split("/")[0]
+        assert surplus(folder / file) is None
 
 
 def test_folders_that_would_mix_with_the_inputs_are_refused(place: Path) -> None:
@@ -86,7 +81,8 @@ def test_folders_that_would_mix_with_the_inputs_are_refused(place: Path) -> None
 
 KILL = """
 import os, signal, sys
-from memorisk.audits.filter import filtering, kept
+from memorisk.audits.filter import filtering
+from memorisk.images import clean_set
 count = 0
 def stop(*_, **__):
     global count
@@ -102,7 +98,7 @@ filtering.filter_synthetic({train!r}, {made!r}, {out!r}, calibration={new!r}, de
 
 
 def test_a_killed_filter_goes_on_to_the_same_bytes(place: Path, filtered: Result) -> None:
-    stages = {"copies": ("kept.shutil", "copyfile", 20), "end": ("filtering", "write_json", 1)}
+    stages = {"copies": ("clean_set", "encode_png", 20), "end": ("filtering", "write_json", 1)}
     running = {}
     for out, (module, name, after) in stages.items():
         paths = {"train": str(place / "train"), "made": str(place / "set"), "new": str(place / "new")}
@@ -122,32 +118,24 @@ def test_a_killed_filter_goes_on_to_the_same_bytes(place: Path, filtered: Result
         assert not (folder / ".kept.building").exists()
 
 
-def test_arrays_keep_their_rows_with_what_stands_beside_them(place: Path) -> None:
+def test_images_of_arrays_and_of_stacks_are_kept_one_by_one(place: Path) -> None:
     images = digit_sets()["set"]
     np.savez(place / "set.npz", images=images, labels=np.arange(N_SET) % 3, note=np.array("made"))
     found = run(place, "array", made="set.npz", families="noise:0.1")
     kept = found.per_image["kept"].to_numpy(dtype=bool)
-    with np.load(place / "array" / KEPT / "set.npz") as written:
-        np.testing.assert_array_equal(written["images"], images[kept])
-        np.testing.assert_array_equal(written["labels"], (np.arange(N_SET) % 3)[kept])
-        assert str(written["note"]) == "made"
     assert not kept[: COPIED + 1].any()
-    np.save(place / "set.npy", images)
-    run(place, "plain", made="set.npy", families="noise:0.1")
-    np.testing.assert_array_equal(np.load(place / "plain" / KEPT / "set.npy"), images[kept])
-
-
-def test_a_file_of_several_images_is_kept_whole_or_not_at_all(place: Path) -> None:
+    written = [np.asarray(Image.open(p)) for p in sorted((place / "array" / KEPT).glob("*.png"))]
+    np.testing.assert_array_equal(written, images[kept][..., 0])
+    assert (place / "array" / KEPT / "metadata.csv").read_text().splitlines()[0] == "file_name,label"
     sets = digit_sets()
     pages = [Image.fromarray(image[..., 0]) for image in (*sets["set"][30:40], sets["train"][3])]
     (place / "stacks").mkdir()
     pages[0].save(place / "stacks" / "a.tif", save_all=True, append_images=pages[1:4])
-    pages[4].save(place / "stacks" / "b.tif", save_all=True, append_images=pages[5:8])
-    pages[8].save(place / "stacks" / "c.tif", save_all=True, append_images=[pages[-1], pages[9]])
+    pages[4].save(place / "stacks" / "b.tif", save_all=True, append_images=[pages[-1], pages[5]])
     found = run(place, "stacked", None, made="stacks", threshold=-0.05)
-    assert sorted(contents(place / "stacked" / KEPT)) == ["a.tif", "b.tif"]
     table = found.per_image.set_index("image")
-    assert table.loc[["c.tif#0", "c.tif#1", "c.tif#2"], "reason"].tolist() == ["file", "same pixels", "file"]
+    assert table.loc[["b.tif#0", "b.tif#1", "b.tif#2"], "reason"].tolist() == ["", "same pixels", ""]
+    assert len(list((place / "stacked" / KEPT).glob("*.png"))) == 6
 
 
 def test_ids_are_hidden_where_that_was_asked(place: Path, filtered: Result) -> None:
@@ -184,5 +172,5 @@ def test_files_that_a_table_names_and_nobody_has_are_listed(place: Path, filtere
     assert (rows.loc["c0/absent.png", "reason"], rows.loc["c0/absent.png", "kept"]) == ("unreadable", False)
     assert rows.loc["c0/absent.png", "detail"] != ""
     assert found.verdict["rejected"]["unreadable"] == 2
-    assert contents(place / "table" / KEPT) == contents(place / "out" / KEPT)
+    assert contents(place / "table" / KEPT, ("metadata.csv",)) == contents(place / "out" / KEPT, ("metadata.csv",))
     assert set(found.per_class["label"]) == {"a", "b"}

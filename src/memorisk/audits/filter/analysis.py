@@ -164,9 +164,7 @@ def _summary(evidence: FilterEvidence, numbers: dict[str, Any], options: FilterO
         "shape": list(sets.train.images.shape[1:]),
         "numbers": numbers,
         "features": described_detectors(evidence.opened),
-        "settings": {
-            name: getattr(options, name) for name in ("families", "keep", "seed", "fail_on", "resize", "threshold")
-        },
+        "settings": {name: getattr(options, name) for name in ("families", "seed", "fail_on", "resize", "threshold")},
         "pseudonymised": options.pseudonymise,
         "versions": versions(),
     }

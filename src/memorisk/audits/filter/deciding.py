@@ -4,17 +4,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from memorisk.audits.filter.kept import whole_files
 from memorisk.audits.filter.screening import NO_SCORE, PIXELS, SCORE, Screened
 from memorisk.audits.filter.sets import FilterSets
 
-UNREADABLE, OF_FILE, NOT_FILTERED = "unreadable", "file", "not filtered"
+UNREADABLE, NOT_FILTERED = "unreadable", "not filtered"
 REASONS: dict[str, str] = {
     SCORE: "A training image scores as high as the threshold or higher.",
     PIXELS: "It has the very pixels of a training image, as it is, mirrored or turned.",
     NO_SCORE: "Its features are not finite, or the measure is undefined for them.",
     UNREADABLE: "It could not be read, so that nothing is known of it.",
-    OF_FILE: "Another image of the same file is rejected.",
     NOT_FILTERED: "There is no threshold.",
 }
 """Why an image is not kept."""
@@ -53,6 +51,4 @@ def decide(sets: FilterSets, screened: Screened | None) -> Decision:
     reason = np.full(len(place), UNREADABLE, dtype=object)
     read = place >= 0
     reason[read] = NOT_FILTERED if screened is None else screened.reason[place[read]]
-    if screened is not None:
-        reason[(reason == "") & ~whole_files(sets.asked, reason == "")] = OF_FILE
     return Decision(place, reason)

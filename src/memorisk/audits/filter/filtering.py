@@ -7,33 +7,25 @@ Features are kept by content and pairs come from the seed, so that the same comm
 the kept set has its name only when it is whole, and ``filter.json`` is written last.
 """
 
-from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from memorisk.audits.file_listing import FILES, write_listing
 from memorisk.audits.filter.analysis import FilterEvidence, analyse_filter
 from memorisk.audits.filter.calibrating import calibrate, counted_guarantees, guaranteed_thresholds
 from memorisk.audits.filter.cost import diversity, real_share, synthetic_share
 from memorisk.audits.filter.deciding import decide
 from memorisk.audits.filter.families import Family, parse_families
-from memorisk.audits.filter.kept import (
-    KEPT,
-    KeptSet,
-    check_keepable,
-    fingerprints,
-    kept_sha256,
-    remove_kept,
-    write_kept,
-)
+from memorisk.audits.filter.kept import KEPT, KeptRows, kept_sha256, remove_kept, write_kept
 from memorisk.audits.filter.measuring import open_all, open_detectors
 from memorisk.audits.filter.options import FilterOptions, filter_options
 from memorisk.audits.filter.page import filter_page
 from memorisk.audits.filter.pictures import closest_pairs
 from memorisk.audits.filter.plan import FilterPlan, describe_sets
 from memorisk.audits.filter.screening import screen
-from memorisk.audits.filter.sets import FilterSets, Manifests, decode, read_manifests
-from memorisk.audits.image_sets import Source, manifest_of
+from memorisk.audits.filter.sets import CALIBRATION, SYNTHETIC, TRAIN, FilterSets, decode, read_manifests
+from memorisk.audits.image_sets import Source
 from memorisk.audits.pseudonyms import Pseudonyms
 from memorisk.images.manifest import Manifest
 from memorisk.images.overlap import refuse_overlap
@@ -94,8 +86,7 @@ def filter_synthetic(
         options.reach_cluster()
     names = Pseudonyms.from_options(options)
     found = read_manifests(train, synthetic, calibration, options, progress)
-    check_keepable(manifest_of(found.synthetic))
-    sets, contents = _decoded(found, detectors, options, progress)
+    sets = decode(found, detectors, options, progress)
     counted = counted_guarantees(sets.calibration, families, len(detectors), options)
     if dry_run:
         return describe_sets(sets, detectors, families, counted)
@@ -105,7 +96,7 @@ def filter_synthetic(
     config = {"train": source_name(train), "synthetic": source_name(synthetic), "out": str(folder), **asdict(options)}
     with open_run(folder, config | {"run": _identity(evidence, options)}, identity=["run"]) as run:
         run.log("started", versions=versions(), machine=machine())
-        result = _write(run, evidence, contents, options, names, progress)
+        result = _write(run, evidence, options, names, progress)
         run.log("finished", status=result.status)
     return result
 
@@ -153,7 +144,6 @@ def gather(
 def _write(
     run: RunFolder,
     evidence: FilterEvidence,
-    contents: Mapping[str, str],
     options: FilterOptions,
     names: Pseudonyms,
     progress: Progress,
@@ -161,39 +151,35 @@ def _write(
     """Tables, report, kept set, and last the file that says that all of it is there."""
     (run / FINISHED).unlink(missing_ok=True)
     result = analyse_filter(evidence, options, names)
-    result.save(run.path)
-    _write_manifest(run, result)
+    sets = evidence.sets
+    write_listing(run.path, {TRAIN: sets.train, SYNTHETIC: sets.synthetic, CALIBRATION: sets.calibration}, names)
+    result.save(run.path, beside=(FILES,))
+    _write_manifest(run, evidence, result, names)
     pictures = closest_pairs(evidence.sets, result, names) if options.gallery and not options.redact else None
     write_text(run / REPORT, render_page(filter_page(result, pictures, redact=options.redact)))
-    kept = _keep(run, evidence, contents, options, progress)
-    written = None if kept is None else {"folder": KEPT, **asdict(kept), "sha256": kept_sha256(run.path)}
+    written = _keep(run, evidence, options, names, progress)
     write_json(run / FINISHED, result.verdict | {"kept": written})
     return result
 
 
-def _decoded(
-    found: Manifests, detectors: list[PairDetector], options: FilterOptions, progress: Progress
-) -> tuple[FilterSets, dict[str, str]]:
-    """The sets, and the content of the synthetic files as they were decoded."""
-    sets = decode(found, detectors, options, progress)
-    return sets, fingerprints(sets.asked, options.store)
-
-
 def _keep(
-    run: RunFolder, evidence: FilterEvidence, contents: Mapping[str, str], options: FilterOptions, progress: Progress
-) -> KeptSet | None:
-    """Write the kept set, or see to it that there is none."""
+    run: RunFolder, evidence: FilterEvidence, options: FilterOptions, names: Pseudonyms, progress: Progress
+) -> dict[str, Any] | None:
+    """Write the kept set and say what it is, or see to it that there is none."""
     if evidence.screened is None:
         remove_kept(run.path)
         return None
-    kept = evidence.decision.kept
-    return write_kept(run.path, evidence.sets.asked, kept, contents, how=options.keep, progress=progress)
+    write_kept(run.path, evidence.sets, evidence.decision, options.of_synthetic(), names, progress)
+    return {"folder": KEPT, "sha256": kept_sha256(run.path)}
 
 
-def _write_manifest(run: RunFolder, result: Result) -> None:
-    """A row a synthetic image, as Parquet and as CSV."""
-    write_table(run / f"{MANIFEST}.parquet", result.per_image)
-    write_text(run / f"{MANIFEST}.csv", result.per_image.to_csv(index=False, lineterminator="\n"))
+def _write_manifest(run: RunFolder, evidence: FilterEvidence, result: Result, names: Pseudonyms) -> None:
+    """Write a row a synthetic image, with its file in the kept set, as Parquet and as CSV."""
+    files = KeptRows.of(evidence.sets, evidence.decision, names).files
+    known = dict(zip(names.names(evidence.sets.asked.images), files, strict=True))
+    table = result.per_image.assign(file=[known.get(image, "") for image in result.per_image["image"]])
+    write_table(run / f"{MANIFEST}.parquet", table)
+    write_text(run / f"{MANIFEST}.csv", table.to_csv(index=False, lineterminator="\n"))
 
 
 def source_name(source: Source) -> str:

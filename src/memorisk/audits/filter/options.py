@@ -17,7 +17,6 @@ from memorisk.runs.placement import ClusterOptions
 from memorisk.runs.settings import check_types, settings_of
 
 AUTO, HALF = "auto", "half"
-KEEP = ("copy", "link")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -151,15 +150,6 @@ class ScreeningOptions(ReportOptions, ImageOptions, ClusterOptions):
 @dataclass(frozen=True, kw_only=True)
 class FilterOptions(ScreeningOptions):
     """Everything that `memorisk filter` can be told."""
-
-    keep: Literal["copy", "link"] = "copy"
-    """How kept images are written: copies, or links to the files (hard ones, symbolic ones where those cannot be)."""
-
-    def validate(self) -> None:
-        """As `ScreeningOptions.validate`."""
-        ScreeningOptions.validate(self)
-        if self.keep not in KEEP:
-            raise unknown_name("keep", self.keep, KEEP)
 
 
 def filter_options(settings: dict[str, Any]) -> FilterOptions:

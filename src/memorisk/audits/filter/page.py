@@ -138,8 +138,7 @@ def _setup(result: Result, terms: Terms, redact: bool) -> list[Block]:
         told.append((title, named(s["names"][key], counted, redact)))
     height, width, channels = s["shape"]
     told.append(("Pixels", f"{height} x {width} x {channels}, by {s['settings']['resize']} where they were resized"))
-    kept: Told = [("Kept images written as", "copies" if s["settings"]["keep"] == "copy" else "links")]
-    return setup_section(result, told, kept, redact)
+    return setup_section(result, told, [], redact)
 
 
 def _sentence(text: str) -> Text:

@@ -12,6 +12,7 @@ from typing import Any
 
 import pandas as pd
 
+from memorisk.audits.file_listing import write_listing
 from memorisk.audits.image_sets import Source
 from memorisk.audits.quality.measuring import QualityTable, measure_quality
 from memorisk.audits.quality.options import AUTO, QualityOptions, quality_options
@@ -25,7 +26,7 @@ from memorisk.audits.quality.transfer import (
     transfer_cost,
 )
 from memorisk.audits.synthetic.options import SyntheticOptions
-from memorisk.audits.synthetic.sets import Sets, decode, read_manifests
+from memorisk.audits.synthetic.sets import HELD_OUT, SYNTHETIC, TRAIN, Sets, decode, read_manifests
 from memorisk.images.manifest import Manifest
 from memorisk.images.overlap import named_sources, refuse_overlap
 from memorisk.images.store import ImageStore
@@ -157,6 +158,7 @@ def assess_quality(
     config = {"train": _name(train), "synthetic": _name(synthetic), "out": str(folder), **asdict(options)}
     with open_run(folder, config | {"run": _identity(sets, options, tables)}, identity=["run"]) as run:
         run.log("started", versions=versions(), machine=machine())
+        write_listing(run.path, {TRAIN: sets.train, SYNTHETIC: sets.synthetic, HELD_OUT: sets.held})
         found = _finish(run, sets, tables, transfer, options, progress)
         _write(run, found)
         run.log("finished")

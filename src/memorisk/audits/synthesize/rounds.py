@@ -23,6 +23,7 @@ from memorisk.audits.synthesize.drawn import StoredForm, read_images, store_of_d
 from memorisk.audits.synthesize.ledger import Block, Ledger
 from memorisk.audits.synthesize.options import SynthesizeOptions
 from memorisk.audits.synthesize.outlook import is_hopeless, said_of
+from memorisk.images.clean_set import encode_png
 from memorisk.images.decoding import hash_pixels
 from memorisk.images.orientations import SamePixels
 from memorisk.images.store import ImageStore
@@ -32,7 +33,6 @@ from memorisk.statistics.proportions import Proportion
 from memorisk.training.devices import limited_threads
 from memorisk.training.drawing import draw, draw_again, image_name
 from memorisk.training.feature_matrix import Features
-from memorisk.training.generated_files import encode_png
 from memorisk.training.pair_detectors import PairDetector
 
 STAGE = "drawing and screening"

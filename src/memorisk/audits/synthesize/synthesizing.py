@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from memorisk.audits.file_listing import FILES, write_listing
 from memorisk.audits.filter.analysis import FilterEvidence
 from memorisk.audits.filter.calibrating import Calibrated, calibrate, counted_guarantees, guaranteed_thresholds
 from memorisk.audits.filter.deciding import Decision
@@ -25,6 +26,7 @@ from memorisk.audits.filter.filtering import source_name
 from memorisk.audits.filter.kept import kept_sha256
 from memorisk.audits.filter.measuring import Opened, open_all, open_detectors
 from memorisk.audits.filter.screening import Matches
+from memorisk.audits.filter.sets import CALIBRATION, TRAIN
 from memorisk.audits.image_sets import Source
 from memorisk.audits.pseudonyms import Pseudonyms
 from memorisk.audits.synthesize.analysis import KEPT, REJECTED, analyse_loop, drawn_names, kept_table
@@ -39,8 +41,10 @@ from memorisk.audits.synthesize.page import loop_page
 from memorisk.audits.synthesize.pictures import rejected_pairs
 from memorisk.audits.synthesize.plan import SynthesizePlan, describe_loop
 from memorisk.audits.synthesize.rounds import Places, Screen, run_rounds
-from memorisk.audits.synthesize.sets import RealSets, read_real
+from memorisk.audits.synthesize.sets import HELD_OUT, RealSets, read_real
 from memorisk.audits.synthesize.table_three import FINISHED, table_three_row
+from memorisk.images.clean_set import MANIFEST as LABEL_TABLE
+from memorisk.images.clean_set import manifest_bytes
 from memorisk.images.overlap import refuse_overlap
 from memorisk.images.store import ImageStore
 from memorisk.models.generators import Generator, load_generator
@@ -49,7 +53,7 @@ from memorisk.report.result import Result, refuse_changed
 from memorisk.runs.devices import check_device
 from memorisk.runs.environment import machine, versions
 from memorisk.runs.errors import GOES_ON, NO_SPACE, InputError, MemoriskError, one_line
-from memorisk.runs.files import fsync_folder, write_json, write_table, write_text
+from memorisk.runs.files import fsync_folder, write_bytes, write_json, write_table, write_text
 from memorisk.runs.folder import RunFolder, check_out, open_run
 from memorisk.runs.progress import Progress, quiet
 from memorisk.statistics.guarantee import MissGuarantee
@@ -59,7 +63,7 @@ from memorisk.training.generating import rehearse
 from memorisk.training.pair_detectors import PairDetector, open_pair_detector
 from memorisk.training.workplace import Workplace, open_workplace
 
-REPORT, MANIFEST, LEDGER, LABELS = "report.html", "manifest", "ledger", "labels.csv"
+REPORT, MANIFEST, LEDGER = "report.html", "manifest", "ledger"
 _ROUNDS, _BUILDING, _OLD = "rounds", ".kept.building", ".kept.old"
 
 
@@ -259,7 +263,9 @@ def _loop(run: RunFolder, asked: _Asked, found: _Calibration, names: Pseudonyms,
         copies = copies_of(ledger, options)
         evidence = replace(evidence, filtered=filtered, ledger=ledger, copies=copies, audited=audited, table_three=row)
     result = analyse_loop(evidence, options, names)
-    result.save(run.path)
+    sets = real.filter
+    write_listing(run.path, {TRAIN: sets.train, CALIBRATION: sets.calibration, HELD_OUT: real.held}, names)
+    result.save(run.path, beside=(FILES,))
     _write_tables(run, result)
     pictures = None
     if options.gallery and not options.redact and evidence.ledger is not None:
@@ -269,7 +275,7 @@ def _loop(run: RunFolder, asked: _Asked, found: _Calibration, names: Pseudonyms,
         )
     write_text(run / REPORT, render_page(loop_page(result, pictures, redact=options.redact)))
     if found.opened:
-        _put_in_place(run)
+        _put_in_place(run, kept_table(result))
     kept = {"folder": KEPT, "sha256": kept_sha256(run.path)} if found.opened else None
     write_json(run / FINISHED, result.verdict | {"kept": kept})
     _clear(run)
@@ -303,8 +309,11 @@ def _kept_folder(run: RunFolder) -> Path:
     return run.subfolder(_BUILDING)
 
 
-def _put_in_place(run: RunFolder) -> None:
-    """Give the folder of kept images its name."""
+def _put_in_place(run: RunFolder, kept: pd.DataFrame) -> None:
+    """Write the labels beside the kept images (`images.clean_set`), and give the folder its name."""
+    if len(kept):
+        names = [Path(path).name for path in kept["path"]]
+        write_bytes(run / _BUILDING / LABEL_TABLE, manifest_bytes(names, kept["label"].tolist()))
     (run / _BUILDING).rename(run / KEPT)
     fsync_folder(run.path)
 
@@ -323,12 +332,11 @@ def _audit(run: RunFolder, asked: _Asked, ledger: Ledger, progress: Progress) ->
 
 
 def _write_tables(run: RunFolder, result: Result) -> None:
-    """The ledger and the manifest of the kept set, as Parquet and as CSV, and the labels that may go along."""
+    """Write the ledger and the manifest of the kept set, as Parquet and as CSV."""
     kept = kept_table(result)
     for name, table in ((LEDGER, result.per_image), (MANIFEST, kept)):
         write_table(run / f"{name}.parquet", table)
         write_text(run / f"{name}.csv", table.to_csv(index=False, lineterminator="\n"))
-    write_text(run / LABELS, kept[["image", "path", "label"]].to_csv(index=False, lineterminator="\n"))
 
 
 def _identity(asked: _Asked, found: _Calibration) -> dict[str, Any]:

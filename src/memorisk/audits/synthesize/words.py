@@ -96,8 +96,7 @@ def not_said(terms: Terms, numbers: dict[str, Any]) -> list[Text]:
         "rejected here.",
         "What is rejected is missing from the set: images that look like training images without copying them are "
         "drawn again as well, and the set moves away from the training images.",
-        "The rest of this folder names training images and people. Only the folder “kept” and labels.csv are meant to "
-        "be shared.",
+        "The rest of this folder names training images and people. Only the folder “kept” is meant to be shared.",
     ]
     if not numbers["patients_known"]:
         said.append(

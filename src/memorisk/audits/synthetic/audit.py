@@ -12,6 +12,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from memorisk.audits.file_listing import FILES, write_listing
 from memorisk.audits.image_sets import Source
 from memorisk.audits.pseudonyms import Pseudonyms
 from memorisk.audits.synthetic.analysis import analyse_synthetic
@@ -112,7 +113,8 @@ def audit_synthetic(
         _write_manifests(run, sets, names)
         progress("testing", 0, 0)
         result = analyse_synthetic(evidence, options, names)
-        result.save(run.path)
+        write_listing(run.path, {TRAIN: sets.train, SYNTHETIC: sets.synthetic, HELD_OUT: sets.held}, names)
+        result.save(run.path, beside=(FILES,))
         asked = write_review(run.path, result.tables["review"])
         wanted = options.gallery and not options.redact
         pictures = pair_pictures(sets, result, names) if wanted else None

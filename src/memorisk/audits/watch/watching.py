@@ -22,7 +22,9 @@ import pandas as pd
 import yaml
 from torch import nn
 
+from memorisk.audits.file_listing import write_listing
 from memorisk.audits.generator_knowledge import trained_on_more, unknown_weights
+from memorisk.audits.synthetic.sets import HELD_OUT, TRAIN
 from memorisk.audits.watch.arrays import as_stored, checked_images, store_of
 from memorisk.audits.watch.deciding import (
     as_fields,
@@ -355,6 +357,8 @@ class MemorizationWatch:
         """Make the folder, when there is something to write to it."""
         if not (folder / CONFIG).is_file():
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            real = {TRAIN: self.real.train, HELD_OUT: self.real.held}
+            write_listing(folder, real)
             write_text(folder / CONFIG, yaml.safe_dump(self._config(), sort_keys=False, allow_unicode=True))
 
     def _config(self) -> dict[str, Any]:

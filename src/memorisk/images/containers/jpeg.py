@@ -8,6 +8,7 @@ kinds is rare among generated images.
 
 from dataclasses import dataclass, field
 from functools import lru_cache
+from math import ceil
 
 from memorisk.images.containers.icc import check_profile
 from memorisk.images.containers.parsing import Reader, SurplusError
@@ -15,8 +16,10 @@ from memorisk.images.containers.parsing import Reader, SurplusError
 _SEQUENTIAL = (0xC0, 0xC1)
 _OTHER_FRAMES = frozenset(range(0xC2, 0xD0)) - {0xC4, 0xC8, 0xCC}
 _APPLICATION = {
-    0xE1: "EXIF or XMP data (APP1)", 0xE2: "a preview or a profile of several parts (APP2)", 0xED: "Photoshop data (APP13)",
-}  # fmt: skip
+    0xE1: "EXIF or XMP data (APP1)",
+    0xE2: "a preview or a profile of several parts (APP2)",
+    0xED: "Photoshop data (APP13)",
+}
 _PROFILE = b"ICC_PROFILE\0\x01\x01"
 _AHEAD = 8
 """Bits of a code that one look into a table decides (T.81, F.2.2.3 does a bit at a time)."""
@@ -203,19 +206,17 @@ def _walk_scan(header: bytes, reader: Reader, state: _State) -> None:
         SurplusError: More data follow, or fewer.
     """
     parts = _scan_components(header, state)
+    across, down = (max(getattr(one, side) for one in state.components.values()) for side in ("across", "down"))
     if len(parts) == 1:
-        component = parts[0][0]
-        across, down = (max(getattr(one, side) for one in state.components.values()) for side in ("across", "down"))
-        columns = -(-(-(-state.width * component.across // across)) // 8)
-        rows = -(-(-(-state.height * component.down // down)) // 8)
-        units, blocks = columns * rows, [parts[0][1:]]
+        component, *tables = parts[0]
+        columns, rows = ceil(state.width * component.across / across), ceil(state.height * component.down / down)
+        units, blocks = ceil(columns / 8) * ceil(rows / 8), [tables]
     else:
-        across, down = (max(getattr(one, side) for one in state.components.values()) for side in ("across", "down"))
-        units = -(-state.width // (8 * across)) * -(-state.height // (8 * down))
+        units = ceil(state.width / (8 * across)) * ceil(state.height / (8 * down))
         blocks = [tables for one, *tables in parts for _ in range(one.across * one.down)]
     interval = state.interval or units
     coded = _coded_data(reader)
-    expected = -(-units // interval)
+    expected = ceil(units / interval)
     if len(coded) != expected:
         raise SurplusError("data after its last block" if len(coded) > expected else "a JPEG that ends too early")
     for number, segment in enumerate(coded):

@@ -133,7 +133,7 @@ def _check_pixels(data: bytes, expected: int) -> None:
                 break
     except zlib.error:
         raise SurplusError("broken image data (IDAT)") from None
-    if found < expected or not decoder.eof and found == expected:
+    if found < expected or (not decoder.eof and found == expected):
         raise SurplusError("image data that end too early (IDAT)")
     if found > expected or decoder.unused_data:
         raise SurplusError("data after its pixels (IDAT)")
