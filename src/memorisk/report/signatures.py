@@ -12,6 +12,7 @@ import hashlib
 import os
 import stat
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,9 +25,19 @@ if TYPE_CHECKING:
 _LARGEST_KEY = 1 << 16  # bytes: an RSA key of 16,384 bits, the largest that OpenSSL verifies with, takes 13,000
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 _PRIVATE = b"PRIVATE KEY-----"
+_OPENSSH = b"OPENSSH " + _PRIVATE
 _SHOWN = 16  # digits of a key's id that a message shows
 _MAKE_KEY = "make one with openssl genpkey -algorithm ed25519 -out KEY.pem"
 _MAKE_PUBLIC = "openssl pkey -in KEY.pem -pubout -out PUBLIC.pem"
+
+
+@dataclass(frozen=True)
+class _File:
+    """A small file as it was read."""
+
+    data: bytes
+    mode: int
+    """Its kind and permission bits."""
 
 
 class SignatureError(InputError):
@@ -46,13 +57,13 @@ def read_private_key(path: str | Path, passphrase: str | None = None) -> "Ed2551
         MissingExtraError: cryptography is not installed.
     """
     serialization = _serialization()
-    name, data = one_line(path), _read(Path(path), secret=True)
-    if _PRIVATE not in data:
-        if b"PUBLIC KEY-----" in data or data.startswith(b"ssh-"):
+    name, file = one_line(path), _read(Path(path))
+    if _PRIVATE not in file.data:
+        if b"PUBLIC KEY-----" in file.data or file.data.startswith(b"ssh-"):
             raise InputError(f"{name} is a public key: sign with the private key that belongs to it")
         raise InputError(f"{name} is not a private key in PEM: {_MAKE_KEY}")
-    openssh = b"OPENSSH " + _PRIVATE in data
-    load = serialization.load_ssh_private_key if openssh else serialization.load_pem_private_key
+    data = _secret(file, name)
+    load = serialization.load_ssh_private_key if _OPENSSH in data else serialization.load_pem_private_key
     secret = None if passphrase is None else _passphrase(passphrase)
     return _ed25519(lambda: _unlocked(load, data, secret, name), name, "PrivateKey")
 
@@ -68,9 +79,10 @@ def read_public_key(path: str | Path) -> "Ed25519PublicKey":
         MissingExtraError: cryptography is not installed.
     """
     serialization = _serialization()
-    name, data = one_line(path), _read(Path(path), secret=False)
+    name, data = one_line(path), _read(Path(path)).data
     if _PRIVATE in data:
-        raise InputError(f"{name} holds a private key, and verifying needs the public one: {_MAKE_PUBLIC}")
+        make = "ssh-keygen -y -f KEY > PUBLIC" if _OPENSSH in data else _MAKE_PUBLIC
+        raise InputError(f"{name} holds a private key, and verifying needs the public one: {make}")
     openssh = data.startswith((b"ssh-", b"ecdsa-", b"sk-"))
     load = serialization.load_ssh_public_key if openssh else serialization.load_pem_public_key
     return _ed25519(lambda: load(data), name, "PublicKey")
@@ -121,8 +133,8 @@ def verify(
     if not signers:
         raise SignatureError(_refusal(envelope, tuple(trusted)))
     if envelope.payload_type != payload_type:
-        found = one_line(envelope.payload_type, 80)
-        raise SignatureError(f"the signature is good, but what was signed is of type {found}, not {payload_type}")
+        found = one_line(repr(envelope.payload_type), 80)
+        raise SignatureError(f"the signature is good, but what was signed is of type {found}, not {payload_type!r}")
     return signers
 
 
@@ -159,22 +171,24 @@ def _shown(keyid: str) -> str:
     return one_line(keyid, 80) if len(keyid) <= _SHOWN else f"{one_line(keyid[:_SHOWN], 80)}..."
 
 
-def _read(path: Path, *, secret: bool) -> bytes:
-    """Read a small file; a secret one only if nobody but its owner may read it."""
+def _read(path: Path) -> _File:
+    """Read a small file, and who may read it."""
     try:
         with path.open("rb") as file:
-            mode = os.fstat(file.fileno()).st_mode
-            if secret and os.name == "posix" and stat.S_ISREG(mode) and mode & _OTHERS:
-                raise InputError(
-                    f"{one_line(path)} may be read or written by other users (mode {stat.S_IMODE(mode):04o}): "
-                    f"chmod 600 {one_line(path)}"
-                )
-            data = file.read(_LARGEST_KEY + 1)
+            found = _File(file.read(_LARGEST_KEY + 1), os.fstat(file.fileno()).st_mode)
     except OSError as error:
         raise InputError(f"{one_line(path)} cannot be read: {one_line(error.strerror or error, 80)}") from None
-    if len(data) > _LARGEST_KEY:
+    if len(found.data) > _LARGEST_KEY:
         raise InputError(f"{one_line(path)} is too large for a key: at most {_LARGEST_KEY:,} bytes")
-    return data
+    return found
+
+
+def _secret(file: _File, name: str) -> bytes:
+    """Return what a file holds if only its owner may read it."""
+    if os.name == "posix" and stat.S_ISREG(file.mode) and file.mode & _OTHERS:
+        mode = f"{stat.S_IMODE(file.mode):04o}"
+        raise InputError(f"{name} may be read or changed by other users (mode {mode}): chmod 600 {name}")
+    return file.data
 
 
 def _passphrase(source: str) -> bytes:
@@ -183,7 +197,7 @@ def _passphrase(source: str) -> bytes:
     if kind == "env" and place:
         secret, where = os.fsencode(os.environ.get(place, "")), f"the environment variable {one_line(place, 80)}"
     elif kind == "file" and place:
-        secret, where = _read(Path(place), secret=True).partition(b"\n")[0].rstrip(b"\r"), one_line(place)
+        secret, where = _secret(_read(Path(place)), one_line(place)).partition(b"\n")[0].rstrip(b"\r"), one_line(place)
     else:
         raise InputError("a passphrase is read from env:NAME or file:PATH, never from the command line")
     if not secret:
