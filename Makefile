@@ -28,7 +28,7 @@ $(VENV)/.demo: pyproject.toml constraints.txt | $(VENV)/bin/python
 	touch $@
 
 $(VENV)/.test: pyproject.toml constraints.txt | $(VENV)/bin/python
-	$(BIN)/python -m pip install --quiet -c constraints.txt -e ".[medical,dp,onnx,detectors,generative,tracking,cluster,docs,dev]"
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e ".[medical,dp,onnx,detectors,generative,tracking,cluster,sign,docs,dev]"
 	touch $@ $(VENV)/.demo
 
 clean:
