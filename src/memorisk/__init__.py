@@ -35,6 +35,7 @@ _PUBLIC = {
     "MemorizationWatch": "memorisk.audits.watch.watching",
     "measure_quality": "memorisk.audits.quality.measuring",
     "read_latents": "memorisk.training.latent_store",
+    "release": "memorisk.audits.release.exporting",
     "Result": "memorisk.report.result",
     "save_dataset": "memorisk.images.source_objects",
     "study_generators": "memorisk.audits.generators.study",

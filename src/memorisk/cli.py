@@ -34,7 +34,7 @@ from memorisk.cli_filter import filter_set
 from memorisk.cli_generate import generate
 from memorisk.cli_plan import plan_app
 from memorisk.cli_quality import quality
-from memorisk.cli_release import gate, statement, track
+from memorisk.cli_release import gate, release, statement, track
 from memorisk.cli_settings import AS_JSON, FLAT, print_settings, read_yaml
 from memorisk.cli_synthesize import synthesize_set
 from memorisk.cli_synthetic import synthetic
@@ -73,6 +73,7 @@ app.command(watch)
 app.command(plan_app)
 app.command(statement)
 app.command(gate)
+app.command(release)
 app.command(track)
 audit_app.command(feature)
 audit_app.command(synthetic)

@@ -1,4 +1,4 @@
-"""``memorisk statement``, ``gate``, ``track``: arguments, handed on. Loads nothing heavy until one runs."""
+"""``memorisk statement``, ``gate``, ``release``, ``track``: arguments, handed on. Nothing heavy is loaded before."""
 
 import sys
 from pathlib import Path
@@ -6,8 +6,10 @@ from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
 
-from memorisk.cli_settings import AS_JSON, SWITCH, with_bar
+from memorisk.cli_settings import AS_JSON, FLAT, SWITCH, with_bar
+from memorisk.images.options import ImageOptions
 
+_IMAGES = ImageOptions()
 SEVERAL = Annotated[tuple[Path, ...], Parameter(negative="", consume_multiple=True)]
 
 
@@ -16,6 +18,8 @@ def statement(
     out: Path,
     weights: SEVERAL = (),
     images: SEVERAL = (),
+    sign: Path | None = None,
+    passphrase: str | None = None,
     json: AS_JSON = False,
 ) -> int:
     """Write a privacy statement and a section for a model card, from finished runs.
@@ -32,13 +36,17 @@ def statement(
         Files of weights that are to be released: it is checked that the runs looked at them.
     images
         Folders or files of images that are to be released: likewise.
+    sign
+        Sign the statement with this Ed25519 private key (docs/signing.md).
+    passphrase
+        Where the passphrase of an encrypted key stands: env:NAME, an environment variable, or file:PATH, a first line.
     json
-        Print the statement as JSON.
+        Print the statement as JSON, without its signature.
     """
     from memorisk.audits.release.stating import write_statement
     from memorisk.console_release import show_stated
 
-    found = with_bar(write_statement, runs, out=out, weights=weights, images=images)
+    found = with_bar(write_statement, runs, out=out, weights=weights, images=images, sign=sign, passphrase=passphrase)
     show_stated(found, as_json=json)
     return 0 if found.statement.verdict.status == "pass" else 1
 
@@ -49,6 +57,8 @@ def gate(
     weights: SEVERAL = (),
     images: SEVERAL = (),
     require: Literal["pass", "not-fail"] = "pass",
+    key: SEVERAL = (),
+    require_signature: SWITCH = False,
     json: AS_JSON = False,
 ) -> int:
     """Let a release go on only if its statement passes and is about the very files that are released.
@@ -65,6 +75,10 @@ def gate(
         Folders or files of images that are to be released: a folder with everything in it.
     require
         pass, or not-fail, which lets through what could not be decided.
+    key
+        Public keys that are trusted. One of them must have signed the statement (docs/signing.md).
+    require_signature
+        Refuse a statement whose signature is not verified, also where no key is given.
     json
         Print the answer as JSON.
     """
@@ -73,7 +87,7 @@ def gate(
 
     from memorisk.audits.release.gate import gate as ask
 
-    found = ask(source, weights=weights, images=images, require=require)
+    found = ask(source, weights=weights, images=images, require=require, key=key, require_signature=require_signature)
     if json:
         _say(writer.dumps(asdict(found), indent=2, ensure_ascii=False))
     else:
@@ -81,6 +95,37 @@ def gate(
         for note in found.notes:
             _say(f"note: {note}")
     return 0 if found.passed else 1
+
+
+def release(
+    source: str,
+    out: Path,
+    *,
+    json: AS_JSON = False,
+    options: Annotated[ImageOptions, FLAT] = _IMAGES,
+) -> int:
+    """Write a set of images, or a safetensors file, anew: pixels, labels or tensors, and nothing else.
+
+    Text, previews, further frames and other files stay behind. A statement of an audit of SOURCE covers OUT as well.
+
+    Parameters
+    ----------
+    source
+        Images as for `images check`, read with the settings of their audit; or a safetensors file.
+    out
+        A new or empty folder for images, a new file for weights.
+    json
+        Print what was written as JSON.
+    """
+    from dataclasses import asdict
+
+    from memorisk.audits.release.exporting import release as write
+    from memorisk.console_release import show_export
+
+    asked, default = asdict(options), asdict(_IMAGES)
+    changed = {name: value for name, value in asked.items() if value != default[name]}
+    show_export(with_bar(write, source, out, **changed), as_json=json)
+    return 0
 
 
 def track(

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.text import Text
 
-from memorisk.runs.errors import several
+from memorisk.runs.errors import one_line, several
 from memorisk.runs.files import plain
 
 if TYPE_CHECKING:  # image libraries come with it
+    from memorisk.audits.release.exporting import Export
     from memorisk.audits.release.stating import Stated
     from memorisk.audits.release.tracking import Tracked
 
@@ -48,6 +49,20 @@ def _shortened(texts: tuple[str, ...]) -> list[str]:
     """The first of many sentences; the files have all of them."""
     more = [f"and {len(texts) - _MOST:,} more"] if len(texts) > _MOST else []
     return [*texts[:_MOST], *more]
+
+
+def show_export(found: "Export", *, as_json: bool) -> None:
+    """Show what was written, and what stays behind."""
+    if as_json:
+        sys.stdout.write(json.dumps(plain(vars(found)), indent=2, ensure_ascii=False) + "\n")
+        return
+    console = Console()
+    what = f"{several(found.images, 'image', 'images')} and metadata.csv" if found.images else "The tensors"
+    console.print(Text(f"{what} written to {found.out}, and nothing else."), soft_wrap=True)
+    for path, reason in list(found.left.items())[:_MOST]:
+        console.print(Text(f"Left behind: {one_line(path, 100)} ({reason})"), soft_wrap=True)
+    if len(found.left) > _MOST:
+        console.print(Text(f"Left behind: and {len(found.left) - _MOST:,} more"), soft_wrap=True)
 
 
 def show_tracked(found: "list[Tracked]", *, as_json: bool) -> None:

@@ -4,11 +4,11 @@ import copy
 import json
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
 
+from memorisk.report.in_toto import InTotoStatement, ResourceDescriptor
 from memorisk.report.json_schema import load_schema, violations
 from memorisk.report.model_card import HEADING, escaped, model_card
 from memorisk.report.statement import (
@@ -25,6 +25,7 @@ from memorisk.report.statement import (
     content_sha256,
     read_statement,
 )
+from memorisk.runs.checksums import listing_sha256
 from memorisk.runs.errors import InputError
 
 HOSTILE = "<script>x</script> [a](https://e.example) **b** | `c` www.e.example a@e.example\n# d \u202e"
@@ -46,7 +47,13 @@ def audit(**changes: Any) -> AuditStatement:
 
 def statement(**changes: Any) -> Statement:
     """A statement of one run."""
-    released = (Released(what="images", form="folder", sha256="0" * 64, files=2, bytes=None, audits=(0,)),)
+    listing = {"a.png": "2" * 64, "b/c.png": "3" * 64}
+    released = (
+        Released(
+            what="images", form="folder", listing=listing, sha256=listing_sha256(listing), files=2, bytes=None,
+            audits=(0,),
+        ),
+    )  # fmt: skip
     told = Statement(memorisk="0", verdict=Verdict(status="pass", why=("w",)), released=released, audits=(audit(),))
     return replace(told, **changes)
 
@@ -79,7 +86,7 @@ def test_violations_are_those_of_jsonschema() -> None:
     schema = load_schema(SCHEMA)
     jsonschema.Draft202012Validator.check_schema(schema)
     judge = jsonschema.Draft202012Validator(schema)
-    whole = statement().as_json()
+    whole = dict(statement().as_in_toto().predicate)
     assert judge.is_valid(whole)
     verdicts = [(any(violations(one, schema)), not judge.is_valid(one)) for one in spoilt(whole)]
     assert len(verdicts) > 500
@@ -92,45 +99,66 @@ def test_a_schema_with_an_unknown_word_is_an_error() -> None:
         list(violations([], {"maxItems": 1}))
 
 
-def test_a_statement_is_read_as_it_was_written(tmp_path: Path) -> None:
+def test_a_statement_is_read_as_it_was_written() -> None:
     told = statement()
-    (tmp_path / "s.json").write_text(json.dumps(told.as_json()))
-    assert read_statement(tmp_path / "s.json") == told
+    data = told.as_in_toto().as_bytes()
+    assert read_statement(data, "s.json") == told
+    assert {one["name"] for one in json.loads(data)["subject"]} == {"images/a.png", "images/b/c.png", "runs/1"}
     assert told.audits[0].figures[0].high is None  # no NaN
 
 
 @pytest.mark.parametrize("path", [("verdict", "status"), ("audits", 0, "status"), ("audits", 0, "figures", 0, "value")])
 def test_what_was_changed_by_hand_is_not_whole(path: tuple) -> None:
-    found = statement(verdict=Verdict(status="fail", why=())).as_json()
+    whole = statement(verdict=Verdict(status="fail", why=())).as_in_toto()
+    found: Any = json.loads(json.dumps(whole.predicate))
     *above, last = path
     place: Any = found
     for key in above:
         place = place[key]
     place[last] = {"status": "undecided", "value": 0.75}[last]
     with pytest.raises(NotWholeError, match="was changed since"):
-        Statement.from_json(found, "s.json")
+        Statement.from_in_toto(replace(whole, predicate=found), "s.json")
     found.pop("content_sha256")
     with pytest.raises(NotWholeError, match="content_sha256 is missing"):
-        Statement.from_json(found, "s.json")
-    found["content_sha256"] = content_sha256(found)
-    assert Statement.from_json(found, "s.json")
+        Statement.from_in_toto(replace(whole, predicate=found), "s.json")
+    found["content_sha256"] = content_sha256(found, whole.subject)
+    assert Statement.from_in_toto(replace(whole, predicate=found), "s.json")
+
+
+def test_other_files_under_the_same_statement_are_not_whole() -> None:
+    whole = statement().as_in_toto()
+    first, *others = whole.subject
+    for subject in ((replace(first, sha256="4" * 64), *others), tuple(others)):
+        with pytest.raises(NotWholeError, match="was changed since"):
+            Statement.from_in_toto(replace(whole, subject=subject), "s.json")
+        told = {k: v for k, v in whole.predicate.items() if k != "content_sha256"}
+        forged = {**told, "content_sha256": content_sha256(told, subject)}
+        with pytest.raises(NotWholeError, match="its files are not those of images"):
+            Statement.from_in_toto(replace(whole, subject=subject, predicate=forged), "s.json")
+
+
+def bare(predicate: dict) -> str:
+    """An in-toto Statement of some predicate."""
+    return InTotoStatement(subject=(ResourceDescriptor("a", "0" * 64),), predicate=predicate).as_bytes().decode()
 
 
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("", "is no JSON"),
-        ("[" * 100_000, "is no JSON"),
-        ('{"a": NaN}', "is no JSON"),
-        ("\udcff", "is no JSON"),
-        ("[]", "is no privacy statement"),
-        ('{"format": "memorisk privacy statement", "format_version": 2}', "format version 2"),
+        ("", "is not valid JSON"),
+        ("[" * 100_000, "is not valid JSON"),
+        ('{"a": NaN}', "is not valid JSON"),
+        ("\udcff", "is not valid JSON"),
+        ("[]", "is not an in-toto Statement"),
+        ('{"format": "memorisk privacy statement", "format_version": 1}', "is not an in-toto Statement"),
+        (bare({"a": 1}), "is no privacy statement"),
+        (bare({"format": "memorisk privacy statement", "format_version": 3}), "format version 3"),
     ],
 )
-def test_what_is_no_statement_is_refused_in_a_line(tmp_path: Path, text: str, said: str) -> None:
-    (tmp_path / "s.json").write_bytes(text.encode("utf-8", "surrogateescape"))
+def test_what_is_no_statement_is_refused_in_a_line(text: str, said: str) -> None:
+    data = text.encode("utf-8", "surrogateescape")
     with pytest.raises(InputError, match=said) as error:
-        read_statement(tmp_path / "s.json")
+        read_statement(data, "s.json")
     assert not isinstance(error.value, NotWholeError)
     assert str(error.value).isprintable()
 
@@ -146,7 +174,7 @@ def test_the_card_says_the_same_and_nothing_in_it_is_markup() -> None:
     assert "\n# d" not in card
     assert "\u202e" not in card
     assert "| Listed | 0.5 | at least 0.25 |  | 7 patients |" in card
-    assert "`" + "0" * 64 + "`" in card
+    assert f"`{statement().released[0].sha256}`" in card
     assert escaped("a | b\n- c") == "a \\| b\\\\n- c"
 
 

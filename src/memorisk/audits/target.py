@@ -15,6 +15,7 @@ from memorisk.audits.evidence import Evidence
 from memorisk.audits.options import ClassifierOptions
 from memorisk.audits.plan import Plan
 from memorisk.images.store import ImageStore
+from memorisk.models.weights import tensors_of
 from memorisk.models.zoo import create_model
 from memorisk.runs.checksums import file_sha256
 from memorisk.runs.errors import InputError, one_line
@@ -64,6 +65,7 @@ def audit_target(
     return {
         "file": options.target.name if options.target else "",
         "sha256": checksum,
+        "tensors_sha256": tensors_of(options.target),
         "n_members": int(member.sum()),
         "n_non_members": int(test.sum()),
         "accuracy_members": float(own["correct"][member].mean()),

@@ -14,7 +14,7 @@ from torch import nn
 from memorisk.models.asked import Answerer
 from memorisk.models.preprocessing import Preprocessing
 from memorisk.models.specs import model_spec
-from memorisk.models.weights import head_and_stem
+from memorisk.models.weights import head_and_stem, tensors_of
 from memorisk.models.zoo import create_model
 from memorisk.runs.devices import check_device
 from memorisk.runs.errors import InputError, one_line
@@ -90,6 +90,8 @@ def open_named(
     model = create_model(name, num_classes=outputs, weights=file, on_note=notes.append, **sized)
     facts = {"kind": "network", "network": one_line(name, 80), "file": one_line(file.name, 120)}
     facts |= {"fingerprint": file_fingerprint(file), "notes": notes, "device": str(where)}
+    if (tensors := tensors_of(file)) is not None:
+        facts["tensors_sha256"] = tensors
     return Answerer(name, _module_ask(model, where, threads), facts, PASSES)
 
 

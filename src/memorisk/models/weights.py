@@ -23,6 +23,8 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 from torch.torch_version import TorchVersion
 
+from memorisk.images.containers.parsing import SurplusError
+from memorisk.images.containers.safetensors import tensors_sha256
 from memorisk.models.parts import head_names, stem_names
 from memorisk.models.whole_files import State, WholeFile, take_trunk, whole_file
 from memorisk.runs.damaged import NO_ARRAYS
@@ -125,6 +127,23 @@ def head_and_stem(model: nn.Module, path: str | Path) -> tuple[int | None, int |
         max((value.shape[0] for value in given if value.ndim), default=None),
         next((value.shape[1] for value in stems if value.ndim == 4), None),
     )
+
+
+def tensors_of(path: Path | None) -> str | None:
+    """Identify the tensors of a safetensors file, whatever else it holds (`tensors_sha256`).
+
+    Args:
+        path: Weights; None for none.
+
+    Returns:
+        SHA-256; None for other formats.
+    """
+    if path is None or path.suffix.lower() != ".safetensors" or not path.is_file():
+        return None
+    try:
+        return tensors_sha256(path)
+    except SurplusError:  # the format's own library says what is wrong
+        return None
 
 
 def save_weights(path: str | Path, model: nn.Module, metadata: Mapping[str, str] | None = None) -> None:

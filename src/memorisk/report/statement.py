@@ -1,7 +1,8 @@
 """A privacy statement: what finished runs say of what is to be released, for machines; ``privacy-statement.json``.
 
-The form is ``schemas/privacy-statement-1.json`` (docs/release.md). Nothing but Python's own library is needed to read
-one, so that a gate on releases runs where neither PyTorch nor an image library is installed.
+It is the predicate of an in-toto Statement, whose subjects are the released files and the results of the runs
+(`memorisk.report.in_toto`); its form is ``schemas/privacy-statement-2.json`` (docs/release.md). Reading one needs only
+Python's own library, so that a gate on releases runs where neither PyTorch nor an image library is installed.
 """
 
 import hashlib
@@ -9,15 +10,17 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, is_dataclass
-from pathlib import Path
 from typing import Any, Self
 
+from memorisk.report.in_toto import InTotoStatement, ResourceDescriptor
 from memorisk.report.json_schema import load_schema, violations
+from memorisk.runs.checksums import listing_sha256
 from memorisk.runs.errors import InputError, one_line
 
-FORMAT, VERSION, SCHEMA = "memorisk privacy statement", 1, "privacy-statement-1"
+FORMAT, VERSION, SCHEMA = "memorisk privacy statement", 2, "privacy-statement-2"
 PASS, FAIL, UNDECIDED, NOT_ASKED = "pass", "fail", "undecided", "not asked"
-_LARGEST = 1 << 26  # bytes: a statement is a few pages
+RUNS = "runs"
+"""Subjects below this name are the results of the runs; those below the name of a `Released` are its files."""
 
 
 class NotWholeError(InputError):
@@ -120,7 +123,10 @@ class Released:
     """``weights`` or ``images``."""
     form: str
     """``file`` or ``folder``."""
+    listing: Mapping[str, str]
+    """SHA-256 of each file by its name in the folder; of a file by the empty name."""
     sha256: str
+    """Of the file, or of the folder's listing as ``sha256sum`` prints it."""
     files: int
     bytes: int | None
     """None where the file was not at hand when the statement was written."""
@@ -151,75 +157,112 @@ class Statement:
     format: str = field(default=FORMAT)
     format_version: int = field(default=VERSION)
 
-    def as_json(self) -> dict[str, Any]:
-        """The statement as JSON has it, with the checksum of its own content.
+    def as_in_toto(self) -> InTotoStatement:
+        """Return the in-toto Statement that carries it, with the checksum of its own content.
 
         Raises:
             ValueError: It is not as its schema says: a defect of memorisk.
         """
-        fields = ("format", "format_version", "memorisk", "verdict", "released", "audits")
-        told = json.loads(json.dumps({name: _plain(getattr(self, name)) for name in fields}, allow_nan=False))
-        whole = {**told, "content_sha256": content_sha256(told)}
+        named = _named(self.released)
+        subject = [
+            ResourceDescriptor(f"{name}/{file}" if file else name, sha256)
+            for name, one in named.items()
+            for file, sha256 in one.listing.items()
+        ]
+        subject += [ResourceDescriptor(f"{RUNS}/{n}", audit.run_sha256) for n, audit in enumerate(self.audits, 1)]
+        told = {
+            name: _plain(getattr(self, name)) for name in ("format", "format_version", "memorisk", "verdict", "audits")
+        }
+        told["released"] = [
+            {"name": name, **{k: v for k, v in _plain(one).items() if k != "listing"}} for name, one in named.items()
+        ]
+        predicate = json.loads(json.dumps(told, allow_nan=False))
+        whole = {**predicate, "content_sha256": content_sha256(predicate, subject)}
         if odd := next(violations(whole, load_schema(SCHEMA)), None):
             raise ValueError(f"the statement is not as its schema says: {odd}")
-        return whole
+        return InTotoStatement(subject=tuple(subject), predicate=whole)
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the in-toto Statement as JSON has it."""
+        return self.as_in_toto().as_json()
 
     @classmethod
-    def from_json(cls, found: Any, name: str) -> Self:
-        """A statement from what JSON holds.
+    def from_in_toto(cls, found: InTotoStatement, name: str) -> Self:
+        """Read the statement that an in-toto Statement carries.
 
         Args:
-            found: The parsed file.
+            found: The Statement.
             name: What it is called, for messages.
 
         Raises:
             NotWholeError: It is not as the schema says, or was changed since.
             InputError: It is none, or of another version of the format.
         """
-        if not isinstance(found, dict) or found.get("format") != FORMAT:
+        told = found.predicate
+        if told.get("format") != FORMAT:
             raise InputError(f"{name} is no privacy statement of memorisk: make one with memorisk statement RUN")
-        if found.get("format_version") != VERSION:
-            version = one_line(found.get("format_version"), 20)
+        if told.get("format_version") != VERSION:
+            version = one_line(told.get("format_version"), 20)
             raise InputError(
                 f"{name} has format version {version}, known here is {VERSION}: use the memorisk that wrote it"
             )
-        if odd := next(violations(found, load_schema(SCHEMA)), None):
+        if odd := next(violations(told, load_schema(SCHEMA)), None):
             raise NotWholeError(f"{name} is not whole: {one_line(odd, 160)}; write it again with memorisk statement")
-        told = {key: value for key, value in found.items() if key != "content_sha256"}
-        if content_sha256(told) != found["content_sha256"]:
+        content = {key: value for key, value in told.items() if key != "content_sha256"}
+        if content_sha256(content, found.subject) != told["content_sha256"]:
             raise NotWholeError(f"{name} was changed since it was written: write it again with memorisk statement")
         return cls(
-            memorisk=found["memorisk"],
-            verdict=Verdict(**_tuples(found["verdict"])),
-            released=tuple(Released(**_tuples(one)) for one in found["released"]),
-            audits=tuple(_audit(one) for one in found["audits"]),
+            memorisk=told["memorisk"],
+            verdict=Verdict(**_tuples(told["verdict"])),
+            released=tuple(_released(one, found.subject, name) for one in told["released"]),
+            audits=tuple(_audit(one) for one in told["audits"]),
         )
 
 
-def read_statement(path: str | Path) -> Statement:
-    """Read and check ``privacy-statement.json``.
+def read_statement(data: bytes, name: str) -> Statement:
+    """Parse the payload of an envelope, or the file of a statement that nobody signed; verify signatures first.
 
     Args:
-        path: The file.
+        data: The in-toto Statement.
+        name: What it is called, for messages.
 
     Raises:
-        InputError: As `Statement.from_json`, or it cannot be read.
+        InputError: As `Statement.from_in_toto`, or it is no in-toto Statement.
     """
-    file, name = Path(path), one_line(path)
-    try:
-        if file.stat().st_size > _LARGEST:
-            raise InputError(f"{name} is far too large for a statement")
-        found = json.loads(file.read_bytes().decode("utf-8"), parse_constant=_refuse_constant)
-    except OSError as error:
-        raise InputError(f"{name} cannot be read: {one_line(error.strerror or error, 80)}") from None
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"{name} is no JSON: {one_line(error, 80)}") from None
-    return Statement.from_json(found, name)
+    return Statement.from_in_toto(InTotoStatement.from_bytes(data, name), name)
 
 
-def content_sha256(told: Mapping[str, Any]) -> str:
-    """SHA-256 of a statement without its own checksum: JSON with sorted keys and no spaces, in UTF-8."""
-    text = json.dumps(told, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+def _named(released: Sequence[Released]) -> dict[str, Released]:
+    """Name each part of a release: ``images``, ``weights``, and from the second of a kind on ``images-2``."""
+    names: dict[str, Released] = {}
+    for one in released:
+        number = sum(other.what == one.what for other in names.values()) + 1
+        names[one.what if number == 1 else f"{one.what}-{number}"] = one
+    return names
+
+
+def _released(told: Mapping[str, Any], subject: Sequence[ResourceDescriptor], name: str) -> Released:
+    """One part of a release with the subjects that are its files.
+
+    Raises:
+        NotWholeError: They are not the files that the checksum of the part is of.
+    """
+    own = told["name"]
+    listing = {
+        one.name[len(own) :].removeprefix("/"): one.sha256
+        for one in subject
+        if one.name == own or one.name.startswith(f"{own}/")
+    }
+    sha256 = listing.get("") if told["form"] == "file" else listing_sha256(listing)
+    if sha256 != told["sha256"] or len(listing) != told["files"]:
+        raise NotWholeError(f"{name} is not whole: its files are not those of {one_line(own, 40)}; write it again")
+    return Released(**_tuples({k: v for k, v in told.items() if k != "name"}), listing=listing)
+
+
+def content_sha256(told: Mapping[str, Any], subject: Sequence[ResourceDescriptor]) -> str:
+    """SHA-256 of a statement and its subjects: JSON with sorted keys and no spaces, in UTF-8."""
+    whole = {"predicate": told, "subject": sorted((one.name, one.sha256) for one in subject)}
+    text = json.dumps(whole, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
     return hashlib.sha256(text.encode("utf-8", errors="surrogatepass")).hexdigest()
 
 
@@ -244,8 +287,3 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Sequence) and not isinstance(value, str):
         return [_plain(one) for one in value]
     return asdict(value) if is_dataclass(value) and not isinstance(value, type) else value
-
-
-def _refuse_constant(name: str) -> Any:
-    """JSON knows no NaN."""
-    raise ValueError(f"{name} is no number of JSON")

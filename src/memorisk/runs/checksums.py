@@ -7,7 +7,7 @@ is installed.
 
 import hashlib
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -82,6 +82,30 @@ def files_below(folder: Path) -> list[str]:
             )
         found += [os.path.relpath(str(Path(above) / name), folder) for name in names]
     return sorted(found, key=os.fsencode)
+
+
+def listing_sha256(listing: Mapping[str, str]) -> str:
+    """Compute the SHA-256 of a listing as ``sha256sum`` prints it, names in byte order.
+
+    Args:
+        listing: SHA-256 of each file by its name.
+    """
+    digest = hashlib.sha256()
+    for name in sorted(listing, key=os.fsencode):
+        digest.update(_line(listing[name], name))
+    return digest.hexdigest()
+
+
+def list_folder(folder: Path) -> dict[str, str]:
+    """Compute the SHA-256 of every file of a folder, hidden ones too, by its name relative to it.
+
+    Args:
+        folder: The folder.
+
+    Raises:
+        InputError: It holds a link to another folder.
+    """
+    return {name: file_sha256(folder / name) for name in files_below(folder)}
 
 
 def listed_checksum(folder: Path, names: Iterable[str]) -> Checksum:

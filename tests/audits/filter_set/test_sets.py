@@ -176,7 +176,6 @@ def test_settings_that_contradict_each_other_are_refused() -> None:
         ({"threshold": "nan"}, "give a score"),
         ({"sample": 10}, "sample draws"),
         ({"miss_rate": 1.0}, "between 0 and 1"),
-        ({"keep": "move"}, "unknown keep"),
         ({"missrate": 0.1}, "Did you mean 'miss_rate'"),
         ({"detector": ("pixels", "pixels")}, "twice"),
     ):

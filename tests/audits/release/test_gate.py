@@ -10,6 +10,7 @@ import pytest
 
 from memorisk.audits.release.gate import gate
 from memorisk.audits.release.stating import write_statement
+from memorisk.report.in_toto import ResourceDescriptor
 from memorisk.report.statement import content_sha256
 from tests.commands import answer, refusal
 
@@ -34,13 +35,13 @@ def stated(runs: Path, tmp_path: Path) -> Path:
 
 def test_what_was_audited_may_go_and_nothing_else(runs: Path, stated: Path, tmp_path: Path, capsys) -> None:
     code, said, _ = answer(capsys, "gate", stated, "--images", "clean")
-    assert (code, said) == (0, "may be released: pass: clean is what was audited (synthetic)\n")
+    assert (code, said) == (0, "may be released: pass: clean is what was audited (synthetic); unsigned: as its author claims\n")
     shutil.copytree(runs / "clean", tmp_path / "more")
     (tmp_path / "more" / "patients.csv").write_text("a")
     for other in ("copies", tmp_path / "more", "clean/clean0000_0.png"):
         code, said, _ = answer(capsys, "gate", stated, "--images", "clean", other)
         assert code == 1
-        assert said.startswith(f"may not be released: {other} is not what was audited (sha256 ")
+        assert said.startswith(f"may not be released: {other} is not what was audited: ")
         assert said.count("\n") == 1
     code, said, _ = answer(capsys, "gate", stated, "--weights", "models/net.safetensors")
     assert code == 1
@@ -63,13 +64,15 @@ def test_only_a_pass_passes(runs: Path, tmp_path: Path, name: str, status: str) 
 def test_a_statement_that_was_touched_stops_a_release(runs: Path, stated: Path) -> None:
     found = json.loads(stated.read_text())
     assert gate(stated, images=["clean"]).passed
-    found["audits"][0]["status"] = "fail"
+    told = found["predicate"]
+    told["audits"][0]["status"] = "fail"
     stated.write_text(json.dumps(found))
     assert "was changed since" in gate(stated, images=["clean"]).line
-    found["content_sha256"] = content_sha256({k: v for k, v in found.items() if k != "content_sha256"})
+    subject = [ResourceDescriptor(one["name"], one["digest"]["sha256"]) for one in found["subject"]]
+    told["content_sha256"] = content_sha256({k: v for k, v in told.items() if k != "content_sha256"}, subject)
     stated.write_text(json.dumps(found))
     assert "says pass, and its runs together fail" in gate(stated, images=["clean"]).line
-    del found["verdict"]
+    del told["verdict"]
     stated.write_text(json.dumps(found))
     answered = gate(stated, images=["clean"])
     assert not answered.passed
@@ -80,7 +83,7 @@ def test_bad_input_is_no_answer(runs: Path, stated: Path, tmp_path: Path, capsys
     assert "nothing is named for release" in refusal(capsys, "gate", stated)
     assert "there is no" in refusal(capsys, "gate", tmp_path / "absent.json", "--images", "clean")
     assert "no file or folder" in refusal(capsys, "gate", stated, "--images", "absent")
-    assert "no JSON" in refusal(capsys, "gate", "models/net.safetensors", "--images", "clean")
+    assert "not valid JSON" in refusal(capsys, "gate", "models/net.safetensors", "--images", "clean")
     assert "is no run folder" in refusal(capsys, "gate", "clean", "--images", "clean")
 
 

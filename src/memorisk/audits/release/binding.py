@@ -2,26 +2,32 @@
 
 * A classifier's audit of the very model (``--target``) noted the file's SHA-256 when it read it.
 * The audit of a mark noted a fingerprint of each model file: the file that has it is the one.
-* The audit of a set noted a fingerprint of ids and pixels: the images are read again as it read them, and must give it.
+* The audit of a set listed every file that it read (``files.parquet``): the folder must hold these bytes and no others,
+  or be a clean export of exactly these pixels (`memorisk.images.clean_set`).
 * A filter and a loop noted the SHA-256 of the kept set when they wrote it: the folder must still have it.
+
+A file that holds more than its image or its tensors is refused in any case (`memorisk.images.containers`).
 """
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from memorisk.audits.file_listing import read_listing
 from memorisk.audits.release.finished import FinishedAudit
-from memorisk.audits.synthetic.options import SyntheticOptions, synthetic_options
-from memorisk.images.manifest import Manifest
-from memorisk.images.sources import load_manifest
-from memorisk.images.store import build_store
+from memorisk.audits.release.set_files import SetFiles
+from memorisk.audits.synthetic.sets import SYNTHETIC
+from memorisk.images.containers.checking import weights_surplus
+from memorisk.images.listing import read_rows
+from memorisk.models.weights import tensors_of
+from memorisk.report.differences import differences
 from memorisk.report.statement import Released, Subject
-from memorisk.runs.checksums import checksum, file_sha256, files_below, listed_checksum
+from memorisk.runs.checksums import file_sha256, list_folder, listing_sha256
 from memorisk.runs.errors import InputError, one_line
 from memorisk.runs.fingerprint import file_fingerprint
 from memorisk.runs.progress import Progress, quiet
-from memorisk.runs.settings import setting_names
 
 KEPT = "kept"
 _NAME_THEM = "Name what is to be released with --{what}, and it is checked that the run looked at that."
@@ -43,11 +49,13 @@ class Bound:
         subject: What it looked at.
         released: The files and folders; none where it cannot be tied to one.
         used: Which of the offered paths these are.
+        refused: Offered paths that are not what the run looked at, and why not.
     """
 
     subject: Subject
     released: tuple[Released, ...] = ()
     used: tuple[Path, ...] = ()
+    refused: Mapping[Path, str] = field(default_factory=dict)
 
 
 def bind(run: FinishedAudit, subject: Subject, offered: Offered, progress: Progress = quiet) -> Bound:
@@ -69,18 +77,30 @@ def bind(run: FinishedAudit, subject: Subject, offered: Offered, progress: Progr
     if run.kind == "synthetic":
         return _set(run, subject, offered, progress)
     if run.kind in ("filter", "synthesize"):
-        return _kept(run, subject, offered)
+        return _kept(run, subject, offered, progress)
     return Bound(subject)
 
 
 def _target(run: FinishedAudit, subject: Subject, offered: Offered) -> Bound:
-    """The very model of a classifier's audit."""
-    known = (run.summary.get("target") or {}).get("sha256")
+    """The very model of a classifier's audit, or its tensors in a file without anything else."""
+    target = run.summary.get("target") or {}
+    known, tensors = target.get("sha256"), target.get("tensors_sha256")
     if not known:
         return Bound(replace(subject, why="The run did not note which file it looked at: issue its command again."))
-    used = tuple(path for path in offered.weights if path.is_file() and file_sha256(path) == known)
-    size = used[0].stat().st_size if used else None
-    return _bound(subject, [Released(what="weights", form="file", sha256=known, files=1, bytes=size, audits=())], used)
+    used, refused = [], {}
+    for path in (path for path in offered.weights if path.is_file()):
+        if file_sha256(path) != known and (tensors is None or tensors_of(path) != tensors):
+            continue
+        if (more := weights_surplus(path)) is not None:
+            refused[path] = _holds_more([(path.name, more)], path)
+        else:
+            used.append(path)
+    released = [_of_file("weights", path) for path in used]
+    if not used and not refused:
+        released = [
+            Released(what="weights", form="file", listing={"": known}, sha256=known, files=1, bytes=None, audits=())
+        ]
+    return replace(_bound(subject, released, tuple(used)), refused=refused)
 
 
 def _models(run: FinishedAudit, subject: Subject, offered: Offered) -> Bound:
@@ -89,18 +109,30 @@ def _models(run: FinishedAudit, subject: Subject, offered: Offered) -> Bound:
     if any(model.get("kind") not in ("onnx", "export", "network") for model in models):
         why = "Outputs, or a function of the user's, were asked: which file they come from cannot be seen."
         return Bound(replace(subject, what="outputs", why=why))
-    wanted = {str(value): None for model in models for value in _fingerprints(model)}
-    places = [*offered.weights, *_named_models(run)]
+    wanted = {str(value) for model in models for value in _fingerprints(model)}
+    tensors = {str(model["tensors_sha256"]): str(model["fingerprint"]) for model in models if "tensors_sha256" in model}
     found: dict[str, Path] = {}
-    for path in dict.fromkeys(place for place in places if place.is_file()):
-        value = file_fingerprint(path)
-        if value in wanted:
-            found.setdefault(value, path)
-    if set(found) != set(wanted):
-        return Bound(replace(subject, why=_NAME_THEM.format(what="weights")))
-    made = [_released("weights", path) for path in found.values()]
-    used = {path for path in offered.weights if path.is_file() and file_fingerprint(path) in wanted}
-    return _bound(subject, made, tuple(used))
+    used, refused = [], {}
+    for path in dict.fromkeys((*offered.weights, *_named_models(run))):
+        value = _known_model(path, wanted, tensors) if path.is_file() else None
+        if value is None:
+            continue
+        if (more := weights_surplus(path)) is not None:
+            refused[path] = _holds_more([(path.name, more)], path)
+            continue
+        found.setdefault(value, path)
+        used += [path] if path in offered.weights else []
+    if set(found) != wanted:
+        why = next(iter(refused.values()), _NAME_THEM.format(what="weights"))
+        return Bound(replace(subject, why=why), refused=refused)
+    bound = _bound(subject, [_of_file("weights", path) for path in found.values()], tuple(used))
+    return replace(bound, refused=refused)
+
+
+def _known_model(path: Path, wanted: set[str], tensors: Mapping[str, str]) -> str | None:
+    """The fingerprint of the model file that a file is, or that it has the tensors of; None for another file."""
+    value = file_fingerprint(path)
+    return value if value in wanted else tensors.get(tensors_of(path) or "") if tensors else None
 
 
 def _fingerprints(model: Mapping[str, Any]) -> Iterator[str]:
@@ -119,77 +151,75 @@ def _named_models(run: FinishedAudit) -> Iterator[Path]:
 
 
 def _set(run: FinishedAudit, subject: Subject, offered: Offered, progress: Progress) -> Bound:
-    """The set of an audit: read again as the audit read it."""
-    known, own = str(run.verdict["data_hash"]["synthetic"]), Path(str(run.config.get("synthetic", "")))
-    options = _reading(run)
+    """The set of an audit: the very files that it read, or the same pixels written anew."""
+    listing = read_rows(read_listing(run.folder, SYNTHETIC))
+    if not len(listing):
+        return Bound(replace(subject, why="The images lay in no file: which files hold them cannot be seen."))
+    depth, hidden = int(run.config.get("depth", 8)), bool(run.config.get("pseudonymise"))
+    refused: dict[Path, str] = {}
+    own = Path(str(run.config.get("synthetic", "")))
     for path in dict.fromkeys((*offered.images, own)):
         if path not in offered.images and not path.exists():
             continue
-        try:
-            manifest = load_manifest(path, options.of_synthetic())
-            store = build_store(
-                manifest, options.of_synthetic(), progress=lambda d, n: progress("reading images", d, n)
+        files = SetFiles.of(path, listing["path"].tolist())
+        problem = files.difference(listing, depth=depth, hidden=hidden, progress=progress)
+        if problem is None and (more := files.surplus(progress)):
+            problem = _holds_more(more, path)
+        if problem is None:
+            return replace(
+                _bound(subject, [files.released()], (path,) if path in offered.images else ()), refused=refused
             )
-        except InputError:
-            continue  # not what the audit read: it could read it
-        if store.data_hash == known:
-            return _bound(subject, [_released_images(path, store.manifest)], (path,) if path in offered.images else ())
-    return Bound(replace(subject, why=_NAME_THEM.format(what="images")))
+        refused[path] = problem
+    return Bound(replace(subject, why=refused.pop(own, _NAME_THEM.format(what="images"))), refused=refused)
 
 
-def _reading(run: FinishedAudit) -> SyntheticOptions:
-    """How the audit read its images; channels as they came out of all its sets."""
-    known = set(setting_names(SyntheticOptions))
-    given = {name: value for name, value in run.config.items() if name in known and value is not None}
-    shape = run.summary["shape"]
-    for name in ("store", "labels_csv", "image_root", "synthetic_features", "held_out_features"):
-        if isinstance(given.get(name), str):
-            given[name] = Path(given[name])
-    plain = {name: tuple(value) if isinstance(value, list) else value for name, value in given.items()}
-    return synthetic_options({**plain, "channels": int(shape[2]), "review": None})
-
-
-def _released_images(path: Path, manifest: Manifest) -> Released:
-    """A set's files: all of a folder, one file, or those that a table names."""
-    if path.is_dir():
-        return _released("images", path)
-    names = list(dict.fromkeys(str(name) for name in manifest.table["path"]))
-    if manifest.root is None or [manifest.root / name for name in names] == [path]:
-        return _released("images", path)
-    if len(names) == 1 and (manifest.root / names[0]).samefile(path):
-        return _released("images", path)
-    found = listed_checksum(manifest.root, names)
-    return Released(what="images", form="folder", sha256=found.sha256, files=found.files, bytes=found.bytes, audits=())
-
-
-def _kept(run: FinishedAudit, subject: Subject, offered: Offered) -> Bound:
+def _kept(run: FinishedAudit, subject: Subject, offered: Offered, progress: Progress) -> Bound:
     """The kept set of a filter or a loop."""
     written = run.verdict.get("kept")
-    if not written:
+    if not written or not run.verdict["n_kept"]:
         return Bound(replace(subject, why="Nothing was kept."))
     if not written.get("sha256"):
         return Bound(replace(subject, why="The run did not note what it kept: issue its command again."))
     folder = run.folder / KEPT
     if not folder.is_dir():
         raise InputError(f"{one_line(folder)} is not there: the kept images were moved; put them back")
-    names = files_below(folder)
-    found = listed_checksum(folder, names)
-    if found.sha256 != written["sha256"]:
+    listing = list_folder(folder)
+    if listing_sha256(listing) != written["sha256"]:
         raise InputError(
             f"{one_line(folder)} is not what the run kept: files were changed, added or taken away since; issue the "
             "run's command again"
         )
-    if not names:
-        return Bound(replace(subject, why="Nothing was kept."))
-    made = Released(what="images", form="folder", sha256=found.sha256, files=found.files, bytes=found.bytes, audits=())
-    same = (path for path in offered.images if path.exists() and checksum(path).sha256 == found.sha256)
-    return _bound(subject, [made], tuple(same))
+    files = SetFiles(folder, listing)
+    if more := files.surplus(progress):
+        raise InputError(_holds_more(more, folder))
+    used, refused = [], {}
+    for path in (path for path in offered.images if path.exists()):
+        if (problem := differences(listing, SetFiles.of(path, list(listing)).listing)) is None:
+            used.append(path)
+        else:
+            refused[path] = problem
+    return replace(_bound(subject, [files.released()], tuple(used)), refused=refused)
 
 
-def _released(what: str, path: Path) -> Released:
-    """A file or folder as it is."""
-    found, form = checksum(path), "folder" if path.is_dir() else "file"
-    return Released(what=what, form=form, sha256=found.sha256, files=found.files, bytes=found.bytes, audits=())
+def _holds_more(found: list[tuple[str, str]], path: Path) -> str:
+    """Say which files hold more than an audit sees, and what to do."""
+    kinds = Counter(what for _, what in found)
+    name, what = found[0]
+    more = f" and {len(found) - 1:,} more files" if len(found) > 1 else ""
+    others = f" ({len(kinds)} kinds of surplus)" if len(kinds) > 1 else ""
+    place = "" if path.name == name else f" in {one_line(path, 80)}"
+    return (
+        f"{one_line(name, 80)}{more}{place} holds {what}{others}, which no audit looks at: memorisk release writes it "
+        "anew without"
+    )
+
+
+def _of_file(what: str, path: Path) -> Released:
+    """A file as it is."""
+    sha256 = file_sha256(path)
+    return Released(
+        what=what, form="file", listing={"": sha256}, sha256=sha256, files=1, bytes=path.stat().st_size, audits=()
+    )
 
 
 def _bound(subject: Subject, released: list[Released], used: tuple[Path, ...]) -> Bound:

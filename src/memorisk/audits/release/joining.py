@@ -111,7 +111,7 @@ def joined_files(found: Sequence[Sequence[Released]]) -> tuple[Released, ...]:
             by_content.setdefault((one.what, one.sha256), []).append((number, one))
     return tuple(
         Released(
-            what=what, form=rows[0][1].form, sha256=sha256, files=rows[0][1].files,
+            what=what, form=rows[0][1].form, listing=rows[0][1].listing, sha256=sha256, files=rows[0][1].files,
             bytes=next((one.bytes for _, one in rows if one.bytes is not None), None),
             audits=tuple(dict.fromkeys(number for number, _ in rows)),
         )

@@ -1,27 +1,36 @@
 """``memorisk statement``: a privacy statement for machines and a section for a model card, from finished runs."""
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from memorisk import __version__
+from memorisk.audits.file_listing import read_listing
 from memorisk.audits.release.binding import Bound, Offered, bind
 from memorisk.audits.release.finished import FinishedAudit, finished_audit
+from memorisk.audits.release.gate import STATEMENT
 from memorisk.audits.release.joining import joined, joined_files
 from memorisk.audits.release.of_images import of_filter, of_loop, of_synthetic
 from memorisk.audits.release.of_models import of_classifier, of_feature
 from memorisk.audits.release.of_training import of_quality, of_watch
+from memorisk.audits.synthetic.sets import SYNTHETIC
+from memorisk.images.listing import unread_rows
 from memorisk.images.overlap import named_sources, refuse_overlap
+from memorisk.report.envelope import PAYLOAD_TYPE, Envelope
 from memorisk.report.model_card import model_card
-from memorisk.report.statement import AuditStatement, Statement
+from memorisk.report.signatures import read_private_key
+from memorisk.report.signatures import sign as make_signature
+from memorisk.report.statement import PASS, UNDECIDED, AuditStatement, Statement
+from memorisk.runs.checksums import files_below
 from memorisk.runs.damaged import reading_run
-from memorisk.runs.errors import InputError, one_line
-from memorisk.runs.files import write_json, write_text
+from memorisk.runs.errors import InputError, one_line, several
+from memorisk.runs.files import write_bytes, write_text
 from memorisk.runs.folder import CONFIG
 from memorisk.runs.lock import folder_lock
 from memorisk.runs.progress import Progress, quiet
 
-STATEMENT, CARD = "privacy-statement.json", "model-card.md"
+CARD = "model-card.md"
 _KINDS: dict[str, Callable[[FinishedAudit], AuditStatement]] = {
     "classifier": of_classifier,
     "losses": of_classifier,
@@ -72,6 +81,8 @@ def state(
     for path in (*offered.weights, *offered.images):
         if not path.exists():
             raise InputError(f"there is no {one_line(path)}: name what is to be released")
+        if path.is_dir() and not files_below(path):
+            raise InputError(f"{one_line(path)} holds no file: name what is to be released")
     audits, bound = [], []
     for folder in folders:
         with finished_audit(folder) as run:
@@ -93,6 +104,8 @@ def write_statement(
     out: str | Path,
     weights: Sequence[str | Path] = (),
     images: Sequence[str | Path] = (),
+    sign: str | Path | None = None,
+    passphrase: str | None = None,
     progress: Progress = quiet,
 ) -> Stated:
     """Write ``privacy-statement.json`` and ``model-card.md``; the same runs give the same bytes.
@@ -102,10 +115,13 @@ def write_statement(
         out: A folder: new, empty, or one that holds a statement to be replaced.
         weights: As for `state`.
         images: As for `state`.
+        sign: File of an Ed25519 private key that signs the statement.
+        passphrase: Where the passphrase of that key stands: ``env:NAME`` or ``file:PATH``.
         progress: Called with (stage, done, total).
 
     Raises:
-        InputError: As `state`, or ``out`` is something else; nothing was written.
+        MissingExtraError: A key is given and cryptography is not installed.
+        InputError: As `state`, or the key cannot be used, or ``out`` is something else; nothing was written.
 
     Example:
         >>> found = write_statement("runs/synthetic", images=["shared/kept"], out="release")  # doctest: +SKIP
@@ -114,13 +130,17 @@ def write_statement(
     folder = Path(out)
     given = [runs] if isinstance(runs, str | Path) else list(runs)
     _check_out(folder, [Path(run) for run in given], [Path(path) for path in images])
+    private = None if sign is None else read_private_key(sign, passphrase)
     statement = state(runs, weights=weights, images=images, progress=progress)
-    told, card = statement.as_json(), model_card(statement)
+    told, card = statement.as_in_toto().as_bytes(), model_card(statement)
+    if private is not None:
+        signature = make_signature(told, PAYLOAD_TYPE, private)
+        told = Envelope(payload=told, payload_type=PAYLOAD_TYPE, signatures=(signature,)).as_bytes()
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     with folder_lock(folder):
         (folder / STATEMENT).unlink(missing_ok=True)  # a card never stands beside the statement of other runs
         write_text(folder / CARD, card)
-        write_json(folder / STATEMENT, told)
+        write_bytes(folder / STATEMENT, told)
     (folder / ".lock").unlink(missing_ok=True)
     return Stated(statement, folder)
 
@@ -134,7 +154,22 @@ def _described(run: FinishedAudit, offered: Offered, progress: Progress) -> tupl
         except OSError as error:  # of what is to be released, not of the run
             where = one_line(error.filename or run.folder, 120)
             raise InputError(f"{where} cannot be read: {one_line(error.strerror or error, 80)}") from None
-    return replace(audit, subject=tie.subject), tie
+    return _with_unread(run, replace(audit, subject=tie.subject), tie), tie
+
+
+def _with_unread(run: FinishedAudit, audit: AuditStatement, tie: Bound) -> AuditStatement:
+    """Tell which files of a set were not read; unless the release is known to be without them, it does not pass."""
+    unread = unread_rows(read_listing(run.folder, SYNTHETIC)) if run.kind == "synthetic" else None
+    if unread is None or not len(unread):
+        return audit
+    reasons = "; ".join(f"{n:,} {why}" for why, n in Counter(unread["reason"]).most_common())
+    told = f"Files of the audited set that were not read: {reasons}."
+    audit = replace(audit, not_examined=(told, *audit.not_examined))
+    if tie.released or audit.status != PASS:
+        return audit
+    why = f"the folder that was audited holds {several(len(unread), 'file', 'files')} that no audit read"
+    way = "the set without them (memorisk release SET OUT), named with --images"
+    return replace(audit, status=UNDECIDED, why=(why, *audit.why), what_would_decide=(way, *audit.what_would_decide))
 
 
 def described(run: FinishedAudit) -> AuditStatement:
@@ -160,9 +195,11 @@ def _refuse_unknown(offered: Offered, bound: Sequence[Bound]) -> None:
     for what, paths in (("weights", offered.weights), ("images", offered.images)):
         for path in paths:
             if path not in used:
+                why = next((one.refused[path] for one in bound if path in one.refused), "")
                 raise InputError(
-                    f"--{what} {one_line(path)} is not what any of these runs looked at: audit it, or name what was "
-                    "audited"
+                    f"--{what} {one_line(path)} is not what any of these runs looked at"
+                    + (f" ({why})" if why else "")
+                    + ": audit it, or name what was audited"
                 )
 
 

@@ -4,8 +4,11 @@ The format's own library refuses gaps and overlaps between tensors when it loads
 must not need one.
 """
 
+import hashlib
 import json
+from collections.abc import Iterator
 from math import prod
+from pathlib import Path
 from typing import Any, BinaryIO
 
 from memorisk.images.containers.parsing import SurplusError
@@ -13,6 +16,7 @@ from memorisk.images.containers.parsing import SurplusError
 METADATA = "__metadata__"
 _PLAIN = {"format": ("pt", "np", "tf", "flax", "mlx")}
 """Metadata that say nothing but which library wrote the file."""
+_AT_ONCE = 1 << 20
 _LARGEST_HEADER = 100_000_000  # the format's own limit
 _BITS = {
     "BOOL": 8, "U8": 8, "I8": 8, "F8_E5M2": 8, "F8_E4M3": 8, "F8_E8M0": 8, "I16": 16, "U16": 16, "F16": 16, "BF16": 16,
@@ -30,11 +34,7 @@ def tensor_surplus(file: BinaryIO, size: int) -> None:
     Raises:
         SurplusError: It holds something other than tensors.
     """
-    length = int.from_bytes(file.read(8), "little")
-    if not 2 <= length <= min(_LARGEST_HEADER, size - 8):
-        raise SurplusError("a header that is none of safetensors")
-    raw = file.read(length)
-    header = _parsed(raw)
+    header, length = _header(file, size)
     _check_metadata(header.pop(METADATA, {}))
     end = _check_tensors(header)
     if size - 8 - length != end:
@@ -54,13 +54,22 @@ def read_header(file: BinaryIO, size: int) -> tuple[dict[str, Any], int]:
     Raises:
         SurplusError: The file is no safetensors.
     """
-    length = int.from_bytes(file.read(8), "little")
-    if not 2 <= length <= min(_LARGEST_HEADER, size - 8):
-        raise SurplusError("a header that is none of safetensors")
-    header = _parsed(file.read(length))
+    header, length = _header(file, size)
     header.pop(METADATA, None)
     _check_tensors(header)
     return header, 8 + length
+
+
+def _header(file: BinaryIO, size: int) -> tuple[dict[str, Any], int]:
+    """The parsed header, and its length.
+
+    Raises:
+        SurplusError: It is none of safetensors.
+    """
+    length = int.from_bytes(file.read(8), "little")
+    if not 2 <= length <= min(_LARGEST_HEADER, size - 8):
+        raise SurplusError("a header that is none of safetensors")
+    return _parsed(file.read(length)), length
 
 
 def _parsed(raw: bytes) -> dict[str, Any]:
@@ -112,3 +121,31 @@ def _check_tensors(header: dict[str, Any]) -> int:
     except (KeyError, TypeError, ValueError):
         raise SurplusError("a header that is none of safetensors") from None
     return place
+
+
+def tensors_sha256(path: Path) -> str:
+    """Compute the SHA-256 of the tensors of a file, whatever else it holds and in whatever order they lie.
+
+    Args:
+        path: A safetensors file.
+
+    Raises:
+        SurplusError: The file is no safetensors.
+    """
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        header, begin = read_header(file, path.stat().st_size)
+        for name in sorted(header):
+            first, end = header[name]["data_offsets"]
+            digest.update(json.dumps([name, header[name]["dtype"], header[name]["shape"]]).encode())
+            for part in read_parts(file, begin + first, end - first):
+                digest.update(part)
+    return digest.hexdigest()
+
+
+def read_parts(file: BinaryIO, begin: int, length: int) -> Iterator[bytes]:
+    """Read a stretch of a file, a megabyte at a time."""
+    file.seek(begin)
+    while length > 0 and (part := file.read(min(length, _AT_ONCE))):
+        yield part
+        length -= len(part)

@@ -1,0 +1,113 @@
+"""``memorisk release``: a set or a file of weights written anew, with the pixels or the tensors and nothing else.
+
+What lies beside images in files and folders (text, previews, further frames, other files) stays behind. A statement of
+an audit of the original takes the export for what was audited, because pixels and tensors are the same.
+"""
+
+import json
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from memorisk.images.clean_set import CleanSet, write_clean_set
+from memorisk.images.containers.parsing import SurplusError
+from memorisk.images.containers.safetensors import read_header, read_parts
+from memorisk.images.decoding import PixelRule
+from memorisk.images.options import ImageOptions
+from memorisk.images.overlap import refuse_overlap
+from memorisk.images.rows import manifest_sources, usable_processes
+from memorisk.images.sources import load_manifest
+from memorisk.runs.errors import InputError, one_line
+from memorisk.runs.files import atomic_path
+from memorisk.runs.lock import folder_lock
+from memorisk.runs.progress import Progress, quiet
+from memorisk.runs.settings import settings_of
+
+_WEIGHTS = ".safetensors"
+
+
+@dataclass(frozen=True)
+class Export:
+    """What was written."""
+
+    out: Path
+    images: int
+    """Images written; 0 for weights."""
+    left: dict[str, str]
+    """Files that were not read and stay behind, with the reason."""
+
+
+def release(source: str | Path, out: str | Path, *, progress: Progress = quiet, **settings: Any) -> Export:
+    """Write a set of images, or a safetensors file, anew with nothing in it but pixels, labels or tensors.
+
+    Args:
+        source: Images as for `memorisk.load_manifest`, or a safetensors file.
+        out: A new or empty folder for images; a new file for weights.
+        progress: Called with (stage, done, total).
+        **settings: Any field of `ImageOptions` that says how images are read; use those of the audit.
+
+    Raises:
+        InputError: The source cannot be read, or ``out`` exists.
+        MemoriskError: The disk is full.
+
+    Example:
+        >>> release("drawn/", "clean/").images  # doctest: +SKIP
+        1000
+    """
+    target = Path(out)
+    if Path(source).suffix.lower() == _WEIGHTS and Path(source).is_file():
+        if settings:
+            raise InputError(
+                f"settings of images are given ({next(iter(settings))}), and {one_line(source)} holds weights"
+            )
+        return _release_weights(Path(source), target)
+    options = settings_of(ImageOptions, settings)
+    options.validate()
+    refuse_overlap(target, {"SOURCE": source})
+    if target.exists() and (not target.is_dir() or any(target.iterdir())):
+        raise InputError(f"OUT {one_line(target)} exists: name a new or empty folder")
+    manifest = load_manifest(source, options)
+    sources = manifest_sources(manifest)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with folder_lock(target.parent, name=f".{target.name}.lock"):
+        written = write_clean_set(
+            target,
+            sources,
+            manifest.labels.tolist(),
+            PixelRule.of(options),
+            skip_unreadable=options.skip_unreadable,
+            processes=usable_processes(None, sources),
+            progress=partial(progress, "writing images"),
+        )
+    (target.parent / f".{target.name}.lock").unlink(missing_ok=True)
+    left = dict(zip(manifest.skipped["path"].astype(str), manifest.skipped["reason"].astype(str), strict=True))
+    return Export(target, len(written.names), left | _unreadable(written, manifest.table["path"].astype(str).tolist()))
+
+
+def _unreadable(written: CleanSet, paths: list[str]) -> dict[str, str]:
+    return {paths[row]: reason for row, reason in written.unreadable}
+
+
+def _release_weights(source: Path, out: Path) -> Export:
+    """Write the tensors of a file in their order, with a header that says nothing else.
+
+    Raises:
+        InputError: The file is no safetensors, or ``out`` exists.
+    """
+    if out.exists():
+        raise InputError(f"OUT {one_line(out)} exists: name a new file")
+    with source.open("rb") as file:
+        try:
+            header, begin = read_header(file, source.stat().st_size)
+        except SurplusError as error:
+            raise InputError(f"{one_line(source)} is no safetensors file: it has {error}") from None
+        ordered = dict(sorted(header.items(), key=lambda one: one[1]["data_offsets"]))
+        told = json.dumps(ordered, separators=(",", ":")).encode()
+        told += b" " * (-len(told) % 8)
+        out.parent.mkdir(parents=True, exist_ok=True)
+        with atomic_path(out) as temporary, Path(temporary).open("wb") as target:
+            target.write(len(told).to_bytes(8, "little") + told)
+            for part in read_parts(file, begin, max((one["data_offsets"][1] for one in header.values()), default=0)):
+                target.write(part)
+    return Export(out, 0, {})

@@ -1,0 +1,123 @@
+"""The files of a set that is to be released, compared with those that an audit read."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pandas as pd
+
+from memorisk.images.clean_set import MANIFEST, read_manifest_bytes
+from memorisk.images.containers.checking import surplus
+from memorisk.images.decoding import hash_pixels
+from memorisk.images.readers import read_image
+from memorisk.report.differences import differences
+from memorisk.report.statement import Released
+from memorisk.runs.checksums import file_sha256, list_folder, listing_sha256
+from memorisk.runs.errors import InputError, one_line
+from memorisk.runs.progress import Progress, quiet
+
+
+@dataclass(frozen=True)
+class SetFiles:
+    """Files below a folder, or one file.
+
+    Attributes:
+        root: The folder, or the file.
+        listing: SHA-256 of each by its name below the folder; of a file by the empty name.
+    """
+
+    root: Path
+    listing: Mapping[str, str]
+
+    @classmethod
+    def of(cls, path: Path, audited: Sequence[str]) -> "SetFiles":
+        """List what lies at a path now.
+
+        Args:
+            path: A folder; a file of images; or a table, which stands for the files that were audited beside it.
+            audited: Names of the files that an audit read.
+        """
+        if path.is_dir():
+            return cls(path, list_folder(path))
+        names = dict.fromkeys(audited)
+        if list(names) == [path.name] or not any((path.parent / name).is_file() for name in names):
+            return cls(path, {"": file_sha256(path)})
+        return cls(path.parent, {name: file_sha256(path.parent / name) for name in names})
+
+    @property
+    def is_file(self) -> bool:
+        """Whether it is one file."""
+        return set(self.listing) == {""}
+
+    def difference(self, audited: pd.DataFrame, *, depth: int, hidden: bool, progress: Progress = quiet) -> str | None:
+        """Name the first differences from what an audit read; None for the same bytes, or a clean export of them.
+
+        Args:
+            audited: Rows of the audit's listing that were read.
+            depth: Bits at which the audit decoded.
+            hidden: The audit hid the names of files.
+            progress: Called with (stage, done, total).
+        """
+        known = dict(zip(audited["path"], audited["sha256"], strict=True))
+        labels = dict(zip(audited["path"], audited["label"], strict=True))
+        if self.is_file:
+            return differences(known, {next(iter(known)): self.listing[""]} if len(known) == 1 else self.listing)
+        table = self._labels(known)
+        found = {name: sha256 for name, sha256 in self.listing.items() if table is None or name != MANIFEST}
+        if hidden and sorted(found.values()) == sorted(known.values()):
+            return None
+        problem = differences(known, found)
+        if problem is None and table is not None and any(labels[name] != label for name, label in table.items()):
+            return f"{MANIFEST} gives other labels than the audit saw"
+        if problem is None or table is None:
+            return problem
+        return self._other_pixels(audited, table, depth, progress)
+
+    def surplus(self, progress: Progress = quiet) -> list[tuple[str, str]]:
+        """Name the files that hold more than an image, with what they hold."""
+        names = [name for name in self.listing if name != MANIFEST or self._labels({}) is None]
+        found = []
+        for number, name in enumerate(names, 1):
+            if (more := surplus(self.root / name)) is not None:
+                found.append((name or self.root.name, more))
+            progress("looking for what files hold besides images", number, len(names))
+        return found
+
+    def released(self) -> Released:
+        """Describe the files for a statement."""
+        form = "file" if self.is_file else "folder"
+        size = sum((self.root / name).stat().st_size for name in self.listing)
+        sha256 = self.listing[""] if self.is_file else listing_sha256(self.listing)
+        return Released(
+            what="images", form=form, listing=dict(self.listing), sha256=sha256, files=len(self.listing), bytes=size,
+            audits=(),
+        )  # fmt: skip
+
+    def _labels(self, known: Mapping[str, str]) -> dict[str, str] | None:
+        """Labels of a clean set's table by file; None where there is none, or the audit read the file as an image."""
+        if MANIFEST not in self.listing or MANIFEST in known:
+            return None
+        labels = read_manifest_bytes((self.root / MANIFEST).read_bytes())
+        return labels if labels is not None and labels.keys() == self.listing.keys() - {MANIFEST} else None
+
+    def _other_pixels(
+        self, audited: pd.DataFrame, table: Mapping[str, str], depth: int, progress: Progress
+    ) -> str | None:
+        """Name the first image whose pixels or label the audit did not see; None for a clean export."""
+        wanted = Counter(zip(audited["pixels"], audited["label"], strict=True))
+        unlabelled = not any(table.values())
+        if unlabelled:
+            wanted = Counter(audited["pixels"])
+        for number, (name, label) in enumerate(table.items(), 1):
+            try:
+                pixels = hash_pixels(read_image(self.root / name, depth=depth))
+            except InputError as error:
+                return str(error)
+            one = pixels if unlabelled else (pixels, label)
+            if not wanted[one]:
+                return f"{one_line(name, 80)} is not an image that was audited, or has another label"
+            wanted[one] -= 1
+            progress("comparing pixels with those that were audited", number, len(table))
+        left = sum(wanted.values())
+        return f"{left:,} of the images that were audited are missing" if left else None
