@@ -82,6 +82,11 @@ def read_config(folder: Path) -> dict[str, Any]:
     return found
 
 
+def is_run(folder: Path) -> bool:
+    """Tell whether a folder was written by a command of memorisk: it holds ``config.yaml`` and ``log.jsonl``."""
+    return (folder / CONFIG).is_file() and (folder / LOG).is_file()
+
+
 def check_out(out: Path, config: Mapping[str, Any], *, identity: Iterator[str] | list[str]) -> None:
     """Refuse, before any work, an out folder that cannot be used: held, taken by something else, or not writable.
 

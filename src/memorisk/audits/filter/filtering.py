@@ -40,6 +40,7 @@ from memorisk.images.overlap import refuse_overlap
 from memorisk.images.store import ImageStore
 from memorisk.report.page import render_page
 from memorisk.report.result import Result
+from memorisk.runs.csv_tables import write_csv
 from memorisk.runs.devices import check_device
 from memorisk.runs.environment import machine, versions
 from memorisk.runs.files import write_json, write_table, write_text
@@ -193,7 +194,7 @@ def _keep(
 def _write_manifest(run: RunFolder, result: Result) -> None:
     """A row a synthetic image, as Parquet and as CSV."""
     write_table(run / f"{MANIFEST}.parquet", result.per_image)
-    write_text(run / f"{MANIFEST}.csv", result.per_image.to_csv(index=False, lineterminator="\n"))
+    write_csv(run / f"{MANIFEST}.csv", result.per_image)
 
 
 def source_name(source: Source) -> str:

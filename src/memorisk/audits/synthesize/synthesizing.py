@@ -46,6 +46,7 @@ from memorisk.images.store import ImageStore
 from memorisk.models.generators import Generator, load_generator
 from memorisk.report.page import render_page
 from memorisk.report.result import Result, refuse_changed
+from memorisk.runs.csv_tables import write_csv
 from memorisk.runs.devices import check_device
 from memorisk.runs.environment import machine, versions
 from memorisk.runs.errors import GOES_ON, NO_SPACE, InputError, MemoriskError, one_line
@@ -327,8 +328,8 @@ def _write_tables(run: RunFolder, result: Result) -> None:
     kept = kept_table(result)
     for name, table in ((LEDGER, result.per_image), (MANIFEST, kept)):
         write_table(run / f"{name}.parquet", table)
-        write_text(run / f"{name}.csv", table.to_csv(index=False, lineterminator="\n"))
-    write_text(run / LABELS, kept[["image", "path", "label"]].to_csv(index=False, lineterminator="\n"))
+        write_csv(run / f"{name}.csv", table)
+    write_csv(run / LABELS, kept[["image", "path", "label"]])
 
 
 def _identity(asked: _Asked, found: _Calibration) -> dict[str, Any]:
