@@ -19,7 +19,7 @@ from memorisk.audits.options import ReportOptions
 from memorisk.report.redaction import pseudonyms
 from memorisk.report.result import Result
 from memorisk.runs.errors import InputError, one_line
-from memorisk.runs.files import write_bytes
+from memorisk.runs.files import open_to_others, write_bytes
 
 KEPT_COLUMNS = ("label", "split", "part")  # every other column of a manifest may hold an id, a name or a path
 HASHED_COLUMNS = ("image", "group", "training_group")
@@ -37,15 +37,20 @@ class Pseudonyms:
         """The key of these options; made on first use where none is named.
 
         Raises:
-            InputError: The key cannot be read, or can be guessed.
+            InputError: The key cannot be read, can be guessed, or may be read by other users.
         """
         if not options.pseudonymise:
             return cls(None)
         path = options.pseudonym_key or _own_key()
         try:
-            key = path.read_bytes()
+            key, shared = path.read_bytes(), open_to_others(path)
         except OSError as error:
             raise InputError(f"the pseudonym key {one_line(path)} cannot be read: {error.strerror}") from None
+        if shared:  # whoever reads it can recompute the pseudonym of anybody they suspect
+            raise InputError(
+                f"the pseudonym key {one_line(path)} may be read or replaced by other users of this machine: make it "
+                f"yours alone (chmod 600 {one_line(path)}), or make a new key if somebody may have read it"
+            )
         if len(key) < SHORTEST_KEY:
             raise InputError(
                 f"the pseudonym key {one_line(path)} holds {len(key)} bytes; at least {SHORTEST_KEY} are needed"

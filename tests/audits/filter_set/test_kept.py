@@ -41,6 +41,8 @@ def test_the_manifest_is_there_twice_and_the_last_file_tells_that_all_is_done(pl
 
 def test_links_are_hard_or_symbolic_and_inputs_stay_as_they_were(place: Path, filtered: Result, monkeypatch) -> None:
     before = contents(place / "set")
+    for file in (place / "set").iterdir():
+        file.chmod(0o644)
     run(place, "linked", families="noise:0.1", keep="link")
     name = next(iter(contents(place / "linked" / KEPT)))
     assert (place / "linked" / KEPT / name).stat().st_ino == (place / "set" / name).stat().st_ino
@@ -55,6 +57,12 @@ def test_links_are_hard_or_symbolic_and_inputs_stay_as_they_were(place: Path, fi
     assert contents(place / "linked" / KEPT) == contents(place / "out" / KEPT)
     assert json.loads((place / "linked" / "filter.json").read_text())["kept"]["symbolic"] > 0
     assert contents(place / "set") == before
+    assert {file.stat().st_mode & 0o777 for file in (place / "set").iterdir()} == {0o644}
+
+
+def test_what_is_kept_is_its_owners_until_it_is_shared(place: Path, filtered: Result) -> None:
+    for path in (place / "out").rglob("*"):
+        assert not path.stat().st_mode & 0o077, path
 
 
 def test_what_changed_meanwhile_is_never_kept(place: Path, monkeypatch) -> None:
@@ -152,6 +160,7 @@ def test_a_file_of_several_images_is_kept_whole_or_not_at_all(place: Path) -> No
 
 def test_ids_are_hidden_where_that_was_asked(place: Path, filtered: Result) -> None:
     key = place / "key"
+    key.touch(mode=0o600)
     key.write_bytes(b"0123456789abcdef")
     run(place, "hidden", families="noise:0.1", pseudonymise=True, pseudonym_key=key, redact=True)
     for name, data in contents(place / "hidden", ("config.yaml",)).items():

@@ -115,6 +115,7 @@ def write_kept(
             made = _write_array(building, asked, kept, contents)
         else:
             made = _write_files(building, asked, kept, contents, how, progress)
+        _make_private(building)
         os.sync()
     except OSError as error:
         shutil.rmtree(building, ignore_errors=True)
@@ -184,6 +185,15 @@ def _link(source: Path, target: Path, path: str) -> str:
     except OSError:  # another file system, or one that has or allows none
         target.symlink_to(source)
         return "symbolic"
+
+
+def _make_private(building: Path) -> None:
+    """Take the access of other users from what was written; files that are links are the user's own, and left alone."""
+    for path in building.rglob("*"):
+        if path.is_dir() and not path.is_symlink():
+            path.chmod(0o700)
+        elif not path.is_symlink() and path.stat().st_nlink == 1:
+            path.chmod(0o600)
 
 
 def _refuse_changed(paths: Sequence[str]) -> None:

@@ -48,7 +48,7 @@ from memorisk.models.generators import Generator
 from memorisk.report.page import render_page
 from memorisk.runs.errors import InputError, several
 from memorisk.runs.files import plain, write_text
-from memorisk.runs.folder import CONFIG, check_out
+from memorisk.runs.folder import CONFIG, check_out, private_folder
 from memorisk.runs.lock import folder_lock
 from memorisk.runs.progress import Progress, quiet
 from memorisk.statistics.stopping_rule import SharedError, stops
@@ -354,7 +354,7 @@ class MemorizationWatch:
     def _made_folder(self, folder: Path) -> None:
         """Make the folder, when there is something to write to it."""
         if not (folder / CONFIG).is_file():
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            private_folder(folder)
             write_text(folder / CONFIG, yaml.safe_dump(self._config(), sort_keys=False, allow_unicode=True))
 
     def _config(self) -> dict[str, Any]:
