@@ -11,7 +11,7 @@ import logging
 import os
 import stat
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -208,10 +208,8 @@ def private_folder(out: Path) -> None:
     out.mkdir(mode=0o700, parents=True, exist_ok=True)
     if not open_to_others(out):
         return
-    try:
+    with suppress(OSError):
         out.chmod(stat.S_IMODE(out.stat().st_mode) & ~0o077)
-    except OSError:
-        pass
     if open_to_others(out):
         raise InputError(
             f"--out {one_line(out)} is open to other users and its file system does not keep permissions; a run folder "
