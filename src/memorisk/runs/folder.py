@@ -22,6 +22,7 @@ import yaml
 from memorisk.runs.damaged import ASTRAY
 from memorisk.runs.errors import GOES_ON, NO_SPACE, InputError, MemoriskError, one_line
 from memorisk.runs.files import UNFINISHED, open_to_others, plain, write_text
+from memorisk.runs.hidden_paths import shown_paths
 from memorisk.runs.lock import LOCK, folder_lock, refuse_held
 from memorisk.runs.origins import as_named
 from memorisk.runs.urls import url_of
@@ -65,10 +66,19 @@ class RunFolder:
 
 
 def read_config(folder: Path) -> dict[str, Any]:
-    """Read ``config.yaml`` of a run folder.
+    """Read ``config.yaml`` of a run folder; hashes in place of paths are paths again where this user knows them.
 
     Raises:
         InputError: There is none, or it does not parse.
+    """
+    return shown_paths(_written_config(folder))
+
+
+def _written_config(folder: Path) -> dict[str, Any]:
+    """The settings as they stand in ``config.yaml``.
+
+    Raises:
+        InputError: As `read_config`.
     """
     try:
         found = yaml.safe_load((folder / CONFIG).read_text(encoding="utf-8"))
@@ -143,7 +153,7 @@ def _check(out: Path, config: Mapping[str, Any], identity: Iterator[str] | list[
         return
     if CONFIG not in entries:
         raise InputError(f"--out {one_line(out)} holds files that are no run of memorisk: name a new or empty folder")
-    before = read_config(out)
+    before = _written_config(out)
     now = plain(as_named(config))
     for key in identity:
         if _kind(before.get(key)) != _kind(now.get(key)):

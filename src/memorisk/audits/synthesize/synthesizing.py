@@ -165,7 +165,7 @@ def _run(
     progress: Progress,
 ) -> Result:
     """The loop in its run folder; what is finished already is read."""
-    config = {**named, **asdict(asked.options), "run": _identity(asked, found)}
+    config = names.settings({**named, **asdict(asked.options), "run": _identity(asked, found)}, "train")
     with _disk(folder), open_run(folder, config, identity=["run"]) as run:
         if (run / FINISHED).is_file():
             _clear(run)
@@ -329,7 +329,7 @@ def _write_tables(run: RunFolder, result: Result) -> None:
     for name, table in ((LEDGER, result.per_image), (MANIFEST, kept)):
         write_table(run / f"{name}.parquet", table)
         write_csv(run / f"{name}.csv", table)
-    write_csv(run / LABELS, kept[["image", "path", "label"]])
+    write_csv(run / LABELS, kept.loc[:, ["image", "path", "label"]])
 
 
 def _identity(asked: _Asked, found: _Calibration) -> dict[str, Any]:
