@@ -35,7 +35,7 @@ from memorisk.cli_generate import generate
 from memorisk.cli_plan import plan_app
 from memorisk.cli_quality import quality
 from memorisk.cli_release import gate, release, statement, track
-from memorisk.cli_settings import AS_JSON, FLAT, print_settings, read_yaml
+from memorisk.cli_settings import AS_JSON, FLAT, note_redacted, print_settings, read_yaml
 from memorisk.cli_synthesize import synthesize_set
 from memorisk.cli_synthetic import synthetic
 from memorisk.cli_training import study_app, train_app
@@ -127,6 +127,8 @@ def classifier(
         show_dry_run(result, as_json=json)
         return 0
     show_result(result, out, as_json=json)
+    if options.redact:
+        note_redacted(out / "report.html")
     return _exit_code(result.verdict)
 
 
@@ -185,6 +187,8 @@ def losses(
 
     result = audit_losses(file, out=out, **{f.name: getattr(options, f.name) for f in fields(options)})
     show_result(result, out, as_json=json)
+    if options.redact:
+        note_redacted(out / "report.html")
     return _exit_code(result.verdict)
 
 
@@ -257,7 +261,10 @@ def report(run: Path, *, redact: Annotated[bool, Parameter(negative="")] = False
     """
     from memorisk.audits.rendering import render_again
 
-    print(render_again(run, redact=redact, out=out))  # noqa: T201 (the command's answer)
+    written = render_again(run, redact=redact, out=out)
+    print(written)  # noqa: T201 (the command's answer)
+    if redact:
+        note_redacted(written)
     return 0
 
 

@@ -7,7 +7,7 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from memorisk.audits.feature_options import FeatureOptions, MarkOptions
-from memorisk.cli_settings import AS_JSON, FLAT, print_settings
+from memorisk.cli_settings import AS_JSON, FLAT, note_redacted, print_settings
 
 _FEATURE, _MARK = FeatureOptions(), MarkOptions()
 
@@ -42,6 +42,8 @@ def feature(
         settings = {f.name: getattr(options, f.name) for f in fields(options)}
         result = audit_feature(models, out=out, progress=progress, **settings)
     show_feature(result, out, as_json=json)
+    if options.redact:
+        note_redacted(out / "report.html")
     return 0 if options.fail_on == "never" or result.status == "pass" else 1
 
 

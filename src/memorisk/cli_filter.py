@@ -7,7 +7,7 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from memorisk.audits.filter.options import FilterOptions
-from memorisk.cli_settings import AS_JSON, FLAT, print_settings
+from memorisk.cli_settings import AS_JSON, FLAT, note_redacted, print_settings
 
 _FILTER = FilterOptions()
 
@@ -53,4 +53,6 @@ def filter_set(
         show_filter_plan(found, as_json=json)
         return 0
     show_filter(found, out, as_json=json)
+    if options.redact:
+        note_redacted(out / "report.html")
     return 0 if options.fail_on == "never" or found.status == "pass" else 1

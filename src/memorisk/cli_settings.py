@@ -38,6 +38,12 @@ def placed(config: dict[str, Any], executor: EXECUTOR, cluster: str | None) -> d
     return {**config, "settings": {**settings, **given}} if given and isinstance(settings, dict) else config
 
 
+def note_redacted(report: Path) -> None:
+    """Say on standard error which file leaves out ids and images, and that its folder does not."""
+    what = "leaves out ids and images: pass on that file alone, the run folder still holds them"
+    sys.stderr.write(f"Only {one_line(report)} {what}\n")
+
+
 def read_yaml(path: Path, *, flags: bool = True) -> dict[str, Any]:
     """The settings in a file, by the names of their flags, or as they are written.
 

@@ -7,7 +7,7 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from memorisk.audits.synthesize.options import SynthesizeOptions
-from memorisk.cli_settings import AS_JSON, FLAT, print_settings
+from memorisk.cli_settings import AS_JSON, FLAT, note_redacted, print_settings
 from memorisk.runs.errors import InputError
 
 _SYNTHESIZE = SynthesizeOptions()
@@ -58,6 +58,8 @@ def synthesize_set(
         show_loop_plan(found, as_json=json)
         return 0
     show_loop(found, out, as_json=json)
+    if options.redact:
+        note_redacted(out / "report.html")
     return 0 if options.fail_on == "never" or found.status == "pass" else 1
 
 

@@ -7,7 +7,7 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from memorisk.audits.synthetic.options import SyntheticOptions
-from memorisk.cli_settings import AS_JSON, FLAT, print_settings
+from memorisk.cli_settings import AS_JSON, FLAT, note_redacted, print_settings
 
 _SYNTHETIC = SyntheticOptions()
 
@@ -53,4 +53,6 @@ def synthetic(
         show_synthetic_plan(found, as_json=json)
         return 0
     show_synthetic(found, out, as_json=json)
+    if options.redact:
+        note_redacted(out / "report.html")
     return 0 if options.fail_on == "never" or found.status == "pass" else 1

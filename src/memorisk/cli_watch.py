@@ -7,7 +7,7 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from memorisk.audits.watch.options import WatchOptions
-from memorisk.cli_settings import AS_JSON, FLAT, print_settings
+from memorisk.cli_settings import AS_JSON, FLAT, note_redacted, print_settings
 
 SWITCH = Annotated[bool, Parameter(negative="")]
 _WATCH = WatchOptions()
@@ -72,4 +72,6 @@ def watch(
     with progress_bar() as progress:
         found = watch_training(training, progress=progress, **how, **given)
     show_watched(found, as_json=json)
+    if options.redact:
+        note_redacted(found.folder / "report.html")
     return 0 if found.stop is None else 1

@@ -123,6 +123,7 @@ def test_the_other_designs_score_the_canary_part_only(tmp_path, settings):
 
 def test_pseudonyms_stand_everywhere_and_nowhere_an_id(tmp_path):
     key = tmp_path / "key"
+    key.touch(mode=0o600)
     key.write_bytes(b"0123456789abcdef")
     out = tmp_path / "r"
     audit_classifier(

@@ -156,6 +156,7 @@ def test_every_design(design, images, tmp_path):
 
 def test_pseudonyms_stay_and_features_come_by_the_users_own_ids(images, tmp_path):
     key = tmp_path / "key"
+    key.touch(mode=0o600)
     key.write_bytes(b"a secret of sixteen bytes")
     out = tmp_path / "run"
     audit_classifier(

@@ -264,6 +264,7 @@ def test_the_other_designs_retrain_both_roles_too(source, tmp_path, settings):
 
 def test_pseudonyms_stand_in_the_score_tables_too(source, tmp_path):
     key = tmp_path / "key"
+    key.touch(mode=0o600)
     key.write_bytes(b"0123456789abcdef")
     run = tmp_path / "r"
     audit_classifier(source, out=run, **QUICK, **ON_MOSS, pseudonymise=True, pseudonym_key=key)

@@ -195,6 +195,7 @@ def test_a_file_that_is_no_table_is_refused(tmp_path, capsys, content):
 
 def test_ids_are_replaced_where_asked(table, tmp_path):
     key = tmp_path / "key"
+    key.touch(mode=0o600)
     key.write_bytes(b"0123456789abcdef")
     audit_losses(tmp_path / "made.parquet", out=tmp_path / "run", pseudonymise=True, pseudonym_key=key)
     for path in (tmp_path / "run").rglob("*"):

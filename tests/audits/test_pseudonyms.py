@@ -15,6 +15,7 @@ from memorisk.audits.gallery import MOST, thumbnails
 from memorisk.audits.options import AnalysisOptions, ReportOptions
 from memorisk.audits.pseudonyms import Pseudonyms
 from memorisk.runs.errors import InputError
+from memorisk.runs.files import write_bytes
 from tests.audits.synthetic import twin_evidence
 
 KEY = b"a secret of sixteen bytes"
@@ -73,15 +74,29 @@ def test_keys_come_from_a_file_or_are_made_once(tmp_path, monkeypatch):
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert stat.S_IMODE(file.parent.stat().st_mode) == 0o700
     assert Pseudonyms.from_options(ReportOptions()).key is None
-    (tmp_path / "key").write_bytes(KEY)
+    write_bytes(tmp_path / "key", KEY)
     assert Pseudonyms.from_options(replace(asked, pseudonym_key=tmp_path / "key")).key == KEY
-    (tmp_path / "short").write_bytes(b"15 bytes or few")
+    write_bytes(tmp_path / "short", b"15 bytes or few")
     for name, message in (("short", "at least 16"), ("absent", "cannot be read")):
         with pytest.raises(InputError, match=message):
             Pseudonyms.from_options(replace(asked, pseudonym_key=tmp_path / name))
     file.write_bytes(b"")
     with pytest.raises(InputError, match="at least 16"):
         Pseudonyms.from_options(asked)
+
+
+@pytest.mark.parametrize("mode", [0o604, 0o640, 0o620, 0o666])
+def test_a_key_that_others_may_read_or_replace_is_refused(tmp_path, mode):
+    file = tmp_path / "key"
+    write_bytes(file, KEY)
+    asked = ReportOptions(pseudonymise=True, pseudonym_key=file)
+    assert Pseudonyms.from_options(asked).key == KEY
+    file.chmod(mode)
+    with pytest.raises(InputError, match=r"other users of this machine.*chmod 600 .*key") as refused:
+        Pseudonyms.from_options(asked)
+    assert "\n" not in str(refused.value)
+    file.chmod(0o400)
+    assert Pseudonyms.from_options(asked).key == KEY
 
 
 def test_the_gallery_shows_the_images_with_the_largest_m_under_the_shown_id():

@@ -4,6 +4,7 @@ import errno
 import json
 import os
 import signal
+import stat
 import subprocess
 import sys
 import time
@@ -19,7 +20,7 @@ from memorisk.runs.errors import GOES_ON, InputError, MemoriskError, one_line, u
 from memorisk.runs.executors import run_jobs, worker_pool
 from memorisk.runs.files import atomic_path, plain, read_array, read_json, write_array, write_json, write_table
 from memorisk.runs.fingerprint import file_fingerprint, fingerprint
-from memorisk.runs.folder import open_run
+from memorisk.runs.folder import check_out, open_run
 from memorisk.runs.lock import folder_lock
 
 
@@ -128,6 +129,44 @@ def test_a_folder_of_something_else_is_left_alone(tmp_path):
     with pytest.raises(InputError, match="no run of memorisk"), open_run(tmp_path, {}, identity=[]):
         pass
     assert [p.name for p in tmp_path.iterdir()] == ["photo.jpg"]
+
+
+@pytest.mark.parametrize("mode", [0o777, 0o750, 0o701, 0o2775])
+def test_other_users_lose_their_access_to_a_run_folder_that_was_there(tmp_path, mode, caplog):
+    out = tmp_path / "run"
+    for _ in ("empty", "to go on with"):
+        out.mkdir(exist_ok=True)
+        out.chmod(mode)
+        caplog.clear()
+        with open_run(out, {}, identity=[]) as run:
+            run.log("started")
+        assert stat.S_IMODE(out.stat().st_mode) == mode & ~0o077
+        assert f"other users may no longer enter {out}" in caplog.text
+        assert all(stat.S_IMODE(p.stat().st_mode) == 0o600 for p in out.iterdir())
+    caplog.clear()
+    with open_run(out, {}, identity=[]), open_run(tmp_path / "new", {}, identity=[]):
+        assert stat.S_IMODE((tmp_path / "new").stat().st_mode) == 0o700
+    assert not caplog.text
+
+
+def test_an_open_folder_of_another_user_is_refused_before_any_work(tmp_path, monkeypatch):
+    out = tmp_path / "run"
+    out.mkdir(mode=0o700)
+    monkeypatch.setattr(os, "geteuid", lambda: out.stat().st_uid + 1)
+    check_out(out, {}, identity=[])  # nobody else may enter it
+    out.chmod(0o777)
+    with pytest.raises(InputError, match="belongs to another user and is open to others"):
+        check_out(out, {}, identity=[])
+
+
+def test_a_file_system_without_permissions_is_refused(tmp_path, monkeypatch):
+    out = tmp_path / "run"
+    out.mkdir()
+    out.chmod(0o755)
+    monkeypatch.setattr(Path, "chmod", lambda *_, **__: None)  # as on a share that keeps none
+    with pytest.raises(InputError, match="does not keep permissions"), open_run(out, {}, identity=[]):
+        pass
+    assert list(out.iterdir()) == []
 
 
 def test_two_processes_do_not_share_a_folder_and_a_dead_one_does_not_block(tmp_path):

@@ -79,6 +79,22 @@ def test_a_set_holds_what_the_generator_drew(whole: Path) -> None:
     assert len(entries(whole)) == 10 + 7  # images/, two tables, generate.json, config, log, lock
 
 
+def of_formulas(seeds: np.ndarray, labels: np.ndarray | None) -> np.ndarray:
+    """As `of_classes`, of classes whose names a spreadsheet would compute."""
+    return of_classes(seeds, labels)
+
+
+of_formulas.classes = ["=1+1", "'=x"]  # pyright: ignore[reportFunctionMemberAccess]
+
+
+def test_classes_that_a_spreadsheet_would_compute_come_back(tmp_path: Path) -> None:
+    generate(f"{__name__}:of_formulas", tmp_path / "made", images=4)
+    written = pd.read_csv(tmp_path / "made" / "manifest.csv", dtype=str)["label"]
+    assert sorted(set(written)) == ["''=x", "'=1+1"]
+    for source in ("made", "made/manifest.csv", "made/manifest.parquet"):
+        assert sorted(set(load_manifest(tmp_path / source).labels)) == ["'=x", "=1+1"]
+
+
 def test_a_set_is_its_owners_alone(whole: Path) -> None:
     for path in (whole, *whole.rglob("*")):
         assert stat.S_IMODE(path.stat().st_mode) & 0o077 == 0, path

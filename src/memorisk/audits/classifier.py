@@ -98,7 +98,7 @@ def audit_classifier(
         names = Pseudonyms.from_options(options)
         config = {"images": str(images), "out": str(folder), **asdict(options)}
         fixed = identity(options, store.data_hash, recipe.describe())
-        with open_run(folder, config | {"run": fixed}, identity=["run"]) as run:
+        with open_run(folder, names.settings(config | {"run": fixed}), identity=["run"]) as run:
             return _run(run, plan, recipe, store, options, linked, intended, names, progress)
 
 
@@ -162,6 +162,7 @@ def _run(
     target = audit_target(store, plan, recipe, evidence, options) if options.target else None
     bound = measure_bound(run, store, plan, recipe, options, lambda d, n: progress("lower bound of epsilon", d, n))
     context = _context(plan, recipe, store, options, linked, placebo, target)
+    context = replace(context, dataset=names.source(context.dataset))
     promise = plan_privacy(plan, recipe.train, known=context.groups_given)
     privacy = {"regime": recipe.train.one_regime, "promise": promise, "bound": bound}
     context = replace(context, privacy=privacy)

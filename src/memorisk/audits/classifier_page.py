@@ -81,6 +81,7 @@ def classifier_page(result: Result, *, gallery: Mapping[str, np.ndarray] | None 
             Section("Words used here", [Definitions(words.glossary(reading.unit, reading.units))], "words"),
         ],
         footer=[Paragraph(_footer(reading))],
+        redacted=redact,
     )
 
 

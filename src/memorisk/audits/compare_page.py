@@ -53,6 +53,7 @@ def comparison_page(found: Comparison) -> Page:
             Section("How to read this", _reading(found), "reading"),
         ],
         footer=[Paragraph(f"{named} It needs no network and asks for none.")],
+        redacted=found.redact,
     )
 
 

@@ -18,6 +18,7 @@ from memorisk.audits.dry_run import DryRun
 from memorisk.audits.evidence import SCORES, Evidence, evidence_from_table
 from memorisk.audits.losses import read_scores
 from memorisk.audits.options import ClassifierOptions, options_from
+from memorisk.audits.pseudonyms import Pseudonyms
 from memorisk.audits.rendering import load_result
 from memorisk.report.result import Result
 from memorisk.runs.errors import InputError, one_line
@@ -98,7 +99,7 @@ def audit_defences(
     plan_defences(images, out=out, progress=progress, **settings)  # refuses before another was trained for hours
     config = {"images": str(images), "out": str(folder), **asdict(options), "run": {"comparison": "regimes"}}
     results: dict[str, Result] = {}
-    with open_run(folder, config, identity=["run"]) as run:
+    with open_run(folder, Pseudonyms.from_options(options).settings(config), identity=["run"]) as run:
         for name, arm in arms.items():
             stage = lambda s, d, n, name=name: progress(f"{name}: {s}", d, n)  # noqa: E731
             result = audit_classifier(images, out=folder / name, progress=stage, **_settings(arm))

@@ -15,6 +15,7 @@ import pandas as pd
 from memorisk.audits.explain_page import explanation_page
 from memorisk.audits.explain_probes import LayerFindings, Probed, check_probes, probe_layers
 from memorisk.audits.finished_run import FinishedRun, open_finished
+from memorisk.audits.pseudonyms import Pseudonyms
 from memorisk.images.overlap import refuse_overlap
 from memorisk.models.features_saved import is_feature_file, read_features
 from memorisk.report.page import render_page
@@ -332,7 +333,7 @@ def _summary(run: FinishedRun, spaces: list[str], weights: str | Path | None, pe
     if not run.store.manifest.groups_given:
         notes.append("No patient ids were given: images of one patient may make each other typical and count as many.")
     return {
-        "dataset": run.store.manifest.name,
+        "dataset": Pseudonyms.from_options(options).source(run.store.manifest.name),
         "data_hash": run.store.data_hash,
         "design": options.chosen_design,
         "seeds": [int(s) for s in evidence.seeds],

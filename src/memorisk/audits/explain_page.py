@@ -64,6 +64,7 @@ def explanation_page(found: Explanation) -> Page:
         lead=[_lead(found), _facts(found)],
         sections=sections,
         footer=[Paragraph(f"{named} It needs no network and asks for none.")],
+        redacted=found.redact,
     )
 
 

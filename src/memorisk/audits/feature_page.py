@@ -71,6 +71,7 @@ def feature_page(result: Result, evidence: "FeatureEvidence | None", *, redact: 
         lead=_lead(result),
         sections=sections,
         footer=[Paragraph(f"{held} It needs no network and asks for none.")],
+        redacted=redact,
     )
 
 

@@ -26,6 +26,7 @@ from memorisk.images.sources import load_manifest
 from memorisk.images.store import ImageStore, build_store
 from memorisk.runs.errors import InputError, one_line
 from memorisk.runs.folder import read_config
+from memorisk.runs.hidden_paths import is_hidden
 from memorisk.runs.progress import Progress, quiet
 from memorisk.training.jobs import WEIGHTS, TrainJob, build_network
 from memorisk.training.regimes import merge_adapters
@@ -135,6 +136,7 @@ def open_finished(
         raise InputError(
             f"{one_line(path)} holds no run of audit classifier: only that has images and models to look at"
         )
+    _refuse_hidden(config, path, images is not None)
     result = load_result(path)
     options = replace(saved_options(config), device=device)
     progress("reading the manifest", 0, 0)
@@ -154,6 +156,23 @@ def open_finished(
     evidence = evidence_from_table(read_scores(path / SCORES))
     names = Pseudonyms.from_options(options)
     return FinishedRun(path, options, store, plan, evidence, _rows(evidence.items, plan, names, path))
+
+
+def _refuse_hidden(config: dict[str, Any], path: Path, images_given: bool) -> None:
+    """Refuse a pseudonymised run whose paths this user does not know.
+
+    Raises:
+        InputError: A path is needed that only a hash stands for.
+    """
+    hidden = [name for name, value in config.items() if is_hidden(value) and name != "out"]
+    if hidden and (hidden != ["images"] or not images_given):
+        cure = (
+            "name them with --images" if hidden == ["images"] else "look into it where the run was made, as that user"
+        )
+        raise InputError(
+            f"{one_line(path)} was pseudonymised and does not tell where its {hidden[0].replace('_', ' ')} "
+            f"{'are' if hidden[0] == 'images' else 'is'}: {cure}"
+        )
 
 
 def saved_options(config: dict[str, Any]) -> ClassifierOptions:

@@ -48,12 +48,13 @@ def audit_losses(file: str | Path, *, out: str | Path, **settings: Any) -> Resul
     path = Path(file)
     evidence = evidence_from_table(with_losses(read_scores(path)))
     fixed = {"scores": file_fingerprint(path), "pseudonymise": options.pseudonymise}
-    config = {"file": str(file), "out": str(out), **asdict(options), "run": fixed}
+    names = Pseudonyms.from_options(options)
+    config = names.settings({"file": str(file), "out": str(out), **asdict(options), "run": fixed})
     check_out(Path(out), config, identity=["run"])
     context = Context(
         design=evidence.design,
         random_split=options.random_split,
-        dataset=path.stem,
+        dataset=names.source(path.stem),
         data_hash=file_fingerprint(path),
         versions=versions(),
         pseudonymised=options.pseudonymise,
@@ -61,7 +62,6 @@ def audit_losses(file: str | Path, *, out: str | Path, **settings: Any) -> Resul
         notes=_notes(evidence),
     )
     found = analyse(evidence, options, context)  # before anything is written: it refuses what the table hides
-    names = Pseudonyms.from_options(options)
     result = names.result(found)
     with open_run(Path(out), config, identity=["run"]) as run:
         run.log("started", versions=versions(), machine=machine())

@@ -18,7 +18,8 @@ from memorisk.audits.defence import TABLE, audit_defences
 from memorisk.audits.evidence import SCORES
 from memorisk.audits.explain import BEFORE, check_features, explain
 from memorisk.audits.finished_run import saved_options
-from memorisk.audits.options import PAPER_SEEDS, ClassifierOptions
+from memorisk.audits.options import PAPER_SEEDS, ClassifierOptions, ReportOptions
+from memorisk.audits.pseudonyms import Pseudonyms
 from memorisk.audits.study_file import check_begun, check_keys, read_protocol
 from memorisk.audits.study_identity import check_part
 from memorisk.audits.study_page import study_page
@@ -109,7 +110,8 @@ def study_rare_distinctive(
     if not tables_only:
         for options in {ClusterOptions(**{k: cell[k] for k in _WHERE}) for _, cell in study.cells.values()}:
             options.reach_cluster()
-    with open_run(folder, {**config, "run": identity}, identity=["run"]) as run:
+    named = _names(study).settings({**config, "run": identity})
+    with open_run(folder, named, identity=["run"]) as run:
         runs = _finished(run.path, study) if tables_only else _run_parts(run, study, progress)
         progress("laying out the tables", 0, 0)
         tables = study_tables(runs)
@@ -253,6 +255,19 @@ def _run_parts(run: RunFolder, study: Study, progress: Progress) -> StudyRuns:
         if _attempt(run, name, defence, failed):
             defences[dataset] = folder
     return StudyRuns(cells, defences, study.protocol, study.bases, failed, study.pictured)
+
+
+def _names(study: Study) -> Pseudonyms:
+    """Pseudonyms of the study's folder: those of the first audit that is to have any.
+
+    Raises:
+        InputError: The key cannot be used.
+    """
+    hiding = next((settings for _, settings in study.cells.values() if settings["pseudonymise"]), None)
+    if hiding is None:
+        return Pseudonyms(None)
+    key = hiding["pseudonym_key"]
+    return Pseudonyms.from_options(ReportOptions(pseudonymise=True, pseudonym_key=None if key is None else Path(key)))
 
 
 def _finished(folder: Path, study: Study) -> StudyRuns:

@@ -9,6 +9,7 @@ from memorisk.audits.options import ClassifierOptions
 from memorisk.runs.errors import InputError, one_line
 from memorisk.runs.files import plain
 from memorisk.runs.folder import CONFIG, read_config
+from memorisk.runs.hidden_paths import is_hidden
 
 VERDICT = "verdict.json"
 _REPORTED = "gallery redact pseudonym_key fail_on level correction"
@@ -40,7 +41,7 @@ def check_part(name: str, folder: Path, settings: dict[str, Any], *, unfinished:
         now = saved_options(settings)
         for field in vars(before):
             was, asked = plain(getattr(before, field)), plain(getattr(now, field))
-            if field not in FREE and was != asked:
+            if field not in FREE and was != asked and not is_hidden(was):
                 raise InputError(
                     f"{name} was run with {field} = {one_line(was, 40)}, now asked: {one_line(asked, 40)}; give the "
                     f"same settings, name another --out, or remove {one_line(inner)}"

@@ -18,9 +18,10 @@ from PIL import Image
 from memorisk.images.decoding import PixelRule, Source, hash_pixels, unreadable_reason
 from memorisk.images.rows import row_blocks
 from memorisk.images.source_metadata import FILE_NAME
+from memorisk.runs.csv_tables import csv_line, unquote_formulas
 from memorisk.runs.errors import NO_SPACE, InputError, MemoriskError, MissingExtraError, one_line, several
 from memorisk.runs.executors import run_jobs
-from memorisk.runs.files import fsync_folder
+from memorisk.runs.files import fsync_folder, write_bytes
 from memorisk.runs.progress import Counted
 
 MANIFEST, LABEL = "metadata.csv", "label"
@@ -84,12 +85,9 @@ def manifest_bytes(names: Sequence[str], labels: Sequence[str]) -> bytes:
         names: File names, [n].
         labels: [n]; all empty for a set without labels.
     """
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
     columns = [FILE_NAME, LABEL] if any(labels) else [FILE_NAME]
-    writer.writerow(columns)
-    writer.writerows([name, label][: len(columns)] for name, label in zip(names, labels, strict=True))
-    return text.getvalue().encode()
+    rows = (row[: len(columns)] for row in zip(names, labels, strict=True))
+    return "".join(f"{csv_line(values)}\n" for values in (columns, *rows)).encode()
 
 
 def read_manifest_bytes(data: bytes) -> dict[str, str] | None:
@@ -102,8 +100,8 @@ def read_manifest_bytes(data: bytes) -> dict[str, str] | None:
         Labels by file name; None for a file that no clean set has.
     """
     try:
-        rows = list(csv.reader(io.StringIO(data.decode("utf-8"))))
-        labels = {row[0]: row[1] if len(rows[0]) == 2 else "" for row in rows[1:]}
+        rows = list(csv.reader(io.StringIO(data.decode("utf-8"), newline="")))
+        labels = {row[0]: unquote_formulas(row[1]) if len(rows[0]) == 2 else "" for row in rows[1:]}
     except (ValueError, IndexError, csv.Error):
         return None
     return labels if manifest_bytes(list(labels), list(labels.values())) == data else None
@@ -188,7 +186,7 @@ def _write(
     for row, name in zip(rows, names, strict=True):  # the next free place, in rising order
         (building / _place(row)).rename(building / name)
     if names:
-        (building / MANIFEST).write_bytes(manifest_bytes(names, [labels[row] for row in rows]))
+        write_bytes(building / MANIFEST, manifest_bytes(names, [labels[row] for row in rows]))
     return CleanSet(names, rows, unreadable)
 
 
@@ -201,7 +199,9 @@ def _write_block(block: _Block) -> list[tuple[int, str]]:
     """Write the images of a block; the rows that could not be decoded, with the reason."""
     unreadable = []
     for row, image in _decoded(block, unreadable):
-        (Path(block.folder) / _place(row)).write_bytes(encode_png(image))
+        file = Path(block.folder) / _place(row)
+        file.touch(mode=0o600)
+        file.write_bytes(encode_png(image))
     return unreadable
 
 

@@ -15,8 +15,10 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 
+from memorisk.runs.csv_tables import unquote_table
 from memorisk.runs.errors import InputError, one_line, unknown_name
 from memorisk.runs.files import read_table
+from memorisk.runs.folder import is_run
 
 Role = Literal["path", "image", "label", "group", "split", "dataset"]
 
@@ -100,10 +102,15 @@ def texts(values: Iterable[Any]) -> list[str]:
     return [text(v) for v in values]
 
 
-def read_described(path: Path) -> pd.DataFrame:
-    """A CSV or TSV (also gzipped), JSON lines or Parquet file.
+def read_described(path: Path, *, quoted: bool | None = None) -> pd.DataFrame:
+    """Read a CSV or TSV (also gzipped), JSON lines or Parquet file.
 
-    Values of CSV are text as they stand (``007`` and ``NA`` stay that).
+    Values of CSV are text as they stand (``007`` and ``NA`` stay that). Only in a CSV that memorisk wrote are the
+    quotes taken away that it put before formulas (`memorisk.runs.csv_tables`).
+
+    Args:
+        path: The file.
+        quoted: Whether memorisk wrote it; by default, whether it lies in a folder that memorisk wrote.
 
     Raises:
         InputError: The file is no such table.
@@ -119,7 +126,7 @@ def read_described(path: Path) -> pd.DataFrame:
         with gzip.open(path, "rt", encoding="utf-8-sig") if packed else path.open(encoding="utf-8-sig") as file:
             header = file.readline()
         delimiter = max(",;\t", key=header.count)
-        return pd.read_csv(
+        table = pd.read_csv(
             path,
             sep=delimiter,
             dtype=str,
@@ -128,6 +135,7 @@ def read_described(path: Path) -> pd.DataFrame:
             skipinitialspace=False,
             compression="gzip" if packed else None,
         )
+        return unquote_table(table) if (is_run(path.parent) if quoted is None else quoted) else table
     except pd.errors.EmptyDataError:
         raise InputError(f"{one_line(path)}: the table is empty") from None
     except UnicodeDecodeError:

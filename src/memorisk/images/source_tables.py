@@ -21,14 +21,19 @@ from memorisk.images.wording import listed
 from memorisk.runs.errors import InputError, one_line
 
 
-def load_table(path: Path, options: ImageOptions) -> Manifest:
-    """The manifest of a table.
+def load_table(path: Path, options: ImageOptions, *, quoted: bool | None = None) -> Manifest:
+    """Read the manifest of a table.
+
+    Args:
+        path: The table.
+        options: How images are found, labelled and grouped.
+        quoted: Whether memorisk wrote the table (`memorisk.images.columns.read_described`).
 
     Raises:
         InputError: No column names the images, files are missing or outside, or what
             :func:`memorisk.images.source_draft.finish` refuses.
     """
-    described = read_described(path)
+    described = read_described(path, quoted=quoted)
     if not len(described):
         raise InputError(f"{one_line(path.name)}: no images (the table has no rows)")
     root = options.image_root if options.image_root is not None else path.parent

@@ -83,7 +83,8 @@ def _load(source: str | Path, options: ImageOptions) -> Manifest:
     except (OSError, ValueError):
         is_folder = is_file = False
     if is_folder and options.layout == "auto" and (path / GENERATED).is_file():
-        return replace(load_table(path / GENERATED_TABLE, options), name=path.resolve().name or "images")
+        generated = load_table(path / GENERATED_TABLE, options, quoted=True)
+        return replace(generated, name=path.resolve().name or "images")
     if is_folder and options.layout in ("auto", "shards") and is_saved(path):
         return load_shards(path, saved_shards(path), options, path.resolve().name or "images")
     if is_folder:

@@ -209,3 +209,5 @@ class Page:
     sections: Sequence[Section]
     subtitle: Text = ""
     footer: Sequence[Block] = ()
+    redacted: bool = False
+    """Whether ids and images were left out: the page then says that this is true of it alone."""

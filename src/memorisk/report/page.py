@@ -21,6 +21,7 @@ from markupsafe import Markup, escape
 from memorisk.report.blocks import Column, Inline, Link, Name, Page, Strong, Table, Text
 from memorisk.report.drawing import palette_css
 from memorisk.report.formats import FORMATS, is_missing
+from memorisk.report.redaction import REDACTED_PAGE
 from memorisk.report.text import name_html, visible
 
 _MISSING = Markup('<span aria-hidden="true">–</span><span class="vh">not available</span>')
@@ -54,6 +55,7 @@ def render_page(page: Page) -> str:
         .get_template("page.html")
         .render(
             page=page,
+            redacted_note=REDACTED_PAGE,
             plain_title=_plain(page.title),
             style=Markup(style),
             script=Markup(script),

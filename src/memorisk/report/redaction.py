@@ -15,6 +15,11 @@ from memorisk.report.result import Result
 
 ID_COLUMNS = ("image", "group", "path")
 REDACTED = "[redacted]"
+REDACTED_PAGE = (
+    "Ids and images were left out of this file. The folder that it was written for still holds them, in tables, models "
+    "and pictures: pass on this file alone."
+)
+"""How a redacted page closes."""
 _SHORTEST_SEARCHED = 4
 _HEX_DIGITS = 16
 

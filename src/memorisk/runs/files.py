@@ -25,6 +25,15 @@ UNFINISHED = (".*.part", ".tmp??????")
 """Names of files being written, ours and safetensors' own; what a killed process leaves of them may be removed."""
 
 
+def open_to_others(path: Path) -> bool:
+    """Tell whether the permissions of a file or folder give its group or all users anything; never outside POSIX.
+
+    Raises:
+        OSError: It is not there.
+    """
+    return os.name == "posix" and bool(path.stat().st_mode & 0o077)
+
+
 def fsync_folder(folder: Path) -> None:
     """Flush a folder's entries, so that a rename in it survives a power cut."""
     handle = os.open(folder, os.O_RDONLY)

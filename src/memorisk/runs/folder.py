@@ -1,14 +1,17 @@
 """The run folder: everything needed to repeat and to resume a run, and nothing else.
 
-It is personal data itself (memorizing weights, ids, paths), so it is created for its owner alone (mode 0700).
+It is personal data itself (memorizing weights, ids, paths), so it is its owner's alone (mode 0700): a new folder is
+made so, and from one that was there the access of other users is taken.
 Re-issuing a command resumes it; a command that asks for something else in the same folder is refused, naming what
 differs.
 """
 
 import json
+import logging
 import os
+import stat
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,7 +21,8 @@ import yaml
 
 from memorisk.runs.damaged import ASTRAY
 from memorisk.runs.errors import GOES_ON, NO_SPACE, InputError, MemoriskError, one_line
-from memorisk.runs.files import UNFINISHED, plain, write_text
+from memorisk.runs.files import UNFINISHED, open_to_others, plain, write_text
+from memorisk.runs.hidden_paths import shown_paths
 from memorisk.runs.lock import LOCK, folder_lock, refuse_held
 from memorisk.runs.origins import as_named
 from memorisk.runs.urls import url_of
@@ -62,10 +66,19 @@ class RunFolder:
 
 
 def read_config(folder: Path) -> dict[str, Any]:
-    """Read ``config.yaml`` of a run folder.
+    """Read ``config.yaml`` of a run folder; hashes in place of paths are paths again where this user knows them.
 
     Raises:
         InputError: There is none, or it does not parse.
+    """
+    return shown_paths(_written_config(folder))
+
+
+def _written_config(folder: Path) -> dict[str, Any]:
+    """The settings as they stand in ``config.yaml``.
+
+    Raises:
+        InputError: As `read_config`.
     """
     try:
         found = yaml.safe_load((folder / CONFIG).read_text(encoding="utf-8"))
@@ -80,6 +93,11 @@ def read_config(folder: Path) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise InputError(f"{one_line(folder / CONFIG)} holds no settings: choose another folder")
     return found
+
+
+def is_run(folder: Path) -> bool:
+    """Tell whether a folder was written by a command of memorisk: it holds ``config.yaml`` and ``log.jsonl``."""
+    return (folder / CONFIG).is_file() and (folder / LOG).is_file()
 
 
 def check_out(out: Path, config: Mapping[str, Any], *, identity: Iterator[str] | list[str]) -> None:
@@ -125,12 +143,17 @@ def _check(out: Path, config: Mapping[str, Any], identity: Iterator[str] | list[
         return
     if not os.access(out, os.W_OK | os.X_OK):
         raise InputError(f"--out {one_line(out)} may not be written to: choose another folder")
+    if open_to_others(out) and os.geteuid() not in (0, out.stat().st_uid):
+        raise InputError(
+            f"--out {one_line(out)} belongs to another user and is open to others; a run folder is personal data: "
+            "choose a folder of your own"
+        )
     entries = {p.name for p in out.iterdir()} - {LOCK, f"{LOCK}.held"}
     if not entries:
         return
     if CONFIG not in entries:
         raise InputError(f"--out {one_line(out)} holds files that are no run of memorisk: name a new or empty folder")
-    before = read_config(out)
+    before = _written_config(out)
     now = plain(as_named(config))
     for key in identity:
         if _kind(before.get(key)) != _kind(now.get(key)):
@@ -171,7 +194,7 @@ def open_run(out: Path, config: Mapping[str, Any], *, identity: list[str]) -> It
     check_out(out, config, identity=identity)
     with ExitStack() as held:
         with _writing(out):
-            out.mkdir(mode=0o700, parents=True, exist_ok=True)
+            private_folder(out)
             held.enter_context(folder_lock(out))
             _check(out, config, identity)
             for name in UNFINISHED:  # by a run that was killed
@@ -180,6 +203,30 @@ def open_run(out: Path, config: Mapping[str, Any], *, identity: list[str]) -> It
             named = as_named(config)  # private copies of URLs by their URLs
             write_text(out / CONFIG, yaml.safe_dump(plain(named), sort_keys=False, allow_unicode=True))
         yield RunFolder(out)
+
+
+def private_folder(out: Path) -> None:
+    """Make a run folder for its owner alone; from one that is there, take the access of other users.
+
+    Files of a run are private one by one, but their names tell of patients, and whoever may write to the folder could
+    replace them. What was given to others on purpose is taken, too: give it again once the run is finished.
+
+    Raises:
+        InputError: Its permissions cannot be changed.
+    """
+    there = out.is_dir()
+    out.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if not open_to_others(out):
+        return
+    with suppress(OSError):
+        out.chmod(stat.S_IMODE(out.stat().st_mode) & ~0o077)
+    if open_to_others(out):
+        raise InputError(
+            f"--out {one_line(out)} is open to other users and its file system does not keep permissions; a run folder "
+            "is personal data: choose a folder on another one, or mount this one for yourself alone"
+        )
+    if there:
+        logging.getLogger(__name__).warning("other users may no longer enter %s: it holds personal data", one_line(out))
 
 
 @contextmanager

@@ -12,7 +12,8 @@ import numpy as np
 import pandas as pd
 
 from memorisk.images.clean_set import encode_png
-from memorisk.runs.files import read_table, write_table, write_text
+from memorisk.runs.csv_tables import csv_line, write_csv
+from memorisk.runs.files import read_table, write_table
 
 IMAGES, TABLE, CSV, DRAWN = "images", "manifest.parquet", "manifest.csv", "drawn.csv"
 COLUMNS = ("image", "path", "label", "seed", "source", "attempt", "sha256")
@@ -44,7 +45,7 @@ def write_images(folder: Path, names: list[str], images: np.ndarray) -> dict[str
         hashes[name] = hashlib.sha256(data).hexdigest()
     handle = os.open(folder / DRAWN, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     with os.fdopen(handle, "a", encoding="utf-8") as file:
-        file.write("".join(f"\n{name},{digest}" for name, digest in hashes.items()))  # a torn line ends here
+        file.write("".join(f"\n{csv_line(entry)}" for entry in hashes.items()))  # a torn line ends here
     return hashes
 
 
@@ -79,4 +80,4 @@ def table_of(plan: pd.DataFrame, hashes: dict[str, str]) -> pd.DataFrame:
 def write_tables(folder: Path, table: pd.DataFrame) -> None:
     """Write the table as Parquet and as CSV."""
     write_table(folder / TABLE, table)
-    write_text(folder / CSV, table.to_csv(index=False, lineterminator="\n"))
+    write_csv(folder / CSV, table)

@@ -39,6 +39,11 @@ def test_the_manifest_is_there_twice_and_the_last_file_tells_that_all_is_done(pl
     assert "names training images" in (out / "report.html").read_text()
 
 
+def test_what_is_kept_is_its_owners_until_it_is_shared(place: Path, filtered: Result) -> None:
+    for path in (place / "out").rglob("*"):
+        assert not path.stat().st_mode & 0o077, path
+
+
 def test_what_changed_meanwhile_is_never_kept(place: Path, monkeypatch) -> None:
     read = PixelRule.read
     monkeypatch.setattr(
@@ -140,6 +145,7 @@ def test_images_of_arrays_and_of_stacks_are_kept_one_by_one(place: Path) -> None
 
 def test_ids_are_hidden_where_that_was_asked(place: Path, filtered: Result) -> None:
     key = place / "key"
+    key.touch(mode=0o600)
     key.write_bytes(b"0123456789abcdef")
     run(place, "hidden", families="noise:0.1", pseudonymise=True, pseudonym_key=key, redact=True)
     for name, data in contents(place / "hidden", ("config.yaml",)).items():

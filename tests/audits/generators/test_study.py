@@ -231,6 +231,7 @@ def test_what_could_not_have_been_shown_is_said(tmp_path: Path, monkeypatch: pyt
 def test_ids_are_hidden_where_that_is_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cells_module, "fit", copying(memory))
     key = tmp_path / "key"
+    key.touch(mode=0o600)
     key.write_bytes(b"k" * 32)
     config = one_arm()
     config["settings"] |= {"pseudonymise": True, "pseudonym_key": str(key), "gallery": True}

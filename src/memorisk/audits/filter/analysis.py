@@ -75,7 +75,7 @@ def analyse_filter(evidence: FilterEvidence, options: FilterOptions, names: Pseu
         per_image=tables.per_image(),
         per_group=tables.per_group(),
         per_class=tables.per_class(),
-        summary=_summary(evidence, numbers, options),
+        summary=_summary(evidence, numbers, options, names),
         verdict=filter_verdict(numbers, options),
         tables=further,
     )
@@ -154,13 +154,15 @@ def promise_words(families: Sequence[Family], counted: Sequence[MissGuarantee]) 
     return min(counted, key=lambda found: found.n_identities).words(joined)
 
 
-def _summary(evidence: FilterEvidence, numbers: dict[str, Any], options: FilterOptions) -> dict[str, Any]:
+def _summary(
+    evidence: FilterEvidence, numbers: dict[str, Any], options: FilterOptions, hidden: Pseudonyms
+) -> dict[str, Any]:
     sets = evidence.sets
     names = {"training": sets.train.manifest.name, "synthetic": sets.asked.name}
     names["calibration"] = "" if sets.calibration is None else sets.calibration.manifest.name
     return {
         "audit": "filter",
-        "names": names,
+        "names": {part: hidden.source(name) for part, name in names.items()},
         "shape": list(sets.train.images.shape[1:]),
         "numbers": numbers,
         "features": described_detectors(evidence.opened),

@@ -32,6 +32,7 @@ from memorisk.images.overlap import refuse_overlap
 from memorisk.images.store import ImageStore
 from memorisk.report.page import render_page
 from memorisk.report.result import Result
+from memorisk.runs.csv_tables import write_csv
 from memorisk.runs.devices import check_device
 from memorisk.runs.environment import machine, versions
 from memorisk.runs.files import write_json, write_table, write_text
@@ -94,7 +95,8 @@ def filter_synthetic(
         working = [detector.working_at(workplace) for detector in detectors]
         evidence = gather(sets, working, families, counted, options, progress)
     config = {"train": source_name(train), "synthetic": source_name(synthetic), "out": str(folder), **asdict(options)}
-    with open_run(folder, config | {"run": _identity(evidence, options)}, identity=["run"]) as run:
+    config = names.settings(config | {"run": _identity(evidence, options)}, "train")
+    with open_run(folder, config, identity=["run"]) as run:
         run.log("started", versions=versions(), machine=machine())
         result = _write(run, evidence, options, names, progress)
         run.log("finished", status=result.status)
@@ -179,7 +181,7 @@ def _write_manifest(run: RunFolder, evidence: FilterEvidence, result: Result, na
     known = dict(zip(names.names(evidence.sets.asked.images), files, strict=True))
     table = result.per_image.assign(file=[known.get(image, "") for image in result.per_image["image"]])
     write_table(run / f"{MANIFEST}.parquet", table)
-    write_text(run / f"{MANIFEST}.csv", table.to_csv(index=False, lineterminator="\n"))
+    write_csv(run / f"{MANIFEST}.csv", table)
 
 
 def source_name(source: Source) -> str:

@@ -72,6 +72,7 @@ def filter_page(result: Result, pictures: Mapping[Pair, np.ndarray] | None = Non
         lead=_lead(result, terms),
         sections=sections,
         footer=[Paragraph(footer(result, redact))],
+        redacted=redact,
     )
 
 

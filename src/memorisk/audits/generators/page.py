@@ -77,6 +77,7 @@ def generators_page(
         lead=_lead(reading, named, failed),
         sections=sections,
         footer=[Paragraph(f"This page holds {held}. Every reading is a row of tables/readings.parquet.")],
+        redacted=study.options.redact,
     )
 
 

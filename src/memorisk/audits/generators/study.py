@@ -101,12 +101,13 @@ def study_generators(
     check_begun(folder, tables_only=tables_only)
     if not tables_only:
         study.options.reach_cluster()
-    identity = {"run": _identity(study)}
+    names = Pseudonyms.from_options(study.options)
+    named = names.settings({**config, "run": _identity(study)})
+    identity = {"run": named["run"]}
     refuse_overlap(folder, {f"the images of {name}": one.images for name, one in study.datasets.items()})
     check_out(folder, identity, identity=["run"])
-    names = Pseudonyms.from_options(study.options)
     cells, refused, detectors = _prepared(study, folder, progress)
-    with open_run(folder, {**config, **identity}, identity=["run"]) as run:
+    with open_run(folder, named, identity=["run"]) as run:
         run.log("started", versions=versions(), machine=machine())
         run.subfolder(CELLS)
         if not tables_only:

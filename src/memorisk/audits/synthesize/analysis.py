@@ -60,7 +60,7 @@ def analyse_loop(evidence: LoopEvidence, options: SynthesizeOptions, names: Pseu
         per_image=per_image,
         per_group=made.per_group(),
         per_class=made.per_class(),
-        summary=_summary(evidence, numbers, options),
+        summary=_summary(evidence, numbers, options, names),
         verdict=loop_verdict(numbers, options),
         tables=tables,
     )
@@ -161,15 +161,17 @@ def _attempts(table: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame({"attempt": np.arange(len(drawn)) + 1, **columns})
 
 
-def _summary(evidence: LoopEvidence, numbers: dict[str, Any], options: SynthesizeOptions) -> dict[str, Any]:
+def _summary(
+    evidence: LoopEvidence, numbers: dict[str, Any], options: SynthesizeOptions, names: Pseudonyms
+) -> dict[str, Any]:
     sets = evidence.filtered.sets
     settings = ("families", "seed", "fail_on", "resize", "threshold", "balance", "paired", "images", "most_tries")
     return {
         "audit": "synthesize",
         "names": {
-            "training": sets.train.manifest.name,
+            "training": names.source(sets.train.manifest.name),
             "synthetic": evidence.config.name,
-            "calibration": "" if sets.calibration is None else sets.calibration.manifest.name,
+            "calibration": "" if sets.calibration is None else names.source(sets.calibration.manifest.name),
         },
         "shape": list(sets.train.images.shape[1:]),
         "numbers": numbers,

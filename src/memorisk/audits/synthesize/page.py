@@ -76,6 +76,7 @@ def loop_page(result: Result, pictures: Mapping[Pair, np.ndarray] | None = None,
         lead=_lead(result, terms),
         sections=sections,
         footer=[Paragraph(footer(result, redact))],
+        redacted=redact,
     )
 
 

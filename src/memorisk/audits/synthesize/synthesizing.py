@@ -50,6 +50,7 @@ from memorisk.images.store import ImageStore
 from memorisk.models.generators import Generator, load_generator
 from memorisk.report.page import render_page
 from memorisk.report.result import Result, refuse_changed
+from memorisk.runs.csv_tables import write_csv
 from memorisk.runs.devices import check_device
 from memorisk.runs.environment import machine, versions
 from memorisk.runs.errors import GOES_ON, NO_SPACE, InputError, MemoriskError, one_line
@@ -168,7 +169,7 @@ def _run(
     progress: Progress,
 ) -> Result:
     """The loop in its run folder; what is finished already is read."""
-    config = {**named, **asdict(asked.options), "run": _identity(asked, found)}
+    config = names.settings({**named, **asdict(asked.options), "run": _identity(asked, found)}, "train")
     with _disk(folder), open_run(folder, config, identity=["run"]) as run:
         if (run / FINISHED).is_file():
             _clear(run)
@@ -336,7 +337,7 @@ def _write_tables(run: RunFolder, result: Result) -> None:
     kept = kept_table(result)
     for name, table in ((LEDGER, result.per_image), (MANIFEST, kept)):
         write_table(run / f"{name}.parquet", table)
-        write_text(run / f"{name}.csv", table.to_csv(index=False, lineterminator="\n"))
+        write_csv(run / f"{name}.csv", table)
 
 
 def _identity(asked: _Asked, found: _Calibration) -> dict[str, Any]:

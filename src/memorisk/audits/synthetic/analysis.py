@@ -74,7 +74,7 @@ def analyse_synthetic(evidence: SyntheticEvidence, options: SyntheticOptions, na
         per_image=made.per_image(clusters),
         per_group=made.per_group(),
         per_class=made.per_class() if numbers["labels_given"] else pd.DataFrame(),
-        summary=_summary(evidence, found, numbers, options),
+        summary=_summary(evidence, found, numbers, options, names),
         verdict=synthetic_verdict(numbers, options),
         tables=tables,
     )
@@ -233,15 +233,19 @@ def _reachable_by_kind(evidence: SyntheticEvidence, found: Findings) -> dict[str
 
 
 def _summary(
-    evidence: SyntheticEvidence, found: Findings, numbers: dict[str, Any], options: SyntheticOptions
+    evidence: SyntheticEvidence,
+    found: Findings,
+    numbers: dict[str, Any],
+    options: SyntheticOptions,
+    names: Pseudonyms,
 ) -> dict[str, Any]:
     sets = evidence.sets
     return {
         "audit": "synthetic",
         "names": {
-            "training": sets.train.manifest.name,
-            "synthetic": sets.synthetic.manifest.name,
-            "held_out": None if sets.held is None else sets.held.manifest.name,
+            "training": names.source(sets.train.manifest.name),
+            "synthetic": names.source(sets.synthetic.manifest.name),
+            "held_out": None if sets.held is None else names.source(sets.held.manifest.name),
         },
         "groups_given": sets.groups_given,
         "shape": list(sets.train.images.shape[1:]),

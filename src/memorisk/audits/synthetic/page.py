@@ -81,6 +81,7 @@ def synthetic_page(result: Result, pictures: Pictures | None = None, *, redact: 
         lead=_lead(result, terms),
         sections=sections,
         footer=[Paragraph(_footer(result, redact))],
+        redacted=redact,
     )
 
 

@@ -4,8 +4,6 @@ A pair is known by the content of its two images, so that an image that was chan
 dismissed pair counts as no copy: the next image in its place is looked at. A confirmed one is a copy for certain.
 """
 
-import csv
-import io
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -19,14 +17,13 @@ import pandas as pd
 from memorisk.audits.pseudonyms import Pseudonyms
 from memorisk.audits.synthetic.sets import Sets
 from memorisk.images.columns import read_described
+from memorisk.runs.csv_tables import write_csv
 from memorisk.runs.errors import InputError, one_line, unknown_name
-from memorisk.runs.files import write_bytes
 from memorisk.runs.fingerprint import fingerprint
 
 CONFIRM, DISMISS = "confirm", "dismiss"
 ANSWERS = ("verdict", "by", "reason")
 COLUMNS = ("synthetic_image", "training_image", "patient", "found_by", "score", "pair", *ANSWERS)
-_FORMULA = ("=", "+", "-", "@", "\t", "\r", "'")  # what a spreadsheet would compute, and the mark that keeps it from it
 
 Contents = tuple[str, str]
 """Hashes of the pixels of a synthetic and a training image."""
@@ -105,7 +102,7 @@ def read_review(path: Path | None, sets: Sets, names: Pseudonyms) -> Review:
     """
     if path is None:
         return NOTHING
-    table = read_described(path)
+    table = read_described(path, quoted=True)
     lacking = [name for name in COLUMNS if name not in table and name not in ("patient", "found_by", "score")]
     if lacking:
         raise InputError(f"{one_line(path)} is no review.csv of an audit: it lacks the column {lacking[0]}")
@@ -119,7 +116,7 @@ def read_review(path: Path | None, sets: Sets, names: Pseudonyms) -> Review:
         said = _judgement(row, f"{one_line(path)}, line {number}")
         if said is None:
             continue
-        ids = _plain(row["synthetic_image"]), _plain(row["training_image"])
+        ids = str(row["synthetic_image"]), str(row["training_image"])
         if ids[0] not in made and said.verdict == CONFIRM and ids[1] in real:
             gone += 1
             continue
@@ -160,7 +157,8 @@ def write_review(folder: Path, pairs: pd.DataFrame) -> Path | None:
             if number > 1 and not len(rest):
                 path.unlink(missing_ok=True)
                 return None
-            write_bytes(path, _csv(rest).encode())
+            score = [None if np.isnan(value) else float(f"{value:.6g}") for value in rest["score"]]
+            write_csv(path, rest.assign(score=score).loc[:, list(COLUMNS)])
             return path
         known |= filled
     return None  # pragma: no cover (count never ends)
@@ -191,33 +189,7 @@ def _judgement(row: Mapping[Any, Any], where: str) -> Judgement | None:
         raise InputError(f"{where}: {unknown_name('verdict', one_line(verdict, 40), (CONFIRM, DISMISS))}")
     if verdict.lower() == DISMISS and not (by and reason):
         raise InputError(f"{where}: a dismissed pair needs who dismissed it (by) and why (reason)")
-    return Judgement(verdict.lower(), _plain(by), _plain(reason))
-
-
-def _csv(table: pd.DataFrame) -> str:
-    """The file's text; no cell begins as a formula does."""
-    stream = io.StringIO()
-    writer = csv.writer(stream, lineterminator="\n")
-    writer.writerow(COLUMNS)
-    for row in table.loc[:, list(COLUMNS)].itertuples(index=False):
-        writer.writerow([_cell(value) for value in row])
-    return stream.getvalue()
-
-
-def _cell(value: Any) -> str:
-    if isinstance(value, str):
-        return _guarded(value)
-    return "" if np.isnan(value) else f"{value:.6g}"
-
-
-def _guarded(text: str) -> str:
-    return f"'{text}" if text.startswith(_FORMULA) else text
-
-
-def _plain(text: Any) -> str:
-    """A cell without the mark of `_guarded`."""
-    found = str(text)
-    return found[1:] if found.startswith("'") and found[1:].startswith(_FORMULA) else found
+    return Judgement(verdict.lower(), by, reason)
 
 
 def _rows_by_content(hashes: np.ndarray) -> dict[str, list[int]]:

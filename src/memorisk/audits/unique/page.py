@@ -71,6 +71,7 @@ def unique_page(study: UniqueStudy, reading: Reading, tables: Sequence[StudyTabl
         lead=_lead(study, reading, named, failed),
         sections=sections,
         footer=[Paragraph(f"{names}This page holds {held}. Every model is a row of tables/models.parquet.")],
+        redacted=study.options.redact,
     )
 
 

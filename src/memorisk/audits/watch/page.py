@@ -58,6 +58,7 @@ def watch_page(watch: "MemorizationWatch", *, redact: bool = False) -> Page:
         lead=_lead(watch),
         sections=sections,
         footer=[Paragraph(_footer(redact))],
+        redacted=redact,
     )
 
 

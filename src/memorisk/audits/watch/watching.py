@@ -50,7 +50,7 @@ from memorisk.models.generators import Generator
 from memorisk.report.page import render_page
 from memorisk.runs.errors import InputError, several
 from memorisk.runs.files import plain, write_text
-from memorisk.runs.folder import CONFIG, check_out
+from memorisk.runs.folder import CONFIG, check_out, private_folder
 from memorisk.runs.lock import folder_lock
 from memorisk.runs.progress import Progress, quiet
 from memorisk.statistics.stopping_rule import SharedError, stops
@@ -356,9 +356,8 @@ class MemorizationWatch:
     def _made_folder(self, folder: Path) -> None:
         """Make the folder, when there is something to write to it."""
         if not (folder / CONFIG).is_file():
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            real = {TRAIN: self.real.train, HELD_OUT: self.real.held}
-            write_listing(folder, real)
+            private_folder(folder)
+            write_listing(folder, {TRAIN: self.real.train, HELD_OUT: self.real.held})
             write_text(folder / CONFIG, yaml.safe_dump(self._config(), sort_keys=False, allow_unicode=True))
 
     def _config(self) -> dict[str, Any]:
