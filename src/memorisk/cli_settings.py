@@ -38,6 +38,17 @@ def placed(config: dict[str, Any], executor: EXECUTOR, cluster: str | None) -> d
     return {**config, "settings": {**settings, **given}} if given and isinstance(settings, dict) else config
 
 
+def beside_file(settings: dict[str, Any], name: str, file: Path) -> None:
+    """Set where the user's own functions are found, if the settings do not say: in the folder of their file.
+
+    Args:
+        settings: Changed in place.
+        name: ``python-path``, as it is written in them.
+        file: Which holds them.
+    """
+    settings[name] = settings.get(name) or [str(file.absolute().parent)]
+
+
 def read_yaml(path: Path, *, flags: bool = True) -> dict[str, Any]:
     """The settings in a file, by the names of their flags, or as they are written.
 

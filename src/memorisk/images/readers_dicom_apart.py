@@ -99,8 +99,13 @@ def _child() -> subprocess.Popen[bytes]:
         if not _children:
             atexit.register(_end_all)
         environment = {**os.environ, **SAFE, "OMP_NUM_THREADS": "1"}
-        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
-        child = subprocess.Popen(safe_command(_CODE), env=environment, **pipes)
+        child = subprocess.Popen(
+            safe_command(_CODE),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env=environment,
+        )
         _children[os.getpid()] = child
     return child
 

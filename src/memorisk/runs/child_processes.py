@@ -29,15 +29,15 @@ def _working_folder() -> str | None:
         return None
 
 
-_BEGAN_IN = _working_folder()
+_began_in = _working_folder()
 
 
 def _implicit() -> list[int]:
     """Places on sys.path that name the current folder and that nobody asked for."""
     found = [i for i, entry in enumerate(sys.path) if entry in ("", ".")]
     by_module = getattr(sys.modules.get("__main__"), "__spec__", None) is not None  # python -m
-    if by_module and not sys.flags.safe_path and _BEGAN_IN in sys.path:
-        found.append(sys.path.index(_BEGAN_IN))
+    if by_module and not sys.flags.safe_path and _began_in in sys.path:
+        found.append(sys.path.index(_began_in))
     return sorted(found)
 
 
@@ -93,8 +93,11 @@ def safe_start() -> Iterator[None]:
 
 
 def start_server(modules: Sequence[str]) -> None:
-    """Start the fork server of memorisk, which imports these modules; one that runs already stays as it is."""
-    _server.set_forkserver_preload(list(modules))
+    """Start the fork server of memorisk, which imports these modules; one that runs already stays as it is.
+
+    It imports modules of memorisk only: its path is Python's own, and only its workers get the caller's.
+    """
+    _server.set_forkserver_preload([name for name in modules if name.partition(".")[0] == "memorisk"])
     with safe_start():
         _server.ensure_running()
 
@@ -109,8 +112,10 @@ def safe_command(code: str) -> list[str]:
 
 def leave_current_folder() -> None:
     """Keep this process from importing out of the current folder, and its children too: for a program of its own."""
+    global _began_in
     for i in reversed(_implicit()):
         del sys.path[i]
+    _began_in = None  # what names this folder from now on was asked for
     os.environ.update(SAFE)
 
 
