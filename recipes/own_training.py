@@ -1,6 +1,7 @@
 """A training function of one's own for `memorisk audit classifier IMAGES --train own_training:train`: a plain loop.
 
-Usage, in this folder: memorisk audit classifier digits --train own_training:train --train-settings.epochs 5 --out RUN
+Usage, in this folder:
+    memorisk audit classifier digits --train own_training:train --python-path . --train-settings.epochs 5 --out RUN
 """
 
 import copy

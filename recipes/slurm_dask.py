@@ -30,7 +30,7 @@ def cluster_settings(given: argparse.Namespace) -> dict[str, Any]:
         "walltime": given.walltime,
         "job_extra_directives": [f"--gres=gpu:{given.gpus}"] if given.gpus else [],
         "worker_extra_args": ["--nthreads 1", "--no-dashboard", *gpu],
-        "job_script_prologue": [f"export OMP_NUM_THREADS={given.cores}"],
+        "job_script_prologue": [f"export OMP_NUM_THREADS={given.cores}", "export PYTHONSAFEPATH=1"],
         "python": sys.executable,
     }
 

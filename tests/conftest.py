@@ -1,11 +1,14 @@
 """Fixtures that every room's tests share."""
 
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"
+ROOT = Path(__file__).resolve().parents[1]
+SHARED = ROOT.parent / "shared" / "data"
+sys.path.insert(0, str(ROOT))  # worker processes import functions of tests, and no current folder of `python -m pytest`
 
 
 @pytest.fixture(scope="session", autouse=True)

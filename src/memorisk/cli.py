@@ -35,13 +35,14 @@ from memorisk.cli_generate import generate
 from memorisk.cli_plan import plan_app
 from memorisk.cli_quality import quality
 from memorisk.cli_release import gate, release, statement, track
-from memorisk.cli_settings import AS_JSON, FLAT, note_redacted, print_settings, read_yaml
+from memorisk.cli_settings import AS_JSON, FLAT, beside_file, note_redacted, print_settings, read_yaml
 from memorisk.cli_synthesize import synthesize_set
 from memorisk.cli_synthetic import synthetic
 from memorisk.cli_training import study_app, train_app
 from memorisk.cli_urls import local_arguments
 from memorisk.cli_watch import watch
 from memorisk.images.options import ImageOptions
+from memorisk.runs.child_processes import leave_current_folder
 from memorisk.runs.errors import GOES_ON, NO_SPACE, InputError, MemoriskError, one_line
 from memorisk.runs.interrupts import INTERRUPTED, prompt_interrupt
 from memorisk.training.command_options import TrainClassifierOptions
@@ -303,7 +304,9 @@ class _Settings:
         self.path, self.values = path, read_yaml(path)
 
     def __call__(self, command: App, names: tuple[str, ...], arguments: ArgumentCollection) -> None:
-        """Fill in what the command line left open."""
+        """Fill in what the command line left open; the user's own functions may lie beside the file."""
+        if any("--python-path" in argument.names for argument in arguments):
+            beside_file(self.values, "python-path", self.path)
         truth = {name for argument in arguments if argument.hint is bool for name in argument.names}
         for key, value in self.values.items():
             if f"--{key}" in truth and not isinstance(value, bool):
@@ -329,6 +332,8 @@ def _exit_code(verdict: dict[str, Any]) -> int:
 
 def main(arguments: list[str] | None = None) -> int:
     """Run a command and turn every failure into one line and its exit code."""
+    if arguments is None:  # a program of its own, and not a call from Python
+        leave_current_folder()
     try:
         with prompt_interrupt(f"memorisk: {STOPPED}\n"):
             code = app.meta(arguments, exit_on_error=False, print_error=False)
@@ -358,7 +363,7 @@ def main(arguments: list[str] | None = None) -> int:
         place = traceback.extract_tb(error.__traceback__)[-1]
         where = f"{Path(place.filename).name}:{place.lineno}"
         message = f"unexpected {type(error).__name__} at {where}: {one_line(error)}; what is done is kept"
-        return _fail(f"{message}; please report it with what python -X dev -m memorisk.cli prints", 3)
+        return _fail(f"{message}; please report it with what python -P -X dev -m memorisk.cli prints", 3)
 
 
 def _usage(error: CycloptsError) -> str:

@@ -44,6 +44,17 @@ def note_redacted(report: Path) -> None:
     sys.stderr.write(f"Only {one_line(report)} {what}\n")
 
 
+def beside_file(settings: dict[str, Any], name: str, file: Path) -> None:
+    """Set where the user's own functions are found, if the settings do not say: in the folder of their file.
+
+    Args:
+        settings: Changed in place.
+        name: ``python-path``, as it is written in them.
+        file: Which holds them.
+    """
+    settings[name] = settings.get(name) or [str(file.absolute().parent)]
+
+
 def read_yaml(path: Path, *, flags: bool = True) -> dict[str, Any]:
     """The settings in a file, by the names of their flags, or as they are written.
 

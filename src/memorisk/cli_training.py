@@ -8,7 +8,18 @@ from typing import Annotated, Any
 from cyclopts import App, Parameter
 
 from memorisk.audits.watch.options import WatchSettings
-from memorisk.cli_settings import AS_JSON, EXECUTOR, FLAT, SWITCH, by_name, placed, print_settings, read_yaml, with_bar
+from memorisk.cli_settings import (
+    AS_JSON,
+    EXECUTOR,
+    FLAT,
+    SWITCH,
+    beside_file,
+    by_name,
+    placed,
+    print_settings,
+    read_yaml,
+    with_bar,
+)
 from memorisk.runs.errors import MemoriskError
 from memorisk.training.autoencoder_options import TrainAutoencoderOptions
 from memorisk.training.command_options import TrainClassifierOptions
@@ -254,6 +265,8 @@ def rare_distinctive(
     from memorisk.console_training import show_study, show_study_plan
 
     config = placed(read_yaml(file, flags=False), executor, cluster)
+    if isinstance(settings := config.setdefault("settings", {}), dict):
+        beside_file(settings, "python_path", file)
     if dry_run:
         from memorisk.audits.study_plan import plan_study
 

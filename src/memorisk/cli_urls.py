@@ -17,7 +17,7 @@ from memorisk.runs.urls import LIBRARIES, path_of, url_of
 
 _IMAGES = frozenset(("images", "train", "synthetic", "held_out", "probes", "calibration", "image_root", "labels_csv"))
 _WEIGHTS = frozenset(("weights", "feature_weights", "classifier_weights", "conditioning_weights"))
-_NEVER_READ = frozenset(("out", "store", "cluster", "log_to", "to"))
+_NEVER_READ = frozenset(("out", "store", "cluster", "log_to", "to", "python_path"))
 _WRITTEN_IN = ("run", "training")  # arguments whose folder is written into where no --out is given
 _NO_RUNS = ("report", "mark", "statement")  # commands whose --out is no run folder
 _INSIDE = re.compile(rf"(?:(.*)[:@=])?((?:{'|'.join(sorted(LIBRARIES))})://.*)", re.DOTALL)

@@ -69,16 +69,16 @@ def gives_too_few(images, labels, **rest):
 def takes_too_little(images, labels, *, seed):
     return None
 '''
-TINY = {"models": 2, "processes": 1}
+TINY = {"models": 2, "processes": 1, "python_path": "."}
 
 
 @pytest.fixture
 def mine(tmp_path, monkeypatch) -> str:
-    """A module of one's own in the current folder."""
+    """A module of one's own in the current folder, which a test has to name."""
     name = f"my_recipe_{tmp_path.name.replace('-', '_')}"
     (tmp_path / f"{name}.py").write_text(MODULE)
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", [p for p in sys.path if p not in ("", ".")])
+    monkeypatch.setattr(sys, "path", [*sys.path])
     return name
 
 
@@ -137,7 +137,8 @@ def test_the_placebo_has_a_validation_part_too(mine, tmp_path):
 
 
 def command(*arguments: str) -> int:
-    return main(["audit", "classifier", "digits", "--models", "2", "--processes", "1", "--out", "run", *arguments])
+    given = ["--models", "2", "--processes", "1", "--out", "run", "--python-path", ".", *arguments]
+    return main(["audit", "classifier", "digits", *given])
 
 
 @pytest.mark.parametrize(
@@ -189,10 +190,20 @@ def test_what_fails_in_the_users_code_is_told_in_one_line_and_exits_with_3(mine,
 
 
 def test_the_recipe_of_the_docs_runs_from_its_folder_in_two_processes(tmp_path):
-    """As the installed command does: without the current folder on Python's own path, workers beside it."""
+    """As the installed command does: without the current folder on Python's own path."""
     out = tmp_path / "run"
     code = "import sys; from memorisk.cli import main; sys.exit(main(sys.argv[1:]))"
-    arguments = ["audit", "classifier", "digits", "--train", "own_training:train", "--train-settings.epochs", "2"]
+    arguments = [
+        "audit",
+        "classifier",
+        "digits",
+        "--train",
+        "own_training:train",
+        "--python-path",
+        ".",
+        "--train-settings.epochs",
+        "2",
+    ]
     done = subprocess.run(
         [sys.executable, "-P", "-c", code, *arguments, "--models", "2", "--processes", "2", "--out", str(out)],
         cwd=RECIPES,

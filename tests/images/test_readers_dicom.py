@@ -391,7 +391,7 @@ def test_the_process_apart_is_started_anew_after_it_died(shared_data: Path, monk
         ("import os; os.abort()", "broke down"),
         ("import time; time.sleep(60)", "did not finish in 1"),
     ):
-        monkeypatch.setattr(readers_dicom_apart, "_COMMAND", [sys.executable, "-c", program])
+        monkeypatch.setattr(readers_dicom_apart, "_CODE", program)
         monkeypatch.setattr(readers_dicom_apart, "_SECONDS", 1.0 if "sleep" in program else 60.0)
         with pytest.raises(InputError, match=what):
             readers_dicom_apart.decode_apart(path, 0, "gdcm")

@@ -93,7 +93,7 @@ def prepare_recipe(store: ImageStore, plan: Plan, options: ClassifierOptions) ->
     given = TrainOptions(**{f: getattr(options, f) for f in TrainOptions.__dataclass_fields__})
     train = resolve_options(given, spec)
     if options.train:
-        load_function(options.train)
+        load_function(options.train, options.python_path)
     device = training_device(options)
     return Recipe(
         model=options.train or name,
@@ -131,6 +131,7 @@ def make_jobs(
             threads=recipe.threads,
             own=recipe.own,
             own_settings=recipe.own_settings,
+            python_path=options.python_path,
             val_rows=val,
             keep_weights=not options.discard_weights,
             checkpoint_seconds=options.checkpoint_seconds,
@@ -190,6 +191,7 @@ def train_all(
         return
     folders = (run.path, todo[0].images.parent)
     place = options.placement(*folders, cores=recipe.threads, gpus=int(recipe.device.startswith("cuda")))
+    place = replace(place, files=options.python_path if recipe.own else ())
     if not place.remote and run_jointly(todo, on_done):
         return
     processes = training_processes(options)

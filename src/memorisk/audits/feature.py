@@ -325,6 +325,7 @@ def _load(name: str, preprocessing: Preprocessing, options: FeatureOptions) -> P
         output=options.output,
         device=str(check_device(options.device)),
         threads=options.threads,
+        python_path=options.python_path,
     )
 
 

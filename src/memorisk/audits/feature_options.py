@@ -11,6 +11,7 @@ from cyclopts import Parameter
 
 from memorisk.images.options import ImageOptions
 from memorisk.runs.errors import InputError, one_line, unknown_name
+from memorisk.runs.functions import FunctionOptions
 from memorisk.runs.settings import settings_of
 
 Several = Annotated[tuple[str, ...], Parameter(consume_multiple=True)]
@@ -60,7 +61,7 @@ class MarkOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
-class FeatureOptions(MarkOptions, ImageOptions):
+class FeatureOptions(MarkOptions, ImageOptions, FunctionOptions):
     """Everything that `memorisk audit feature` can be told; those of ImageOptions are of the probes."""
 
     probes: str | None = None

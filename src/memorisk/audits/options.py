@@ -8,6 +8,7 @@ from cyclopts import Parameter
 
 from memorisk.images.options import ImageOptions
 from memorisk.runs.errors import InputError, unknown_name
+from memorisk.runs.functions import FunctionOptions
 from memorisk.runs.placement import ClusterOptions
 from memorisk.runs.settings import check_types, settings_of
 from memorisk.training.options import TrainOptions
@@ -76,7 +77,7 @@ class LossesOptions(AnalysisOptions, ReportOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ClassifierOptions(ImageOptions, TrainOptions, AnalysisOptions, ReportOptions, ClusterOptions):
+class ClassifierOptions(ImageOptions, TrainOptions, AnalysisOptions, ReportOptions, ClusterOptions, FunctionOptions):
     """Everything that `memorisk audit classifier` can be told."""
 
     model: str = "auto"
@@ -144,6 +145,11 @@ class ClassifierOptions(ImageOptions, TrainOptions, AnalysisOptions, ReportOptio
 
     discard_weights: bool = False
     """Keep only what the tables need, no weights of the models that were trained."""
+
+    def __post_init__(self) -> None:
+        """Check and complete what the parts do by themselves."""
+        TrainOptions.__post_init__(self)
+        FunctionOptions.__post_init__(self)
 
     def validate(self) -> None:
         """Check every value that can be wrong by itself.

@@ -15,7 +15,7 @@ VERDICT = "verdict.json"
 _REPORTED = "gallery redact pseudonym_key fail_on level correction"
 _ADDED = "seeds models placebo intervene classes canary_pairs regime epsilon target target_classes"
 _RUN = "device processes checkpoint_seconds discard_weights store follow_links max_pixels image_root protocol"
-_WHERE = "executor cluster job_memory worker_silence"
+_WHERE = "executor cluster job_memory worker_silence python_path"
 FREE = frozenset(f"{_REPORTED} {_ADDED} {_RUN} {_WHERE}".split())
 """Settings that a later command may change in a cell, or that the cell's own folder settles."""
 

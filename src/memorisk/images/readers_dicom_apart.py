@@ -18,12 +18,13 @@ from typing import Any
 
 import numpy as np
 
+from memorisk.runs.child_processes import SAFE, safe_command
 from memorisk.runs.errors import InputError, one_line
 
 DECODERS = {"gdcm": "GDCM", "pylibjpeg": "OpenJPEG"}
 """What decodes in the process apart, by pydicom's name of it."""
 _SECONDS = 300.0  # a frame takes milliseconds to a few seconds; a decoder that loops for ever must not hold the run
-_COMMAND = [sys.executable, "-c", "from memorisk.images.readers_dicom_apart import answer_requests; answer_requests()"]
+_CODE = "from memorisk.images.readers_dicom_apart import answer_requests; answer_requests()"
 _LOCK = threading.Lock()
 _children: dict[int, subprocess.Popen[bytes]] = {}
 
@@ -97,9 +98,13 @@ def _child() -> subprocess.Popen[bytes]:
     if child is None or child.poll() is not None:
         if not _children:
             atexit.register(_end_all)
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p), "OMP_NUM_THREADS": "1"}
+        environment = {**os.environ, **SAFE, "OMP_NUM_THREADS": "1"}
         child = subprocess.Popen(
-            _COMMAND, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environment
+            safe_command(_CODE),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env=environment,
         )
         _children[os.getpid()] = child
     return child

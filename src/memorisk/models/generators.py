@@ -6,7 +6,7 @@ same condition give the same image on the same machine.
 """
 
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -191,7 +191,7 @@ def read_description(folder: Path) -> GeneratorConfig:
     return config
 
 
-def load_generator(text: str | Path) -> Generator:
+def load_generator(text: str | Path, *, python_path: Sequence[str | Path] = ()) -> Generator:
     """A generator by its folder, or a user's own function.
 
     Args:
@@ -199,13 +199,14 @@ def load_generator(text: str | Path) -> Generator:
             The function is called as ``function(seeds, labels)``, seeds [n] int64 and labels [n] int64 or None, and
             gives uint8 images [n, H, W] or [n, H, W, C]; it may carry ``classes``, a list of names. It is to draw
             nothing random but from the seeds.
+        python_path: Folders in which the module of a function is looked for, after everything installed.
 
     Raises:
         InputError: There is no such folder or function, or it does not give images.
     """
     folder = Path(text)
     if not folder.is_dir() and ":" in str(text):
-        return _of_function(str(text))
+        return _of_function(str(text), python_path)
     if not folder.is_dir():
         raise InputError(f"there is no folder {one_line(text)} of a generator; a function is named module:function")
     if not (folder / DESCRIPTION).is_file() and (folder / "generator" / DESCRIPTION).is_file():
@@ -258,11 +259,11 @@ class FunctionGenerator:
         return None
 
 
-def _of_function(text: str) -> FunctionGenerator:
+def _of_function(text: str, python_path: Sequence[str | Path]) -> FunctionGenerator:
     """A user's function, asked for one image to know what it gives."""
     from memorisk.runs.functions import source_fingerprint
 
-    call = load_named(text, "the generator")
+    call = load_named(text, "the generator", python_path)
     classes = tuple(str(name) for name in getattr(call, "classes", ()))
     one = Draw(np.zeros(1, dtype=np.int64), np.zeros(1, dtype=np.int64) if classes else None)
     try:

@@ -2,7 +2,7 @@
 
 import hashlib
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,9 @@ from memorisk.runs.functions import load_named, source_fingerprint
 PASSES = (MemoryError, KeyboardInterrupt, torch.OutOfMemoryError)
 
 
-def open_function(name: str, preprocessing: Preprocessing, device: str, threads: int | None) -> Answerer:
+def open_function(
+    name: str, preprocessing: Preprocessing, device: str, threads: int | None, python_path: Sequence[str | Path] = ()
+) -> Answerer:
     """Call the user's ``module:function`` once; it gives the network.
 
     Args:
@@ -33,12 +35,13 @@ def open_function(name: str, preprocessing: Preprocessing, device: str, threads:
         preprocessing: As declared.
         device: Where a module runs.
         threads: For PyTorch's own operations, only while the model is asked; None leaves them.
+        python_path: Folders in which the module is looked for, after everything installed.
 
     Raises:
         InputError: No such function, one that takes arguments or fails, or one that returns nothing callable.
     """
     where = check_device(device)
-    function = load_named(name, "the model")
+    function = load_named(name, "the model", python_path)
     said = one_line(name, 80)
     model = _call(function, said)
     facts: dict[str, Any] = {"kind": "function", "source": source_fingerprint(function), "device": str(where)}

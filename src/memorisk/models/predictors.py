@@ -1,6 +1,7 @@
 """A model to audit, of whatever kind: told by what is given, loaded once, asked many times."""
 
 import difflib
+from collections.abc import Sequence
 from pathlib import Path
 
 from memorisk.models.asked import Answerer, AskedNetwork, Predictor
@@ -24,6 +25,7 @@ def load_predictor(
     output: str = "auto",
     device: str = "cpu",
     threads: int | None = None,
+    python_path: Sequence[str | Path] = (),
 ) -> Predictor:
     """Load a model for an audit; nothing is downloaded, and no code is run but ``module:function``.
 
@@ -36,6 +38,7 @@ def load_predictor(
         output: What the model gives: "logits", "probabilities", or "auto" to tell from answers to noise, once.
         device: "cpu", "cuda" or "cuda:1".
         threads: To compute on; None for the libraries' own number.
+        python_path: Folders in which the module of ``module:function`` is looked for, after everything installed.
 
     Returns:
         The predictor; its ``probabilities`` takes [n, C, H, W] float32 from ``preprocessing.apply``.
@@ -49,7 +52,7 @@ def load_predictor(
         raise InputError(f"threads is {threads}; it must be 1 or more")
     if num_classes is not None and num_classes < 2:
         raise InputError(f"num_classes is {num_classes}; it must be 2 or more")
-    source = _open(model, preprocessing, weights, num_classes, device, threads)
+    source = _open(model, preprocessing, weights, num_classes, device, threads, python_path)
     return AskedNetwork(source, preprocessing, output, num_classes)
 
 
@@ -60,6 +63,7 @@ def _open(
     num_classes: int | None,
     device: str,
     threads: int | None,
+    python_path: Sequence[str | Path],
 ) -> Answerer:
     """The answerer for what was given."""
     text, suffix = str(model), Path(model).suffix.lower()
@@ -79,7 +83,7 @@ def _open(
     if own:
         from memorisk.models.predictor_torch import open_function
 
-        return open_function(text, preprocessing, device, threads)
+        return open_function(text, preprocessing, device, threads, python_path)
     _refuse_others(text, suffix)
     from memorisk.models.predictor_torch import open_named
 

@@ -12,19 +12,17 @@ import gc
 import multiprocessing
 import os
 import signal
-import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
-from multiprocessing import forkserver
 from multiprocessing.connection import Connection
-from types import ModuleType
 from typing import Any
 
 from threadpoolctl import threadpool_limits
 
+from memorisk.runs.child_processes import SAFE, safe_start, start_server
 from memorisk.runs.errors import GOES_ON, InputError, MemoriskError
 from memorisk.runs.placement import Placement
 from memorisk.runs.remote import Outcome, attempt, expected
@@ -43,9 +41,7 @@ def prepare_workers(*modules: str) -> None:
     if _preloaded or _METHOD != "forkserver":
         return
     _preloaded.extend(modules)
-    multiprocessing.set_forkserver_preload(list(modules))
-    with _no_main_module():
-        forkserver.ensure_running()
+    start_server(modules)
 
 
 def run_jobs(
@@ -126,13 +122,14 @@ class _Pool:
         prepare_workers(*modules)
         self.key = (processes, threads)
         context = multiprocessing.get_context(_METHOD)
-        self._reading, self._writing = context.Pipe(duplex=False)
-        arguments = (self._reading, threads)
-        self._executor = ProcessPoolExecutor(processes, context, initializer=_begin_worker, initargs=arguments)
+        with safe_start():  # the queues of an executor start Python's resource tracker
+            self._reading, self._writing = context.Pipe(duplex=False)
+            arguments = (self._reading, threads)
+            self._executor = ProcessPoolExecutor(processes, context, initializer=_begin_worker, initargs=arguments)
 
     def submit(self, function: Callable[..., Any], *arguments: Iterable[Any]) -> list[Future[Any]]:
         """Hand out ``function(*given)`` for each set of arguments."""
-        with _no_main_module():
+        with safe_start():
             return [self._executor.submit(function, *given) for given in zip(*arguments, strict=True)]
 
     def close(self) -> None:
@@ -210,9 +207,13 @@ def _on_cluster(
 
 
 def _begin_worker(parent: Connection, threads: int) -> None:
-    """Limit the threads of native libraries; leave Ctrl-C to the parent; end when the parent's pipe closes."""
+    """Limit the threads of native libraries; leave Ctrl-C to the parent; end when the parent's pipe closes.
+
+    What a job starts is as safe as the worker itself.
+    """
     gc.freeze()  # what was imported before the fork is shared: a collection would touch, and so copy, all of it
     threadpool_limits(threads)
+    os.environ.update(SAFE)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
     def watch() -> None:
@@ -221,18 +222,3 @@ def _begin_worker(parent: Connection, threads: int) -> None:
         os._exit(1)
 
     threading.Thread(target=watch, daemon=True).start()
-
-
-@contextmanager
-def _no_main_module() -> Iterator[None]:
-    """Keep new processes from running the caller's script again.
-
-    Python runs the main script in each of them, to find functions that it defines, and so a script without
-    ``if __name__ == "__main__":`` would start itself again. Jobs are functions of importable modules.
-    """
-    main = sys.modules["__main__"]
-    sys.modules["__main__"] = ModuleType("__main__")
-    try:
-        yield
-    finally:
-        sys.modules["__main__"] = main

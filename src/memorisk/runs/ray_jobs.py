@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
+from memorisk.runs.child_processes import safe_start
 from memorisk.runs.errors import GOES_ON, InputError, MemoriskError, MissingExtraError, one_line
 from memorisk.runs.placement import Placement
 from memorisk.runs.ray_token import try_token
@@ -167,7 +168,10 @@ def open_ray(address: str) -> Iterator[Any]:
         if mine:
             _knock(address)
             try_token(address)
-            ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR, include_dashboard=False)
+            job = {} if address.startswith("ray://") else {"job_config": _job_without_folders()}
+            quiet = {"log_to_driver": False, "logging_level": logging.ERROR, "include_dashboard": False}
+            with safe_start():
+                ray.init(address=address, **job, **quiet)
             _keep_quiet()
     except (ConnectionError, RuntimeError, ValueError, OSError) as error:
         raise _nobody(address, error) from None
@@ -177,6 +181,22 @@ def open_ray(address: str) -> Iterator[Any]:
         if mine:
             _abandoned.clear()
             ray.shutdown()
+
+
+def _job_without_folders() -> Any:
+    """Return the settings of a job whose workers search no folder of ours.
+
+    Ray puts the current folder and the script's first on the path of every worker, where a ``numpy.py`` would run in
+    place of NumPy. Through ``ray://`` it does not, and the settings would have to be pickled.
+    """
+    from ray.job_config import JobConfig
+
+    class Job(JobConfig):
+        """One whose list of folders stays empty."""
+
+        _py_driver_sys_path = property(lambda self: [], lambda self, folders: None)
+
+    return Job()
 
 
 def _keep_quiet() -> None:

@@ -17,6 +17,7 @@ from typing import Any
 
 from threadpoolctl import threadpool_limits
 
+from memorisk.runs.child_processes import safe_environment
 from memorisk.runs.environment import versions
 from memorisk.runs.errors import NO_SPACE, InputError, MemoriskError, one_line
 from memorisk.runs.signs import Pulse
@@ -153,7 +154,8 @@ def attempt_remotely(
     """
     if (why := wanted.refuses()) is not None:
         return Outcome(index, error=f"worker {one_line(socket.gethostname(), 60)}: {why}", bad_input=True)
-    with _alone, threadpool_limits(threads), nullcontext() if pulse is None else pulse.shown():
+    shown = nullcontext() if pulse is None else pulse.shown()
+    with _alone, threadpool_limits(threads), safe_environment(), shown:
         return attempt(function, job, index)
 
 

@@ -7,12 +7,13 @@ from cyclopts import Parameter
 
 from memorisk.models.sampling_options import SamplingOptions
 from memorisk.runs.errors import InputError, unknown_name
+from memorisk.runs.functions import FunctionOptions
 
 _SEEDS = 1 << 32
 
 
 @dataclass(frozen=True, kw_only=True)
-class GenerateOptions(SamplingOptions):
+class GenerateOptions(SamplingOptions, FunctionOptions):
     """Everything that `memorisk generate` can be told."""
 
     images: int | None = None

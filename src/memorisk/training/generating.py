@@ -41,6 +41,7 @@ from memorisk.training.generated_files import (
 
 FINISHED = "generate.json"
 STAGE = "drawing images"
+_FREE = ("images", "batch", "device", "threads", "python_path")  # that make no other set
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,7 +110,7 @@ def generate(
     _refuse_among_training_images(generator, folder)
     check_out(folder, {}, identity=[])
     device = str(check_device(options.device))
-    source = _opened(generator)
+    source = _opened(generator, options)
     plan, wanted = _planned(source, options)
     identity = _identity(source, options, plan, device)
     named = str(generator) if isinstance(generator, str | Path) else source.config.name
@@ -145,7 +146,7 @@ def plan_generate(generator: str | Path | Generator, out: str | Path, **settings
     _refuse_among_training_images(generator, folder)
     check_out(folder, {}, identity=[])
     device = str(check_device(options.device))
-    source = _opened(generator)
+    source = _opened(generator, options)
     plan, wanted = _planned(source, options)
     check_out(folder, {"run": _identity(source, options, plan, device)}, identity=["run"])
     rehearse(source, plan, options, device)
@@ -203,8 +204,9 @@ def _refuse_among_training_images(generator: str | Path | Generator, folder: Pat
         refuse_overlap(folder, named_sources({"the generator's training images": images}))
 
 
-def _opened(generator: str | Path | Generator) -> Generator:
-    return load_generator(generator) if isinstance(generator, str | Path) else generator
+def _opened(generator: str | Path | Generator, options: GenerateOptions) -> Generator:
+    named = isinstance(generator, str | Path)
+    return load_generator(generator, python_path=options.python_path) if named else generator
 
 
 def _planned(generator: Generator, options: GenerateOptions) -> tuple[pd.DataFrame, np.ndarray]:
@@ -257,7 +259,7 @@ def _number(generator: Generator, options: GenerateOptions, asked: dict[int, int
 def _identity(generator: Generator, options: GenerateOptions, plan: pd.DataFrame, device: str) -> dict[str, Any]:
     """What must be the same for a folder to be gone on with: whatever decides a pixel, and which images they are."""
     told = options.told(generator.config.kind)
-    kept = {key: value for key, value in told.items() if key not in ("images", "batch", "device", "threads")}
+    kept = {key: value for key, value in told.items() if key not in _FREE}
     where = {"threads": options.threads} if device == "cpu" else {"batch": options.batch}
     return {
         "command": "generate",

@@ -1,4 +1,4 @@
-"""One or several processes of one training, by accelerate: ``accelerate launch -m memorisk train generator ...``.
+"""One or several processes of one training, by accelerate: ``accelerate launch -m memorisk.cli train generator ...``.
 
 Each process takes its share of every batch; a gradient is the mean over processes. What is random is drawn for the
 whole batch by every process, from the same seed, so that several processes train what one would.

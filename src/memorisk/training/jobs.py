@@ -60,7 +60,7 @@ class TrainJob:
         threads: Threads of native code.
         own: The user's training function, ``module:function``.
         own_settings: Settings handed to it.
-        own_folder: Folder that the user's module may lie in: where the command was given.
+        python_path: Folders in which the user's module is looked for, after everything installed.
         own_source: Fingerprint of the file that holds the function: what was trained by an older text is trained again.
         val_rows: Images that the user's function may stop or choose on.
         keep_weights: Keep the trained weights in the run folder.
@@ -83,7 +83,7 @@ class TrainJob:
     threads: int = 1
     own: str | None = None
     own_settings: dict[str, str] = field(default_factory=dict)
-    own_folder: str = field(default_factory=lambda: str(Path.cwd()))
+    python_path: tuple[Path, ...] = ()
     own_source: str = ""
     val_rows: np.ndarray | None = None
     keep_weights: bool = True
@@ -94,7 +94,7 @@ class TrainJob:
     def __post_init__(self) -> None:
         """Read the user's function once, where the job is made; its text is part of what names the job."""
         if self.own and not self.own_source:
-            object.__setattr__(self, "own_source", source_fingerprint(load_function(self.own, self.own_folder)))
+            object.__setattr__(self, "own_source", source_fingerprint(load_function(self.own, self.python_path)))
 
     @property
     def key(self) -> str:
@@ -198,7 +198,7 @@ def check_job(job: TrainJob) -> None:
     """
     images = read_array(job.images, mmap=True)
     if job.own is not None:
-        check_call(job.own, load_function(job.own, job.own_folder), job.own_settings)
+        check_call(job.own, load_function(job.own, job.python_path), job.own_settings)
         return
     if model_spec(job.model).frozen_trunk and job.options.one_regime == "full":
         refuse_augmentation(job.options)
@@ -260,7 +260,7 @@ def _own_training(job: TrainJob) -> JobLog:
     """Run the user's own function (METHODS section 1; shared slots are impossible, the report says so)."""
     assert job.own is not None
     begun = time.perf_counter()
-    function = load_function(job.own, job.own_folder)
+    function = load_function(job.own, job.python_path)
     check_call(job.own, function, job.own_settings)
     images = read_array(job.images, mmap=True)
     val = np.empty(0, dtype=np.intp) if job.val_rows is None else job.val_rows

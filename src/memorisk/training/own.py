@@ -6,6 +6,7 @@ docs/own-training.md.
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,17 +20,17 @@ from memorisk.training.predict import predict_batch_size
 CLASSES = "num_classes"
 
 
-def load_function(name: str, folder: str | None = None) -> Callable[..., Any]:
+def load_function(name: str, python_path: Sequence[Path] = ()) -> Callable[..., Any]:
     """Import the user's training function, ``module:function``.
 
     Args:
         name: The module and the function in it.
-        folder: Where the module may lie beside Python's own places; the current folder if not given.
+        python_path: Folders that are searched last.
 
     Raises:
         InputError: There is no such module or function, or the module fails to import.
     """
-    return load_named(name, "--train", folder)
+    return load_named(name, "--train", python_path)
 
 
 def arguments(

@@ -11,13 +11,14 @@ from typing import Any, Literal
 from memorisk.audits.filter.options import ScreeningOptions, plain_settings
 from memorisk.models.sampling_options import SamplingOptions
 from memorisk.runs.errors import InputError, unknown_name
+from memorisk.runs.functions import FunctionOptions
 from memorisk.runs.settings import settings_of
 
 BALANCES = ("classes", "training")
 
 
 @dataclass(frozen=True, kw_only=True)
-class SynthesizeOptions(ScreeningOptions, SamplingOptions):
+class SynthesizeOptions(ScreeningOptions, SamplingOptions, FunctionOptions):
     """Everything that `memorisk synthesize` can be told."""
 
     generator: str = ""

@@ -131,11 +131,12 @@ def synthesize(
         >>> result = synthesize("train/", "out/", generator="g/", detector="d/", calibration="new/")  # doctest: +SKIP
         >>> result.verdict["n_kept"], result.verdict["copies"]["share"]  # doctest: +SKIP
     """
-    named = {"calibration": calibration, "held_out": held_out}
-    given = {what: source_name(source) for what, source in named.items() if source is not None}
-    made = load_generator(generator) if isinstance(generator, str | Path) else generator
-    shown = str(generator) if isinstance(generator, str | Path) else made.config.name
+    sources = {"calibration": calibration, "held_out": held_out}
+    given = {what: source_name(source) for what, source in sources.items() if source is not None}
+    shown = str(generator) if isinstance(generator, str | Path) else generator.config.name
     options = synthesize_options(settings | given | {"generator": shown})
+    named = isinstance(generator, str | Path)
+    made = load_generator(generator, python_path=options.python_path) if named else generator
     folder = Path(out)
     refuse_overlap(folder, {"TRAIN": train, "the calibration images": calibration, "the held-out images": held_out})
     if not dry_run:
