@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import stat
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -16,13 +17,24 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from memorisk.runs.errors import DamagedError, full_disk, one_line
+from memorisk.runs.errors import DamagedError, InputError, full_disk, one_line
 
 if TYPE_CHECKING:  # a worker that only trains need not load pandas
     import pandas as pd
 
 UNFINISHED = (".*.part", ".tmp??????")
 """Names of files being written, ours and safetensors' own; what a killed process leaves of them may be removed."""
+
+
+def refuse_special(path: str | Path) -> None:
+    """Refuse what is no regular file, before it is opened: a device never ends, a pipe may never begin.
+
+    Raises:
+        InputError: It is a folder, a device, a pipe or a socket, or a link to one.
+        OSError: It is absent.
+    """
+    if not stat.S_ISREG(os.stat(path).st_mode):  # noqa: PTH116 - a Path for each of a million images takes longer
+        raise InputError(f"{one_line(path)}: is not a file")
 
 
 def fsync_folder(folder: Path) -> None:
