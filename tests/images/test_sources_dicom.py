@@ -190,7 +190,7 @@ def test_class_folders_of_dicom_with_pictures_beside_need_a_layout(tmp_path: Pat
 
 
 def test_real_trees(shared_data: Path) -> None:
-    with pytest.raises(InputError, match="55 DICOM headers cannot be read .*no pixels, or cut short before them"):
+    with pytest.raises(InputError, match=r"55 DICOM headers cannot be read .*no pixels, or cut short before them"):
         load_manifest(shared_data / "dicom_pydicom")  # its files of several kinds were stripped of their pixels
     manifest = load_manifest(shared_data / "dicom_pydicom", ImageOptions(skip_unreadable=True))
     assert manifest.n == 86

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from memorisk.images.bounds import FREE_BYTES, check_unpacked
+from memorisk.runs.bounds import FREE_BYTES, check_unpacked
 from memorisk.runs.errors import InputError, one_line
 
 _DEFLATE, _SHUFFLE, _CHECKSUM = 1, 2, 3  # numbers of HDF5's filters
@@ -95,7 +95,9 @@ class Hdf5Rows:
         packed = self.data.id.read_direct_chunk(place)[1]
         stream = zlib.decompressobj()
         if len(stream.decompress(packed, needed + 1)) > needed:
-            raise InputError(f"{one_line(self.path)}: a chunk of {one_line(self.name)!r} unpacks to more than its shape")
+            raise InputError(
+                f"{one_line(self.path)}: a chunk of {one_line(self.name)!r} unpacks to more than its shape"
+            )
 
 
 def hdf5_arrays(path: Path) -> Iterator[tuple[str, Hdf5Rows]]:

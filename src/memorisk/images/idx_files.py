@@ -13,7 +13,7 @@ from typing import IO, cast
 import numpy as np
 
 from memorisk.images.array_streams import ArrayStream
-from memorisk.images.bounds import check_unpacked
+from memorisk.runs.bounds import check_unpacked
 from memorisk.runs.errors import InputError, one_line
 
 _TYPES = {8: ">u1", 9: ">i1", 11: ">i2", 12: ">i4", 13: ">f4", 14: ">f8"}

@@ -17,17 +17,18 @@ import zipfile
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import IO, Any, Protocol, cast
+from typing import IO, Protocol, cast
 
 import numpy as np
 
 from memorisk.images.array_streams import ArrayStream
-from memorisk.images.bounds import check_count, check_size, check_unpacked
+from memorisk.images.bounds import check_count, check_size
 from memorisk.images.formats import Reading, file_head, sniff
 from memorisk.images.greys import over_black, percentile_range, refuse_not_finite, stretch, to_depth
 from memorisk.images.hdf5_files import Hdf5Rows, check_written, hdf5_arrays
 from memorisk.images.idx_files import open_idx
 from memorisk.images.wording import listed
+from memorisk.runs.bounds import check_unpacked
 from memorisk.runs.errors import InputError, one_line, unknown_name
 
 _LOCK = threading.RLock()  # a stream has one position
@@ -118,6 +119,8 @@ def whole_array(path: Path, member: str | None) -> np.ndarray:
         rows = open_rows(path, member)
         if len(rows.shape) == 0:
             raise InputError(f"{one_line(path)}: {one_line(member)} is a single value, not an array")
+        if not rows.dtype.itemsize and 0 not in rows.shape:
+            raise InputError(f"{one_line(path)}: {one_line(member)} is an array of values without a byte")
         return np.asarray(rows.read() if isinstance(rows, ArrayStream | Hdf5Rows) else rows[:])  # type: ignore[call-overload]
 
 

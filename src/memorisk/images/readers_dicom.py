@@ -18,12 +18,13 @@ from typing import Any
 import numpy as np
 
 from memorisk.images import jpeg
-from memorisk.images.bounds import check_size, check_unpacked
+from memorisk.images.bounds import check_size
 from memorisk.images.formats import Reading
 from memorisk.images.greys import refuse_not_finite, show, stretch, to_depth
 from memorisk.images.readers_dicom_apart import DECODERS, decode_apart
 from memorisk.images.readers_dicom_greys import grey_image
 from memorisk.images.readers_raster import open_image, refuse_cut_short
+from memorisk.runs.bounds import check_unpacked
 from memorisk.runs.errors import InputError, MissingExtraError, one_line
 
 _PIXELS = ("PixelData", "FloatPixelData", "DoubleFloatPixelData")

@@ -22,9 +22,10 @@ from typing import IO, Any
 
 import numpy as np
 
-from memorisk.images.bounds import GzipStream, check_size
+from memorisk.images.bounds import check_size
 from memorisk.images.formats import Reading
 from memorisk.images.greys import percentile_range, stretch, to_depth
+from memorisk.runs.bounds import GzipStream
 from memorisk.runs.errors import InputError, MissingExtraError, one_line, unknown_name
 
 PLANES = {"sagittal": 0, "coronal": 1, "axial": 2}

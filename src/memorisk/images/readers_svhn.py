@@ -10,9 +10,10 @@ from pathlib import Path
 
 import numpy as np
 
-from memorisk.images.bounds import check_size, check_unpacked
+from memorisk.images.bounds import check_size
 from memorisk.images.formats import Reading
 from memorisk.images.greys import to_depth
+from memorisk.runs.bounds import check_unpacked
 from memorisk.runs.errors import InputError, one_line
 
 SIDE = 32

@@ -116,12 +116,16 @@ def read_table(path: str | Path) -> pd.DataFrame:
     """Read a Parquet table.
 
     Raises:
+        InputError: It declares far more than its bytes can describe, or two columns of one name.
         OSError: It cannot be opened, or is none.
         ValueError: It is damaged, or holds text that is no UTF-8.
     """
     import pandas as pd
 
+    from memorisk.runs.parquet_files import check_parquet
+
     try:
+        check_parquet(Path(path))
         return sound_text(pd.read_parquet(path))
     except (LookupError, TypeError, AttributeError) as error:  # what pandas wrote beside the columns is damaged
         raise ValueError(f"damaged notes on its columns ({error!r})") from None

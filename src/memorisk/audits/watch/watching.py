@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
-import yaml
 from torch import nn
 
 from memorisk.audits.generator_knowledge import trained_on_more, unknown_weights
@@ -51,6 +50,7 @@ from memorisk.runs.files import plain, write_text
 from memorisk.runs.folder import CONFIG, check_out
 from memorisk.runs.lock import folder_lock
 from memorisk.runs.progress import Progress, quiet
+from memorisk.runs.yaml_files import dump_yaml
 from memorisk.statistics.stopping_rule import SharedError, stops
 
 if TYPE_CHECKING:  # loaded where it is asked for
@@ -355,7 +355,7 @@ class MemorizationWatch:
         """Make the folder, when there is something to write to it."""
         if not (folder / CONFIG).is_file():
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            write_text(folder / CONFIG, yaml.safe_dump(self._config(), sort_keys=False, allow_unicode=True))
+            write_text(folder / CONFIG, dump_yaml(self._config()))
 
     def _config(self) -> dict[str, Any]:
         """What ``config.yaml`` says."""
