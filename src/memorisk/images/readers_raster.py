@@ -16,12 +16,13 @@ import numpy as np
 from PIL import Image, ImageOps
 
 from memorisk.images import jpeg
-from memorisk.images.bounds import check_size
+from memorisk.images.bounds import FREE_PIXELS, check_size
 from memorisk.images.formats import Reading, sniff
 from memorisk.images.greys import over_black, refuse_not_finite, show, to_depth
 from memorisk.runs.errors import InputError, one_line
 
 _PNG = b"\x89PNG\r\n\x1a\n"
+_MOST_SCANS = 100
 _BITS, _COLOUR_TYPE = 24, 25  # bytes of a PNG file: bits of a value; grey (0, 4) or colour
 
 
@@ -37,6 +38,7 @@ def read_data(data: bytes, path: Path, how: Reading) -> np.ndarray:
     if how.frame:
         seek(image, how.frame, path)
     if image.format == "JPEG":
+        _refuse_scans(image, data, path)
         refuse_cut_short(image, data, path)
     if image.format == "PNG":
         _spread_transparent_grey(image, data)
@@ -120,6 +122,20 @@ def _deep_grey(values: np.ndarray, transparent: object, how: Reading) -> np.ndar
     if isinstance(transparent, int):
         values = np.where(values == transparent, 0, values).astype(values.dtype)
     return show(values, how.window, how.depth)[..., None]
+
+
+def _refuse_scans(image: Image.Image, data: bytes, path: Path) -> None:
+    """Refuse a JPEG of so many scans that going over all its pixels in each would take minutes.
+
+    An empty scan takes a few bytes; encoders write about ten. Allowed are 100 scans of an image of `FREE_PIXELS`,
+    which take some ten seconds, and as many pixels in fewer or more scans.
+
+    Raises:
+        InputError: It has more.
+    """
+    n = jpeg.scans(data)
+    if n * image.width * image.height > _MOST_SCANS * FREE_PIXELS:
+        raise InputError(f"{one_line(path)}: {n:,} scans of {image.width:,} x {image.height:,} pixels; save it anew")
 
 
 def refuse_cut_short(image: Image.Image, data: bytes, path: Path) -> None:

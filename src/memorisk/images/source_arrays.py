@@ -155,15 +155,17 @@ def _part_table(path: Path, part: Part, shapes: dict[str, tuple[int, ...]], opti
         if labels is not None:
             table["label"] = array_labels(labels, path)
     if options.group_from is None:
-        groups = _column(path, part.groups, shapes, n, single=True) if part.groups else _beside(path, ("groups", "patients"), n)
+        groups = (
+            _column(path, part.groups, shapes, n, single=True)
+            if part.groups
+            else _beside(path, ("groups", "patients"), n)
+        )
         if groups is not None:
             table["group"] = texts(groups.ravel())
     return table
 
 
-def _column(
-    path: Path, name: str, shapes: dict[str, tuple[int, ...]], n: int, *, single: bool = False
-) -> np.ndarray:
+def _column(path: Path, name: str, shapes: dict[str, tuple[int, ...]], n: int, *, single: bool = False) -> np.ndarray:
     """An array with a value (or, unless it is ``single``, a row) for each image.
 
     Raises:

@@ -6,6 +6,7 @@ starting Python; ``fresh`` starts the real command line instead.
 
 import json
 import os
+import re
 import resource
 import shutil
 import signal
@@ -14,13 +15,13 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from tests.commands import entries, environment, memorisk
-from tests.hostile_inputs import OUT, HostileInput
+from tests.hostile.commands import OUT, HostileInput
 
 MOST_BYTES = 2 << 30
 """Memory of a command with all its processes."""
@@ -28,6 +29,8 @@ MOST_SECONDS = 30.0
 """Processor time of a command: on a machine that does other work, too, its wall time says nothing."""
 _PATIENCE = 10 * MOST_SECONDS
 """Wall time after which a command is taken to hang."""
+_PROGRESS = re.compile(r"^\d\d:\d\d:\d\d [^\n]*\n", re.MULTILINE)
+"""Lines of progress, which a slow machine is told where no terminal shows a bar."""
 _LIBRARIES = (
     *("memorisk.cli", "memorisk.audits.classifier", "memorisk.audits.dry_run", "memorisk.audits.losses"),
     *("memorisk.audits.synthetic.audit", "memorisk.audits.study", "memorisk.images.checks"),
@@ -42,7 +45,7 @@ class Outcome:
     code: int
     """Exit code; negative for a signal that ended it."""
     lines: str
-    """Standard error."""
+    """Standard error, without lines of progress."""
     left: list[str]
     """Files in the folder of results."""
     peak: int
@@ -69,7 +72,7 @@ class Runner:
 
     def __init__(self) -> None:
         """Start the process that forks."""
-        command = [sys.executable, "-m", "tests.hostile_running"]
+        command = [sys.executable, "-m", "tests.hostile.running"]
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
     def run(self, hostile: HostileInput, *, fresh: bool = False) -> Outcome:
@@ -92,7 +95,7 @@ class Runner:
                 print(json.dumps(request), file=self._process.stdin, flush=True)
                 told = json.loads(self._process.stdout.readline())
             left = entries(out) if out.is_dir() else []
-            lines = words.read_text(encoding="utf-8", errors="replace")
+            lines = _PROGRESS.sub("", words.read_text(encoding="utf-8", errors="replace"))
             return Outcome(told["code"], lines, left, told["peak"], told["seconds"])
 
     def close(self) -> None:
@@ -116,9 +119,13 @@ def _folder() -> Iterator[Path]:
 def _start(arguments: list[str], words: Path, cache: Path) -> int:
     with words.open("wb") as error:
         return subprocess.Popen(
-            memorisk(*arguments), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=error,
-            env=environment(cache), start_new_session=True,
-        ).pid  # fmt: skip
+            memorisk(*arguments),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=error,
+            env=environment(cache),
+            start_new_session=True,
+        ).pid
 
 
 def _fork(arguments: list[str], words: Path, cache: Path) -> int:
@@ -135,7 +142,7 @@ def _fork(arguments: list[str], words: Path, cache: Path) -> int:
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         from memorisk.cli import main
 
-        sys.stdin, sys.stdout, sys.stderr = open(0), open(1, "w"), open(2, "w")  # noqa: SIM115, PTH123
+        sys.stdin, sys.stdout, sys.stderr = open(0), open(1, "w"), open(2, "w")  # noqa: SIM115
         sys.argv = ["memorisk", *arguments]
         code = main(arguments)
     finally:
@@ -145,9 +152,9 @@ def _fork(arguments: list[str], words: Path, cache: Path) -> int:
         os._exit(code)
 
 
-def _watched(start: "object") -> dict[str, float]:
+def _watched(start: Callable[[], int]) -> dict[str, float]:
     """Peak memory of a command's processes, processor time and exit code."""
-    child = start()  # type: ignore[operator]
+    child = start()
     done, sampled = threading.Event(), [0]
 
     def watch() -> None:
@@ -165,11 +172,15 @@ def _watched(start: "object") -> dict[str, float]:
     done.set()
     watching.join()
     seconds = used.ru_utime + used.ru_stime
-    return {"code": os.waitstatus_to_exitcode(status), "peak": max(sampled[0], used.ru_maxrss << 10), "seconds": seconds}
+    return {
+        "code": os.waitstatus_to_exitcode(status),
+        "peak": max(sampled[0], used.ru_maxrss << 10),
+        "seconds": seconds,
+    }
 
 
 def _memory(leader: int) -> int:
-    """Resident bytes of the processes of a session that are private or the leader's."""
+    """Resident bytes of the processes of a session."""
     total = 0
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
