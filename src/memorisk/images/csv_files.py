@@ -7,7 +7,7 @@ number of lines bounds the cells, which rows shorter than the header would other
 import csv
 import io
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
@@ -23,17 +23,13 @@ _NAME = 128
 _PIECE = 1 << 20
 
 
-def read_csv(path: Path, *, separators: str = ",", types: Mapping[str, type] | type = str, **settings: Any) -> Any:
+def read_csv(path: Path, *, separators: str = ",", types: Any = str) -> pd.DataFrame:
     """A table with a header line; what stands in it is kept (``007`` and ``NA`` stay that).
 
     Args:
         path: The file, UTF-8, plain or gzipped.
         separators: Of the columns: the one that occurs most often in the header, the first where none does.
         types: Of the columns, as pandas takes them; text if not given.
-        **settings: Further settings of ``pandas.read_csv``.
-
-    Returns:
-        A DataFrame.
 
     Raises:
         InputError: It is no regular file; two columns have one name; it has too many columns or cells, unpacks to too
@@ -48,7 +44,7 @@ def read_csv(path: Path, *, separators: str = ",", types: Mapping[str, type] | t
     n_lines, n_bytes = _size(path)
     check_table(path, n_lines, len(names), n_bytes)
     with _unpacked(path) as stream:
-        table = pd.read_csv(stream, sep=separator, dtype=types, keep_default_na=False, encoding="utf-8-sig", **settings)
+        table = pd.read_csv(stream, sep=separator, dtype=types, keep_default_na=False, encoding="utf-8-sig")
     if not isinstance(table.index, pd.RangeIndex):
         raise InputError(f"{one_line(path)}: its rows have more values than its header has names")
     return table

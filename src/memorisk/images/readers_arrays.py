@@ -28,7 +28,7 @@ from memorisk.images.greys import over_black, percentile_range, refuse_not_finit
 from memorisk.images.hdf5_files import Hdf5Rows, check_written, hdf5_arrays
 from memorisk.images.idx_files import open_idx
 from memorisk.images.wording import listed
-from memorisk.runs.bounds import check_unpacked
+from memorisk.runs.bounds import check_archive, check_unpacked
 from memorisk.runs.errors import InputError, one_line, unknown_name
 
 _LOCK = threading.RLock()  # a stream has one position
@@ -39,8 +39,15 @@ _ROUNDING = 1e-3  # a resized float image may leave its range by rounding
 class Rows(Protocol):
     """An array whose first axis is read one index at a time."""
 
-    shape: tuple[int, ...]
-    dtype: np.dtype
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of the array."""
+        ...
+
+    @property
+    def dtype(self) -> np.dtype:
+        """Of its values."""
+        ...
 
     def __getitem__(self, index: int) -> np.ndarray:
         """One image, all its axes."""
@@ -191,6 +198,7 @@ def _npy_header(stream: IO[bytes], path: Path, member: str) -> tuple[tuple[int, 
 
 def _zip(path: Path) -> zipfile.ZipFile:
     try:
+        check_archive(path)
         return zipfile.ZipFile(path)
     except zipfile.BadZipFile as error:
         raise InputError(f"{one_line(path)}: a broken npz ({one_line(error, 80)})") from None

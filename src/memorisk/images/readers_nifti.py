@@ -181,11 +181,11 @@ def _loaded(path: Path, size: int, modified: int, max_pixels: int) -> _Volume:
 def _first_volume(stream: IO[bytes] | GzipStream, image: Any, shape: tuple[int, ...]) -> np.ndarray:
     """The stored values of the first volume: memory fills as they are read, and nothing behind them is."""
     values = np.empty(shape, dtype=image.get_data_dtype().newbyteorder(image.header.endianness), order="F")
-    content = memoryview(values.reshape(-1, order="F").view(np.uint8))
+    content = values.reshape(-1, order="F").view(np.uint8)
     stream.seek(image.dataobj.offset)
     for place in range(0, len(content), _PIECE):
         piece = stream.read(min(_PIECE, len(content) - place))
-        content[place : place + len(piece)] = piece
+        content[place : place + len(piece)] = np.frombuffer(piece, np.uint8)
         if len(piece) < min(_PIECE, len(content) - place):
             raise EOFError(f"it ends {place + len(piece):,} bytes into the {len(content):,} of its voxels")
     return values

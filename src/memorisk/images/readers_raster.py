@@ -42,7 +42,7 @@ def read_data(data: bytes, path: Path, how: Reading) -> np.ndarray:
         refuse_cut_short(image, data, path)
     if image.format == "PNG":
         _spread_transparent_grey(image, data)
-    return pixels(image, how, path, grey_only=image.format == "PNG" and data[_COLOUR_TYPE] in (0, 4))
+    return pixels(image, how, one_line(path), grey_only=image.format == "PNG" and data[_COLOUR_TYPE] in (0, 4))
 
 
 def count_frames(path: Path) -> int:
@@ -91,8 +91,14 @@ def seek(image: Image.Image, frame: int, path: Path) -> None:
     image.seek(frame)
 
 
-def pixels(image: Image.Image, how: Reading, path: Path, *, grey_only: bool = False) -> np.ndarray:
-    """Decode a Pillow image to ``[h, w, c]``; ``grey_only`` for grey that Pillow can only hold as colour.
+def pixels(image: Image.Image, how: Reading, name: str, *, grey_only: bool = False) -> np.ndarray:
+    """Decode a Pillow image to ``[h, w, c]``.
+
+    Args:
+        image: As Pillow opened it.
+        how: Depth and window.
+        name: Of the image, for messages.
+        grey_only: For grey that Pillow can only hold as colour.
 
     Raises:
         InputError: Its values are floats, and some are not finite.
@@ -101,7 +107,7 @@ def pixels(image: Image.Image, how: Reading, path: Path, *, grey_only: bool = Fa
     turned = _upright(image)
     transparent = image.info.get("transparency")
     if turned.mode.startswith("I;16") or turned.mode in ("I", "F"):
-        refuse_not_finite(np.asarray(turned), one_line(path))
+        refuse_not_finite(np.asarray(turned), name)
         return _deep_grey(np.asarray(turned), transparent, how)
     if turned.mode in ("1", "L") and (transparent is None or isinstance(transparent, int)):
         grey = np.asarray(turned.convert("L"))[..., None]

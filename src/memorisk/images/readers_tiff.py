@@ -116,4 +116,4 @@ def _through_pillow(path: Path, how: Reading) -> np.ndarray:
     image = open_image(data, path)
     seek(image, how.frame or 0, path)
     check_size(path, image.size[0], image.size[1], how.max_pixels, stored=len(data))
-    return pixels(image, how, path)
+    return pixels(image, how, one_line(path))

@@ -45,12 +45,17 @@ def check_unpacked(path: Path, what: str, n_bytes: int, stored: int) -> None:
 def check_archive(path: str | Path) -> None:
     """Refuse a zip archive (npz, PyTorch) whose members unpack to far more than is stored.
 
+    Members are stored or deflated, as NumPy and PyTorch write them: other methods unpack without a bound.
+
     Raises:
-        InputError: They do.
+        InputError: They do, or are packed otherwise.
         zipfile.BadZipFile: It is none.
     """
     with zipfile.ZipFile(path) as archive:
-        declared = sum(member.file_size for member in archive.infolist())
+        members = archive.infolist()
+    if any(member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED) for member in members):
+        raise InputError(f"{one_line(path)}: is compressed by another method than deflate; save it by numpy.savez")
+    declared = sum(member.file_size for member in members)
     check_unpacked(Path(path), "the archive", declared, Path(path).stat().st_size)
 
 
