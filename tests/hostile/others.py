@@ -96,16 +96,15 @@ def yaml_files() -> Iterator[HostileInput]:
 
 
 def losses_tables() -> Iterator[HostileInput]:
-    table = pd.DataFrame(
-        {
-            "model": [f"m{k // 8}" for k in range(64)],
-            "image": [f"i{k % 8}" for k in range(64)],
-            "label": "x",
-            "role": "canary",
-            "loss": 0.5,
-            "included": [(k + k // 8) % 2 for k in range(64)],
-        }
-    )
+    rows = [
+        {"image": f"{split}{k}", "label": "xy"[k % 2], "split": split, "seed": seed, "role": role}
+        | {"member": split == "canary" and (k // 2 + (role == "B")) % 2 == 0, "loss": 0.5}
+        for seed in range(4)
+        for role in "AB"
+        for split in ("canary", "test")
+        for k in range(24)
+    ]
+    table = pd.DataFrame(rows)
     csv = table.to_csv(index=False)
     lines = csv.splitlines()
 
@@ -119,7 +118,7 @@ def losses_tables() -> Iterator[HostileInput]:
 
         return HostileInput(kind, name, make)
 
-    for column in ("loss", "image", "model"):
+    for column in ("loss", "image", "label"):
         again = "\n".join([f"{lines[0]},{column}", *(f"{line},1" for line in lines[1:])]).encode()
         yield losses("tables: columns", f"losses, two of the name {column}", again)
     wide = "\n".join([lines[0] + "".join(f",logit:{k}" for k in range(200_000)), *lines[1:3]]).encode()
@@ -131,7 +130,7 @@ def losses_tables() -> Iterator[HostileInput]:
         "losses, gzip",
         lambda: gzip.compress((lines[0] + "\n").encode() + (lines[1] + "\n").encode() * 12_000_000, 6),
     )
-    yield losses("losses", "half a line", csv[: len(csv) // 2].rsplit(",", 2)[0].encode())
+    yield losses("losses", "half a line", csv[: len(csv) // 2].rsplit(",", 1)[0].encode())
     yield losses("losses", "empty", b"")
     yield losses("losses", "zeros", bytes(4096))
     out = io.BytesIO()

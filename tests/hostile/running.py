@@ -87,7 +87,7 @@ class Runner:
             out, words = folder / "out", folder / "words"
             arguments = [str(out) if a == OUT else a for a in hostile.make(folder / "in")]
             if fresh:
-                told = _watched(lambda: _start(arguments, words, folder / "cache"))
+                told = _watched(lambda: _start(arguments, words, folder / "cache"), alone=False)
             else:
                 assert self._process.stdin is not None
                 assert self._process.stdout is not None
@@ -152,8 +152,11 @@ def _fork(arguments: list[str], words: Path, cache: Path) -> int:
         os._exit(code)
 
 
-def _watched(start: Callable[[], int]) -> dict[str, float]:
-    """Peak memory of a command's processes, processor time and exit code."""
+def _watched(start: Callable[[], int], *, alone: bool = True) -> dict[str, float]:
+    """Peak memory of a command's processes, processor time and exit code.
+
+    The kernel's own peak of a process counts what it was forked from, too: it is taken only where that is small.
+    """
     child = start()
     done, sampled = threading.Event(), [0]
 
@@ -174,7 +177,7 @@ def _watched(start: Callable[[], int]) -> dict[str, float]:
     seconds = used.ru_utime + used.ru_stime
     return {
         "code": os.waitstatus_to_exitcode(status),
-        "peak": max(sampled[0], used.ru_maxrss << 10),
+        "peak": max(sampled[0], used.ru_maxrss << 10 if alone else 0),
         "seconds": seconds,
     }
 

@@ -74,10 +74,10 @@ def shards() -> Iterator[HostileInput]:
     )
     yield source(
         "Parquet: bomb",
-        "1 GiB in a value",
+        "512 MiB in a value",
         "x.parquet",
         lambda p: pq.write_table(
-            pa.table({"image": ["a.png", "b.png"], "label": ["x" * (1 << 30), "y"]}),
+            pa.table({"image": ["a.png", "b.png"], "label": ["x" * (1 << 29), "y"]}),
             p,
             compression="zstd",
             use_dictionary=False,

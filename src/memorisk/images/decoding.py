@@ -146,7 +146,7 @@ def unreadable_reason(source: Source, error: Exception) -> str:
     """
     file = Path(source.file)
     reason = str(error)
-    for place in sorted({one_line(p) for p in (file, file.absolute(), file.resolve())}, key=len, reverse=True):
+    for place in sorted({one_line(p) for p in (file, file.absolute(), os.path.realpath(file))}, key=len, reverse=True):
         reason = reason.removeprefix(f"{place}: ").replace(place, "the file")
     return one_line(reason, 200)
 

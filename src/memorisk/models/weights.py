@@ -25,7 +25,7 @@ from torch.torch_version import TorchVersion
 
 from memorisk.models.parts import head_names, stem_names
 from memorisk.models.whole_files import State, WholeFile, take_trunk, whole_file
-from memorisk.runs.bounds import check_archive
+from memorisk.runs.bounds import check_archive, check_arrays
 from memorisk.runs.damaged import NO_ARRAYS
 from memorisk.runs.errors import InputError, one_line
 from memorisk.runs.files import atomic_path
@@ -164,7 +164,7 @@ def _is_numpy_archive(file: Path) -> bool:
 
 def _read_numpy(file: Path) -> State:
     try:
-        check_archive(file)
+        check_arrays(file)
         with np.load(file, allow_pickle=False) as archive:
             return {name: torch.from_numpy(archive[name]) for name in archive.files}
     except NO_ARRAYS as error:

@@ -6,9 +6,12 @@ unless the result is small enough (`FREE_BYTES`) that its size does no harm.
 
 import gzip
 import io
+import math
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
+
+import numpy as np
 
 from memorisk.runs.errors import InputError, one_line
 
@@ -57,6 +60,29 @@ def check_archive(path: str | Path) -> None:
         raise InputError(f"{one_line(path)}: is compressed by another method than deflate; save it by numpy.savez")
     declared = sum(member.file_size for member in members)
     check_unpacked(Path(path), "the archive", declared, Path(path).stat().st_size)
+
+
+def check_arrays(path: str | Path) -> None:
+    """Refuse an npz as `check_archive` does, and one whose arrays declare more values than their members hold.
+
+    Raises:
+        InputError: It is so.
+        ValueError: A member's header is none; also `zipfile.BadZipFile`, `SyntaxError` and `tokenize.TokenError`.
+    """
+    check_archive(path)
+    with zipfile.ZipFile(path) as archive:
+        for member in archive.infolist():
+            if not member.filename.endswith(".npy"):
+                continue
+            with archive.open(member) as stream:
+                version = np.lib.format.read_magic(stream)
+                of_version = np.lib.format.read_array_header_1_0, np.lib.format.read_array_header_2_0
+                shape, _, dtype = of_version[version != (1, 0)](stream)
+                if math.prod(shape) * dtype.itemsize > member.file_size - stream.tell() and not dtype.hasobject:
+                    raise InputError(
+                        f"{one_line(path)}: {one_line(member.filename, 60)!r} declares shape {shape}, more than the "
+                        "file holds"
+                    )
 
 
 def check_table(path: Path, n_rows: int, n_columns: int, stored: int) -> None:
