@@ -5,8 +5,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.hostile.inputs import hostile_inputs
-from tests.hostile.running import Runner
+for _library in ("nibabel", "pydicom"):
+    pytest.importorskip(_library)
+
+from tests.hostile.inputs import hostile_inputs  # noqa: E402 - it makes files with both libraries
+from tests.hostile.running import Runner  # noqa: E402
 
 KINDS = {hostile.kind: hostile for hostile in reversed(hostile_inputs())}
 
@@ -15,8 +18,6 @@ pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="me
 
 @pytest.fixture(scope="module")
 def runner() -> Iterator[Runner]:
-    for library in ("nibabel", "pydicom"):
-        pytest.importorskip(library)
     running = Runner()
     yield running
     running.close()

@@ -5,8 +5,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import nibabel
 import numpy as np
 from PIL import Image
+
+from tests.images.dicom_making import dicom, save
 
 Make = Callable[[Path], list[str]]
 
@@ -26,15 +29,22 @@ class HostileInput:
     """Writes the files into a folder and gives the arguments of memorisk."""
     codes: tuple[int, ...] = (2,)
     """Exit codes that are right: 2 refused; 1 counted as a problem by ``images check``; 0 where it does no harm."""
+    names: str = ""
+    """What the line of a refusal must name: of another reason it would say nothing about the input."""
 
 
-def sound_images(root: Path, n: int = 6) -> Path:
-    """Two classes of small sound images."""
-    for label in "ab":
-        (root / label).mkdir(parents=True)
-        for k in range(n):
-            noise = np.random.default_rng(100 * (label == "b") + k).integers(0, 255, (8, 8), np.uint8)
-            Image.fromarray(noise).save(root / label / f"{k}.png")
+def sound_images(root: Path, suffix: str = ".png", n: int = 6) -> Path:
+    """Two classes of small sound images (or volumes), each of a patient of its own."""
+    for number in range(2 * n):
+        noise = np.random.default_rng(number).integers(0, 255, (8, 8, 8), np.uint8)
+        path = root / "ab"[number % 2] / f"{number // 2}{suffix}"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if suffix == ".dcm":
+            save(dicom(noise[0].astype(np.uint16), PatientID=str(number)), path)
+        elif suffix.startswith(".nii"):
+            nibabel.save(nibabel.Nifti1Image(noise, np.eye(4)), path)
+        else:
+            Image.fromarray(noise[0]).save(path)
     return root
 
 
@@ -52,17 +62,17 @@ def image(kind: str, name: str, suffix: str, data: bytes | Callable[[], bytes], 
 
     def make(folder: Path) -> list[str]:
         """Write the images."""
-        root = sound_images(folder / "set")
-        for path in root.glob("*/*.png") if suffix in (".dcm", ".nii", ".nii.gz") else ():
-            path.unlink()
+        of_kind = suffix if suffix in (".dcm", ".nii", ".nii.gz") else ".png"
+        root = sound_images(folder / "set", of_kind)
         (root / "a" / f"bad{suffix}").write_bytes(data() if callable(data) else data)
+        labels = ("--label-from", "([ab])/") if suffix == ".dcm" else ()
         if turn == 0:
-            return ["images", "check", str(root), *more]
+            return ["images", "check", str(root), *labels, *more]
         if turn == 1 or more:
-            return audit(root, *more)
+            return audit(root, *labels, *more)
         return ["audit", "synthetic", str(root), str(sound_images(folder / "made")), "--size", "8", "--out", OUT]
 
-    return HostileInput(kind, name, make, (1, 2) if turn == 0 else (2,))
+    return HostileInput(kind, name, make, (1, 2) if turn == 0 else (2,), "bad")
 
 
 def source(kind: str, name: str, file: str, write: Callable[[Path], object], *more: str) -> HostileInput:
@@ -73,7 +83,7 @@ def source(kind: str, name: str, file: str, write: Callable[[Path], object], *mo
         write(folder / file)
         return audit(folder / file, *more)
 
-    return HostileInput(kind, name, make)
+    return HostileInput(kind, name, make, names=file.partition("-")[0])
 
 
 def cuts(data: bytes, places: tuple[int, ...]) -> Iterator[tuple[int, bytes]]:
@@ -107,4 +117,4 @@ def table_of_images(kind: str, name: str, file: str, content: bytes | Callable[[
         table.write_bytes(content() if callable(content) else content)
         return audit(root, "--labels-csv", table) if joined else audit(table, *more)
 
-    return HostileInput(kind, name, make)
+    return HostileInput(kind, name, make, names=file.partition(".")[0])

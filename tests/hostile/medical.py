@@ -200,9 +200,9 @@ def dicoms() -> Iterator[HostileInput]:
     yield image("DICOM: bomb", "deflated", ".dcm", lambda: deflated(20_000))
     yield image("DICOM: cut", "deflated", ".dcm", lambda: deflated(10, 40))
     pixels = plain.rindex(b"\xe0\x7f\x10\0")
-    yield image(
-        "DICOM: header that is a lie", "pixels of 4 GiB", ".dcm", patched(plain, pixels + 8, b"\xf0\xff\xff\xff")
-    )
+    longer = image("", "", ".dcm", patched(plain, pixels + 8, b"\xf0\xff\xff\xff")).make
+    # all pixels that the rows and columns need are there
+    yield HostileInput("DICOM: header that is a lie", "pixels of 4 GiB", longer, (0, 1, 2))
     yield image(
         "DICOM: header that is a lie", "pixels of no end", ".dcm", patched(plain, pixels + 8, b"\xff\xff\xff\xff")
     )

@@ -59,6 +59,7 @@ class Outcome:
         found = {
             f"exit code {self.code}": self.code not in hostile.codes,
             f"{len(self.lines.splitlines())} lines": refused and not (clean and self.lines[:-1].isprintable()),
+            "another reason": self.code == 2 and hostile.names not in self.lines,
             "words beside the answer": not refused and bool(self.lines),
             f"left {self.left[:3]}": refused and bool(self.left),
             f"{self.peak / 2**30:.1f} GiB": self.peak > MOST_BYTES,

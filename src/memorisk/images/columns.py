@@ -165,6 +165,8 @@ def _once_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def _read_parquet(path: Path) -> pd.DataFrame:
     try:
         return read_table(path)
+    except InputError:
+        raise
     except Exception as error:  # Arrow has errors of many kinds for a broken file
         raise ValueError(one_line(error, 120)) from None
 

@@ -163,6 +163,9 @@ def _loaded(path: Path, size: int, modified: int, max_pixels: int) -> _Volume:
                 f"{max_pixels:,} pixels allowed in a frame; raise max_pixels if it is right"
             )
         values = _first_volume(stream, image, shape[:3])
+        if isinstance(stream, GzipStream) and len(shape) <= 3:
+            stream.limit += 1
+            stream.read(1)  # at its end gzip compares the checksum
     if values.dtype.names:  # RGB or RGBA voxels
         values = np.stack([values[c] for c in values.dtype.names[:3]], axis=-1)
     elif values.dtype.kind not in "iuf":

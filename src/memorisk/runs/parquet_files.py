@@ -4,6 +4,7 @@ Repeating values take next to no bytes in Parquet: a run of equal values is one,
 dictionary however many rows have it.
 """
 
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -25,11 +26,10 @@ def check_parquet(path: Path) -> None:
     """
     file = pq.ParquetFile(path)
     metadata, stored = file.metadata, path.stat().st_size
-    names = file.schema_arrow.names
-    twice = sorted({name for name in names if names.count(name) > 1}) if len(set(names)) < len(names) else []
+    check_table(path, metadata.num_rows, metadata.num_columns, stored)
+    twice = [name for name, n in Counter(file.schema_arrow.names).items() if n > 1]
     if twice:
         raise InputError(f"{one_line(path)}: several columns are called {one_line(twice[0], 60)!r}; rename them")
-    check_table(path, metadata.num_rows, metadata.num_columns, stored)
     groups = [metadata.row_group(i) for i in range(metadata.num_row_groups)]
     check_unpacked(path, "the table", sum(max(0, group.total_byte_size) for group in groups), stored)
     texts = _repeating_texts(metadata)
