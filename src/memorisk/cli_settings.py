@@ -65,50 +65,31 @@ def read_yaml(path: Path, *, flags: bool = True) -> dict[str, Any]:
 
     import yaml
 
+    from memorisk.runs.yaml_files import parse_yaml, read_yaml_text
+
     try:
-        found = _strict_yaml(path.read_text(encoding="utf-8"))
+        found = parse_yaml(read_yaml_text(path))
+    except InputError as error:
+        raise InputError(f"--config {error}") from None
     except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"--config {path} cannot be read: {one_line(error, 120)}") from None
+        raise InputError(f"--config {one_line(path)} cannot be read: {one_line(error, 120)}") from None
     except (yaml.YAMLError, *ASTRAY) as error:  # also dates that do not exist, and lists a thousand deep
-        raise InputError(f"--config {path} is not YAML: {one_line(' '.join(str(error).split()), 200)}") from None
+        reason = one_line(" ".join(str(error).split()), 200)
+        raise InputError(f"--config {one_line(path)} is not YAML: {reason}") from None
     if not isinstance(found, dict):
-        raise InputError(f"--config {path} holds no settings: it needs lines like 'models: 16'")
+        raise InputError(f"--config {one_line(path)} holds no settings: it needs lines like 'models: 16'")
     try:
         json.dumps(found, default=str)
     except (ValueError, RecursionError):
-        raise InputError(f"--config {path} holds a setting that contains itself, or a number without end") from None
+        raise InputError(f"--config {one_line(path)} holds a number without end") from None
     found.pop("run", None)  # the identity that a run folder's own config.yaml also holds
     return {str(k).replace("_", "-") if flags else str(k): v for k, v in found.items() if v is not None}
 
 
-def _strict_yaml(text: str) -> Any:
-    """YAML's safe types, ``3e-4`` as the number that it looks like, and no key twice: the last would win unsaid."""
-    import re
-
-    import yaml
-
-    class Loader(yaml.SafeLoader):
-        def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-            """A mapping; a key that stands twice is an error."""
-            seen: set[str] = set()
-            for key, _ in node.value:
-                if isinstance(key, yaml.ScalarNode) and key.value != "<<":
-                    if key.value in seen:
-                        raise yaml.YAMLError(f"{key.value!r} stands twice (line {key.start_mark.line + 1})")
-                    seen.add(key.value)
-            return super().construct_mapping(node, deep)
-
-    Loader.add_implicit_resolver(
-        "tag:yaml.org,2002:float", re.compile(r"^[-+]?(\d+\.?\d*|\.\d+)[eE][-+]?\d+$"), list("-+.0123456789")
-    )
-    return yaml.load(text, Loader)
-
-
 def print_settings(settings: dict[str, Any]) -> int:
     """Write settings as YAML that ``--config`` reads."""
-    import yaml
-
     from memorisk.runs.files import plain
+    from memorisk.runs.yaml_files import dump_yaml
 
-    sys.stdout.write(yaml.safe_dump(plain(settings), sort_keys=False, allow_unicode=True))
+    sys.stdout.write(dump_yaml(plain(settings)))
     return 0

@@ -305,8 +305,9 @@ def test_stretch_and_show_of_constant_and_strange_values() -> None:
     assert percentile_range(np.array([np.nan, np.inf])) == (0.0, 0.0)
     mostly_flat = np.r_[np.zeros(999), 5.0]
     assert percentile_range(mostly_flat) == (0.0, 5.0)
-    shown = show(np.array([[np.nan, 0.0, 10.0]]), "full", 8)
-    assert shown.tolist() == [[0, 0, 255]]
+    assert show(np.array([[0.0, 10.0]]), "full", 8).tolist() == [[0, 255]]
+    large = np.random.default_rng(0).random((3000, 700))  # mapped in several blocks
+    np.testing.assert_array_equal(stretch(large, 0, 1, 16), np.rint(large * 65535))
 
 
 @given(st.integers(0, 255), st.integers(0, 255))

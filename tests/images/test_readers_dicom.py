@@ -222,7 +222,7 @@ def test_a_deflated_bomb_is_refused_before_it_is_parsed(tmp_path: Path, monkeypa
     assert read_image(path).shape == (1000, 1000, 1)
     bomb = write(tmp_path / "bomb.dcm", path.read_bytes())
     assert bomb.stat().st_size < 10_000
-    monkeypatch.setattr("memorisk.images.readers_dicom._INFLATED_LIMIT", 1_000_000)
+    monkeypatch.setattr("memorisk.runs.bounds.FREE_BYTES", 1_000_000)
     monkeypatch.setattr(pydicom, "dcmread", lambda *a, **k: pytest.fail("parsed"))
     with pytest.raises(InputError, match="decompression bomb"):
         read_image(bomb)

@@ -111,9 +111,11 @@ def test_files_that_are_no_pictures_are_left_out_with_the_reason(tmp_path: Path)
     mask = dicom(STORED)
     mask.SOPClassUID = pydicom.uid.SegmentationStorage
     save(mask, root / "mask.dcm")
-    stripped = dicom(STORED)
-    del stripped.PixelData
-    save(stripped, root / "stripped.dcm")
+    raw = dicom(STORED)
+    raw.SOPClassUID = pydicom.uid.RawDataStorage
+    for keyword in ("PixelData", "Rows", "Columns"):
+        delattr(raw, keyword)
+    save(raw, root / "raw.dcm")
     directory = dicom(STORED)
     for keyword in ("PixelData", "SOPClassUID"):
         delattr(directory, keyword)
@@ -127,9 +129,9 @@ def test_files_that_are_no_pictures_are_left_out_with_the_reason(tmp_path: Path)
         "readme.txt": "text and no image",
         "mask.dcm": "no picture of a patient (Segmentation Storage)",
         "plan.dcm": "no picture of a patient (RT Plan Storage)",
-        "stripped.dcm": "no pixels, or cut short before them (CT Image Storage)",
+        "raw.dcm": "no pixels (Raw Data Storage)",
     }
-    assert manifest.unread["path"].tolist() == ["stripped.dcm"]
+    assert manifest.unread["path"].tolist() == ["raw.dcm"]
     for path in root.glob("study*/*"):
         path.unlink()
     with pytest.raises(InputError, match=r"no images .*left out"):
@@ -150,6 +152,19 @@ def test_headers_that_cannot_be_read_are_unreadable_images(tmp_path: Path, monke
     monkeypatch.setitem(sys.modules, "pydicom", None)
     with pytest.raises(MissingExtraError, match=r"memorisk\[medical\]"):
         load_manifest(root)
+
+
+def test_a_file_that_ends_before_its_pixels_is_an_unreadable_image(tmp_path: Path) -> None:
+    root = _tree(tmp_path, ["A", "A", "B", "B", "C", "C"])
+    whole = (root / "study0" / "IM0").read_bytes()
+    pixels = whole.rindex(b"\xe0\x7f\x10\0")
+    for end in range(140, pixels, 7):  # within the preamble it is no DICOM file
+        write(root / "study0" / "IM0", whole[:end])
+        with pytest.raises(InputError, match=r"1 DICOM headers cannot be read \(study0/IM0: .*skip_unreadable"):
+            load_manifest(root)
+    manifest = load_manifest(root, ImageOptions(skip_unreadable=True))
+    assert manifest.n == 5
+    assert manifest.unread["path"].tolist() == ["study0/IM0"]
 
 
 def test_frames_of_a_multi_frame_file(tmp_path: Path) -> None:
@@ -175,7 +190,9 @@ def test_class_folders_of_dicom_with_pictures_beside_need_a_layout(tmp_path: Pat
 
 
 def test_real_trees(shared_data: Path) -> None:
-    manifest = load_manifest(shared_data / "dicom_pydicom")
+    with pytest.raises(InputError, match=r"55 DICOM headers cannot be read .*no pixels, or cut short before them"):
+        load_manifest(shared_data / "dicom_pydicom")  # its files of several kinds were stripped of their pixels
+    manifest = load_manifest(shared_data / "dicom_pydicom", ImageOptions(skip_unreadable=True))
     assert manifest.n == 86
     assert {"1CT1", "4MR1", "77654033"} <= set(manifest.groups)
     reasons = manifest.skipped["reason"].tolist()

@@ -213,7 +213,8 @@ def test_tables_that_cannot_be_used(tmp_path: Path) -> None:
         ("a,b\n1,2\n", r"no column that names images among a, b; name one with image_column"),
         ("image,label\n1,a\n1,b\n", r"1 image ids occur more than once \(1\)"),
         ('image,label\n1,"a\n', "cannot be read as a table"),
-        ("image,label\n1,a,b,c\n1,a\n", "cannot be read as a table|no file|more than once"),
+        ("image,label\n1,a,b,c\n1,a\n", "rows have more values than its header has names"),
+        ("image,label,image\n1,a,2\n", "several columns are called 'image'"),
     ]:
         with pytest.raises(InputError, match=what) as error:
             load_manifest(_csv(tmp_path, content))

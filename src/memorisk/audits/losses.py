@@ -18,6 +18,7 @@ from memorisk.audits.evidence import SCORES, Evidence, evidence_from_table, writ
 from memorisk.audits.options import LossesOptions
 from memorisk.audits.pseudonyms import Pseudonyms
 from memorisk.audits.rendering import write_report
+from memorisk.images.csv_files import read_csv
 from memorisk.report.result import Result
 from memorisk.runs.environment import machine, versions
 from memorisk.runs.errors import InputError, one_line, unknown_name
@@ -102,7 +103,7 @@ def read_scores(path: Path) -> pd.DataFrame:
 def _read_csv(path: Path) -> pd.DataFrame:
     """A CSV in which ids and names stay text: "007" is not 7, and a class may be named "NA" or "None"."""
     text: Any = dict.fromkeys(("image", "label", "group", "split", "role"), str)
-    table = pd.read_csv(path, dtype=text, keep_default_na=False)
+    table = read_csv(path, types=text)
     if "group" in table.columns:  # a row without a group is its own
         table["group"] = table["group"].astype(object).where(table["group"] != "", None)
     return table

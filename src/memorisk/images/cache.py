@@ -7,6 +7,7 @@ unnoticed is a file changed on a file system that keeps none of these times; del
 """
 
 import os
+import stat
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -37,7 +38,7 @@ def content_fingerprints(files: Sequence[str], cache: Path | None, *, processes:
         processes: Processes to hash with where there is much to hash.
 
     Returns:
-        By path; "absent" for a file that cannot be opened.
+        By path; "absent" for a file that cannot be opened, and for what is no regular file.
     """
     found = {file: file for file in files if file.startswith(BUILTIN)}
     stamps = {file: _stamp(file) for file in files if file not in found}
@@ -72,6 +73,8 @@ def _stamp(file: str) -> tuple[int, int, int] | None:
     try:
         status = os.stat(file)  # noqa: PTH116 - a Path per file would take most of the time
     except (OSError, ValueError):
+        return None
+    if not stat.S_ISREG(status.st_mode):  # a device has no end to hash
         return None
     return status.st_size, status.st_mtime_ns, status.st_ctime_ns
 

@@ -4,10 +4,10 @@ A column that the options name is taken as named; otherwise the first of the usu
 compared in lower case without blanks and punctuation. What was guessed is said in the manifest's notes.
 """
 
-import gzip
 import json
 import re
 import zlib
+from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Literal
@@ -15,9 +15,11 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 
+from memorisk.images.csv_files import read_csv
+from memorisk.runs.bounds import check_table
 from memorisk.runs.csv_tables import unquote_table
 from memorisk.runs.errors import InputError, one_line, unknown_name
-from memorisk.runs.files import read_table
+from memorisk.runs.files import read_table, refuse_special
 from memorisk.runs.folder import is_run
 
 Role = Literal["path", "image", "label", "group", "split", "dataset"]
@@ -113,28 +115,17 @@ def read_described(path: Path, *, quoted: bool | None = None) -> pd.DataFrame:
         quoted: Whether memorisk wrote it; by default, whether it lies in a folder that memorisk wrote.
 
     Raises:
-        InputError: The file is no such table.
+        InputError: The file is no such table, has two columns of one name, or more columns or cells than any.
     """
     try:
+        refuse_special(path)
         with path.open("rb") as file:
             head = file.read(4)
         if head == b"PAR1":
             return _read_parquet(path)
         if head[:1] == b"{":
             return _read_json_lines(path)
-        packed = head[:2] == b"\x1f\x8b"
-        with gzip.open(path, "rt", encoding="utf-8-sig") if packed else path.open(encoding="utf-8-sig") as file:
-            header = file.readline()
-        delimiter = max(",;\t", key=header.count)
-        table = pd.read_csv(
-            path,
-            sep=delimiter,
-            dtype=str,
-            keep_default_na=False,
-            encoding="utf-8-sig",
-            skipinitialspace=False,
-            compression="gzip" if packed else None,
-        )
+        table = read_csv(path, separators=",;\t")
         return unquote_table(table) if (is_run(path.parent) if quoted is None else quoted) else table
     except pd.errors.EmptyDataError:
         raise InputError(f"{one_line(path)}: the table is empty") from None
@@ -149,22 +140,41 @@ def _read_json_lines(path: Path) -> pd.DataFrame:
     """A table with an object of JSON in each line; values that are objects or lists are left out.
 
     Raises:
-        ValueError: A line is no object.
+        InputError: The objects have more names than any table has columns.
+        ValueError: A line is no object, or names a value twice.
     """
-    rows = []
+    rows: list[dict[str, Any]] = []
+    names: set[str] = set()
     with path.open(encoding="utf-8-sig") as file:
         for number, line in enumerate(file, 1):
-            found = json.loads(line) if line.strip() else {}
+            found = json.loads(line, object_pairs_hook=_once_each) if line.strip() else {}
             if not isinstance(found, dict):
                 raise ValueError(f"line {number} is no object of JSON")
             if found:
                 rows.append({k: None if isinstance(v, (dict, list)) else v for k, v in found.items()})
+                names.update(found)
+                check_table(path, len(rows), len(names), path.stat().st_size)
     return pd.DataFrame(rows, dtype=object)
+
+
+def _once_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object of JSON; of a name that stands twice the last value would win unnoticed.
+
+    Raises:
+        ValueError: One does.
+    """
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        twice = next(name for name, n in Counter(name for name, _ in pairs).items() if n > 1)
+        raise ValueError(f"{one_line(twice, 60)!r} stands twice in one object")
+    return found
 
 
 def _read_parquet(path: Path) -> pd.DataFrame:
     try:
         return read_table(path)
+    except InputError:
+        raise
     except Exception as error:  # Arrow has errors of many kinds for a broken file
         raise ValueError(one_line(error, 120)) from None
 

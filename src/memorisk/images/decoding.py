@@ -145,8 +145,15 @@ def hash_pixels(image: np.ndarray) -> str:
 
 
 def unreadable_reason(source: Source, error: Exception) -> str:
-    """Why an image cannot be read, without the file's name, on one line."""
-    return one_line(str(error).removeprefix(f"{one_line(Path(source.file))}: "), 200)
+    """Why an image cannot be read, on one line, without the file's name or place.
+
+    A store keeps the reason by the file's content: other data sets with the same content are told it, too.
+    """
+    file = Path(source.file)
+    reason = str(error)
+    for place in sorted({one_line(p) for p in (file, file.absolute(), os.path.realpath(file))}, key=len, reverse=True):
+        reason = reason.removeprefix(f"{place}: ").replace(place, "the file")
+    return one_line(reason, 200)
 
 
 def _write_rows(handle: int, block: Block, done: BlockDone) -> None:

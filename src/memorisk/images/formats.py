@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Literal
 
 from memorisk.images.options import MAX_PIXELS, Window
+from memorisk.runs.errors import InputError
+from memorisk.runs.files import refuse_special
 
 Kind = Literal["raster", "dicom", "nifti", "arrays"]
 BUILTIN_DIGITS = "builtin:digits"  # the path of the images that come with the package
@@ -152,7 +154,13 @@ def sniff(head: bytes) -> Format | None:
 
 
 def file_head(path: str | Path) -> bytes:
-    """The first bytes of a file; for gzip enough of them to see what is inside."""
+    """The first bytes of a file; for gzip enough of them to see what is inside.
+
+    Raises:
+        InputError: It is a folder, a device or a pipe, whose bytes might never come or never end.
+        OSError: It is absent, or cannot be opened.
+    """
+    refuse_special(path)
     with Path(path).open("rb") as file:
         head = file.read(HEAD_BYTES)
         return head + file.read(4096) if head[:2] == b"\x1f\x8b" else head
@@ -162,5 +170,5 @@ def file_format(path: str | Path) -> Format | None:
     """The format of a file by its content, or None; a file that cannot be opened has none."""
     try:
         return sniff(file_head(path))
-    except (OSError, ValueError):
+    except (InputError, OSError, ValueError):
         return None

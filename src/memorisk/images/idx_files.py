@@ -13,10 +13,10 @@ from typing import IO, cast
 import numpy as np
 
 from memorisk.images.array_streams import ArrayStream
+from memorisk.runs.bounds import check_unpacked
 from memorisk.runs.errors import InputError, one_line
 
 _TYPES = {8: ">u1", 9: ">i1", 11: ">i2", 12: ">i4", 13: ">f4", 14: ">f8"}
-_MAX_BYTES = 1 << 33
 _PIECE = 1 << 20
 _BROKEN_GZIP = (EOFError, gzip.BadGzipFile, zlib.error)
 _ANEW = "it is cut off or no idx file; get it anew"
@@ -45,7 +45,7 @@ def idx_header(path: Path) -> IdxHeader:
     """The header of an idx file.
 
     Raises:
-        InputError: It has none, or declares more than 8 GiB.
+        InputError: It has none, or declares more than gzip may unpack to.
     """
     with path.open("rb") as file:
         gzipped = file.read(2) == b"\x1f\x8b"
@@ -61,8 +61,8 @@ def idx_header(path: Path) -> IdxHeader:
         raise InputError(f"{one_line(path)}: does not begin as an idx file does ({head.hex(' ')}); {_ANEW}")
     shape = tuple(int(n) for n in np.frombuffer(dimensions, dtype=">u4"))
     header = IdxHeader(np.dtype(_TYPES[head[2]]), shape, gzipped)
-    if header.n_bytes > _MAX_BYTES:
-        raise InputError(f"{one_line(path)}: declares an array of shape {shape}, more than 8 GiB")
+    if gzipped:
+        check_unpacked(path, f"an array of shape {shape}", header.n_bytes, path.stat().st_size)
     return header
 
 

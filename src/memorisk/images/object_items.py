@@ -195,7 +195,7 @@ def _png(image: Any, said: str) -> bytes:
         if 0 in image.size:
             raise InputError(f"{said} is an image of {image.width} x {image.height}, without a pixel")
         depth = 16 if image.mode.startswith("I") or image.mode == "F" else 8
-        array = pixels(image, Reading(depth=depth, window="full"))
+        array = pixels(image, Reading(depth=depth, window="full"), said)
     else:
         array = _array(image, said)
     if array.dtype == np.uint16 and array.shape[2] > 1:

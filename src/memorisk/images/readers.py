@@ -5,7 +5,6 @@ uint16, and refuses what it cannot read with one line. The formats and the modul
 ``formats``.
 """
 
-import stat
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from memorisk.images.bounds import check_count
 from memorisk.images.formats import BUILTIN_DIGITS, NAMED, Format, Reading, file_head, sniff
 from memorisk.images.greys import to_depth
 from memorisk.images.options import MAX_PIXELS, Window
@@ -69,7 +69,9 @@ def count_frames(path: str | Path) -> int:
     file = Path(path)
     reader: Any = import_module(_known_format(file).module)
     with decoding(file):
-        return reader.count_frames(file)
+        n = reader.count_frames(file)
+        check_count(file, n, "frames")
+        return n
 
 
 @contextmanager
@@ -88,7 +90,8 @@ def decoding(file: Path) -> Iterator[None]:
     except MemoryError:
         raise InputError(f"{one_line(file)}: there is not enough memory to read it") from None
     except Exception as error:  # decoders raise anything on broken files
-        reason = one_line(str(error) or type(error).__name__, 160)
+        text = str(error).replace(str(file), file.name)  # before it is cut, so that no part of the place is left
+        reason = one_line(text or type(error).__name__, 160)
         raise InputError(f"{one_line(file)}: cannot be read ({reason})") from error
 
 
@@ -99,8 +102,6 @@ def _known_format(file: Path, member: str | None = None) -> Format:
         InputError: It is absent, no file, empty, or of no known kind.
     """
     try:
-        if not stat.S_ISREG(file.stat().st_mode):
-            raise InputError(f"{one_line(file)}: is not a file")
         head = file_head(file)
     except (OSError, ValueError) as error:
         reason = "there is no such file" if isinstance(error, FileNotFoundError) else one_line(error, 120)

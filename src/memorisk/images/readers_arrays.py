@@ -6,26 +6,29 @@ over black. uint8 is kept. For other types the greys are those of the *whole* ar
 within [0, 1] are multiplied by the largest value, whole numbers and floats within [0, 255] are kept as 8 bits,
 uint16 is taken at full range; anything else is stretched from the array's minimum to its maximum (its percentiles
 if asked for). Nothing is unpickled. One image is read at a time: uncompressed arrays by memory map, compressed ones
-as a stream that runs forward, so reading in order costs one decompression and no more memory than an image.
+as a stream that runs forward, so reading in order costs one decompression and no more memory than an image. An image
+with a value that is NaN or infinite is refused.
 """
 
+import math
 import os
 import threading
 import zipfile
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import IO, Any, Protocol, cast
+from typing import IO, Protocol, cast
 
 import numpy as np
 
 from memorisk.images.array_streams import ArrayStream
+from memorisk.images.bounds import check_count, check_size
 from memorisk.images.formats import Reading, file_head, sniff
-from memorisk.images.greys import over_black, percentile_range, stretch, to_depth
+from memorisk.images.greys import over_black, percentile_range, refuse_not_finite, stretch, to_depth
+from memorisk.images.hdf5_files import Hdf5Rows, check_written, hdf5_arrays
 from memorisk.images.idx_files import open_idx
-from memorisk.images.readers_raster import check_size
 from memorisk.images.wording import listed
+from memorisk.runs.bounds import check_archive, check_unpacked
 from memorisk.runs.errors import InputError, one_line, unknown_name
 
 _LOCK = threading.RLock()  # a stream has one position
@@ -36,8 +39,15 @@ _ROUNDING = 1e-3  # a resized float image may leave its range by rounding
 class Rows(Protocol):
     """An array whose first axis is read one index at a time."""
 
-    shape: tuple[int, ...]
-    dtype: np.dtype
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of the array."""
+        ...
+
+    @property
+    def dtype(self) -> np.dtype:
+        """Of its values."""
+        ...
 
     def __getitem__(self, index: int) -> np.ndarray:
         """One image, all its axes."""
@@ -56,6 +66,7 @@ def read(path: Path, how: Reading) -> np.ndarray:
         image = np.asarray(rows[how.frame])
         image = image if image.ndim == 3 else image[..., None]
         image = np.moveaxis(image, 0, -1) if first else image
+        refuse_not_finite(image, f"{one_line(path)}: image {how.frame}")
         if image.dtype != np.uint8:
             image = _mapped(image, _greys(path, how.member, *_version(path)), how)
     if image.shape[2] == 4:
@@ -80,6 +91,7 @@ def image_axes(rows: Rows, path: Path) -> bool:
         raise InputError(f"{one_line(path)}: values of type {rows.dtype} are no pixels")
     if 0 in shape[1:]:  # as many of them as a header likes lie in no bytes at all
         raise InputError(f"{one_line(path)}: an array of shape {shape} holds images without a pixel")
+    check_count(path, shape[0], "images")
     if len(shape) == 3 or (len(shape) == 4 and shape[3] in _CHANNELS):
         return False
     if len(shape) == 4 and shape[1] in _CHANNELS:
@@ -103,7 +115,7 @@ def array_shapes(path: Path) -> dict[str, tuple[tuple[int, ...], np.dtype]]:
                 found[member.removesuffix(".npy")] = (shape, dtype)
             return found
     if name == "HDF5":
-        return {key: (tuple(rows.shape), rows.dtype) for key, rows in _hdf5_arrays(path)}
+        return {key: (tuple(rows.shape), rows.dtype) for key, rows in hdf5_arrays(path)}
     rows = open_rows(path, None)
     return {"": (tuple(rows.shape), np.dtype(rows.dtype))}
 
@@ -114,7 +126,9 @@ def whole_array(path: Path, member: str | None) -> np.ndarray:
         rows = open_rows(path, member)
         if len(rows.shape) == 0:
             raise InputError(f"{one_line(path)}: {one_line(member)} is a single value, not an array")
-        return np.asarray(rows.read() if isinstance(rows, ArrayStream) else rows[:])  # type: ignore[call-overload]
+        if not rows.dtype.itemsize and 0 not in rows.shape:
+            raise InputError(f"{one_line(path)}: {one_line(member)} is an array of values without a byte")
+        return np.asarray(rows.read() if isinstance(rows, ArrayStream | Hdf5Rows) else rows[:])  # type: ignore[call-overload]
 
 
 def open_rows(path: Path, member: str | None) -> Rows:
@@ -134,8 +148,8 @@ def _opened(path: Path, member: str | None, size: int, modified: int, process: i
     if name == "npz":
         return _npz_rows(path, member)
     if name == "HDF5":
-        known = dict(_hdf5_arrays(path))
-        return known[_chosen(member, list(known), path)]
+        known = dict(hdf5_arrays(path))
+        return check_written(known[_chosen(member, list(known), path)])
     if member:
         raise InputError(f"{one_line(path)}: holds one array without a name, not {one_line(member)!r}")
     if name == "npy":
@@ -184,6 +198,7 @@ def _npy_header(stream: IO[bytes], path: Path, member: str) -> tuple[tuple[int, 
 
 def _zip(path: Path) -> zipfile.ZipFile:
     try:
+        check_archive(path)
         return zipfile.ZipFile(path)
     except zipfile.BadZipFile as error:
         raise InputError(f"{one_line(path)}: a broken npz ({one_line(error, 80)})") from None
@@ -195,34 +210,16 @@ def _npz_rows(path: Path, member: str | None) -> Rows:
     chosen = _chosen(member, names, path)
     stream = archive.open(f"{chosen}.npy")
     shape, dtype, fortran = _npy_header(stream, path, chosen)
+    packed = archive.getinfo(f"{chosen}.npy")
+    n_bytes = math.prod(shape) * dtype.itemsize
+    if packed.file_size < stream.tell() + n_bytes:
+        raise InputError(f"{one_line(path)}: {one_line(chosen)} declares shape {shape}, more than the file holds")
+    check_unpacked(path, f"the array {one_line(chosen)!r}", n_bytes, packed.compress_size)
     if fortran and len(shape) > 1:  # its images are not contiguous: nothing to stream
         stream.close()
         with np.load(path, allow_pickle=False) as arrays:
             return cast(Rows, arrays[chosen])
-    if archive.getinfo(f"{chosen}.npy").file_size < stream.tell() + int(np.prod(shape, dtype=object)) * dtype.itemsize:
-        raise InputError(f"{one_line(path)}: {one_line(chosen)} declares shape {shape}, more than the file holds")
     return ArrayStream(stream, stream.tell(), shape, dtype)
-
-
-def _hdf5_arrays(path: Path) -> Iterator[tuple[str, Any]]:
-    """Data sets of an HDF5 file by their path in it; what lies in other files is left out."""
-    import h5py
-
-    seen: set[Any] = set()
-
-    def walk(group: Any, prefix: str) -> Iterator[tuple[str, Any]]:
-        """Every data set below a group that lies in this file, with its path."""
-        seen.add(group)
-        for key in sorted(group):
-            if not isinstance(group.get(key, getlink=True), h5py.HardLink):
-                continue
-            item = group.get(key)
-            if isinstance(item, h5py.Dataset) and item.external is None and not item.is_virtual:
-                yield prefix + key, item
-            elif isinstance(item, h5py.Group) and item not in seen:
-                yield from walk(item, f"{prefix}{key}/")
-
-    yield from walk(h5py.File(path, "r"), "")
 
 
 @dataclass(frozen=True)
@@ -257,7 +254,7 @@ def _mapped(image: np.ndarray, greys: _Greys, how: Reading) -> np.ndarray:
     kind, low, high = image.dtype.kind, greys.low, greys.high
     if kind == "b":
         return image.astype(np.uint8) * np.uint8(255)
-    clean = np.nan_to_num(image.astype(np.float64), nan=max(low, 0.0), posinf=high, neginf=low)
+    clean = image.astype(np.float64)
     if how.window == "percentile":
         return stretch(clean, *greys.percentiles, how.depth)
     if kind == "f" and low >= -_ROUNDING and high <= 1 + _ROUNDING:

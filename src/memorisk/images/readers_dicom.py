@@ -18,11 +18,13 @@ from typing import Any
 import numpy as np
 
 from memorisk.images import jpeg
+from memorisk.images.bounds import check_size
 from memorisk.images.formats import Reading
-from memorisk.images.greys import show, stretch, to_depth
+from memorisk.images.greys import refuse_not_finite, show, stretch, to_depth
 from memorisk.images.readers_dicom_apart import DECODERS, decode_apart
 from memorisk.images.readers_dicom_greys import grey_image
-from memorisk.images.readers_raster import check_size, open_image, refuse_cut_short
+from memorisk.images.readers_raster import open_image, refuse_cut_short
+from memorisk.runs.bounds import check_unpacked
 from memorisk.runs.errors import InputError, MissingExtraError, one_line
 
 _PIXELS = ("PixelData", "FloatPixelData", "DoubleFloatPixelData")
@@ -33,7 +35,8 @@ _DECODERS = (  # part of the transfer syntax' name, pydicom's plugins in the ord
     ("JPEG", ("gdcm", "pylibjpeg")),
 )
 _DEFLATED = b"1.2.840.10008.1.2.1.99"
-_INFLATED_LIMIT = 1 << 31
+_MOST_SAMPLES = 4
+"""Values of a pixel that DICOM has ever allowed (PS3.3 C.7.6.3.1.1; four in retired colour spaces)."""
 
 
 def pydicom_module() -> Any:
@@ -63,8 +66,11 @@ def read(path: Path, how: Reading) -> np.ndarray:
     if not 0 <= frame < n:
         raise InputError(f"{one_line(path)}: has frames 0 to {n - 1}, not {frame}")
     rows, columns = _whole(data, "Rows"), _whole(data, "Columns")
-    check_size(path, columns, rows, how.max_pixels)
+    check_size(path, columns, rows, how.max_pixels, stored=path.stat().st_size)
+    if not 1 <= (samples := _whole(data, "SamplesPerPixel", 1)) <= _MOST_SAMPLES:
+        raise InputError(f"{one_line(path)}: SamplesPerPixel is {samples}; a pixel has 1 to {_MOST_SAMPLES} values")
     values = _decoded(data, frame, path, how.max_pixels)
+    refuse_not_finite(values, f"{one_line(path)}: frame {frame}" if n > 1 else one_line(path))
     photometric = str(data.get("PhotometricInterpretation", "")).strip()
     if photometric == "PALETTE COLOR":
         return _palette(values, data, how.depth)
@@ -89,7 +95,7 @@ def dataset(path: Path) -> Any:
 
 @lru_cache(maxsize=1)
 def _parsed(path: Path, size: int, modified: int) -> Any:
-    _refuse_deflate_bomb(path)
+    refuse_deflate_bomb(path)
     data = pydicom_module().dcmread(path, force=True)
     if not any(keyword in data for keyword in _PIXELS):
         raise InputError(
@@ -209,20 +215,24 @@ def _colour(values: np.ndarray, data: Any, how: Reading) -> np.ndarray:
     return stretch(values, low, low + (1 << bits) - 1, how.depth)
 
 
-def _refuse_deflate_bomb(path: Path) -> None:
-    """A deflated data set is inflated whole by pydicom: refuse one that would fill the memory."""
+def refuse_deflate_bomb(path: Path) -> None:
+    """Refuse a deflated data set that inflates beyond what its size allows: pydicom inflates it whole.
+
+    Raises:
+        InputError: It does.
+    """
     with path.open("rb") as file:
         head = file.read(4096)
         if _DEFLATED not in head:
             return
+        stored = path.stat().st_size
         file.seek(_after_meta(head))
         inflater, total = zlib.decompressobj(-zlib.MAX_WBITS), 0
         while chunk := file.read(1 << 20):
             while chunk and not inflater.eof:
                 total += len(inflater.decompress(chunk, 1 << 24))
                 chunk = inflater.unconsumed_tail
-                if total > _INFLATED_LIMIT:
-                    raise InputError(f"{one_line(path)}: inflates to more than 2 GiB (a decompression bomb?)")
+                check_unpacked(path, "the deflated data set", total, stored)
 
 
 def _after_meta(head: bytes) -> int:

@@ -6,27 +6,31 @@ slice is ``frame`` (the middle one, n // 2, if not given). A manifest may declar
 ``member`` (``axial@-1000:1000``, :func:`declared_plane`). Slices are shown as radiologists see them: the patient's
 right at the left of axial and coronal slices, anterior (axial) or superior at the top. Of a series of volumes the
 first is taken. Greys, over the whole volume so that its slices compare: the row's range or the header's
-cal_min..cal_max if they declare one, else percentiles; minimum to maximum with ``window`` full.
+cal_min..cal_max if they declare one, else percentiles; minimum to maximum with ``window`` full. A volume with voxels
+that are NaN or infinite is refused.
 """
 
-import gzip
 import logging
+import math
+import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import IO, Any
 
 import numpy as np
 
+from memorisk.images.bounds import check_size
 from memorisk.images.formats import Reading
 from memorisk.images.greys import percentile_range, stretch, to_depth
-from memorisk.images.readers_raster import check_size
+from memorisk.runs.bounds import GzipStream
 from memorisk.runs.errors import InputError, MissingExtraError, one_line, unknown_name
 
 PLANES = {"sagittal": 0, "coronal": 1, "axial": 2}
 _SLICES = 10  # a volume may hold ten times the pixels that a frame may
+_PIECE = 1 << 20  # bytes read at a time
 
 
 def read(path: Path, how: Reading) -> np.ndarray:
@@ -45,13 +49,17 @@ def read(path: Path, how: Reading) -> np.ndarray:
     index = n // 2 if how.frame is None else how.frame
     if not 0 <= index < n:
         raise InputError(f"{one_line(path)}: has {plane} slices 0 to {n - 1}, not {index}")
-    cut = np.take(volume.values, index, axis=axis).swapaxes(0, 1)[::-1]
+    if volume.n_not_finite:
+        raise InputError(
+            f"{one_line(path)}: {volume.n_not_finite:,} voxels are NaN or infinite; replace them before the audit"
+        )
+    cut = volume.slice(axis, index).swapaxes(0, 1)[::-1]
     shown = cut if plane == "sagittal" else cut[:, ::-1]
     if shown.ndim == 3:
         return to_depth(np.ascontiguousarray(shown), how.depth)
     check_size(path, shown.shape[1], shown.shape[0], how.max_pixels)
     low, high = volume.limits(how.window, declared)
-    return stretch(np.nan_to_num(shown, nan=low, posinf=high, neginf=low), low, high, how.depth)[..., None]
+    return stretch(shown, low, high, how.depth)[..., None]
 
 
 def count_frames(path: Path, plane: str = "axial") -> int:
@@ -85,26 +93,46 @@ def _plane(path: Path, member: str) -> tuple[str, tuple[float, float] | None]:
 
 @contextmanager
 def open_volume(path: Path) -> Iterator[Any]:
-    """A volume's header and a lazy view of its values (a nibabel image), while it is open.
+    """A volume's header (a nibabel image whose values are not read), while it is open.
 
     Raises:
+        InputError: The header declares more than the file can hold.
         MissingExtraError: nibabel is not installed.
     """
-    with _quiet(), _stream(path) as stream:
+    with _quiet(), closing(_stream(path)) as stream:
         yield _image(stream)
 
 
 @dataclass(frozen=True)
 class _Volume:
-    """Values ``[x, y, z]`` (or ``[x, y, z, 3]``) in standard orientation, and the grey ranges over all of them."""
+    """Stored values ``[x, y, z]`` (or ``[x, y, z, 3]``) in standard orientation; a grey is ``stored * slope + inter``.
+
+    Only slices are scaled: all voxels as floats of 64 bits would take four times the memory of the file's 16.
+    """
 
     values: np.ndarray
+    slope: float
+    inter: float
     declared: tuple[float, float] | None
+    n_not_finite: int
+    """Stored values that are NaN or infinite."""
+
+    def slice(self, axis: int, index: int) -> np.ndarray:
+        """The greys of a slice."""
+        return self._scaled(np.take(self.values, index, axis=axis))
+
+    def _scaled(self, values: Any) -> np.ndarray:
+        return _nibabel().volumeutils.apply_read_scaling(np.asarray(values), self.slope, self.inter)
+
+    def _ends(self, ends: tuple[float, float]) -> tuple[float, float]:
+        """Stored ends of a range as greys, the lower one first: a slope may be negative."""
+        low, high = (float(v) for v in self._scaled(np.array(ends)))
+        return min(low, high), max(low, high)
 
     @cached_property
     def percentiles(self) -> tuple[float, float]:
         """Over all values; a second or more for a scan of the chest, so only where they are asked for."""
-        return percentile_range(self.values)
+        return self._ends(percentile_range(self.values))
 
     def limits(self, window: str, declared: tuple[float, float] | None) -> tuple[float, float]:
         """The greys shown: ``declared`` by a row goes before the header's own."""
@@ -112,8 +140,7 @@ class _Volume:
         if window == "declared" and declared is not None:
             return declared
         if window == "full":
-            finite = self.values[np.isfinite(self.values)]
-            return (float(finite.min()), float(finite.max())) if finite.size else (0.0, 0.0)
+            return self._ends((float(self.values.min()), float(self.values.max())))
         return self.percentiles
 
 
@@ -125,27 +152,46 @@ def _volume(path: Path, max_pixels: int) -> _Volume:
 
 @lru_cache(maxsize=1)
 def _loaded(path: Path, size: int, modified: int, max_pixels: int) -> _Volume:
-    with open_volume(path) as image:
-        shape = tuple(int(n) for n in image.shape)
+    with _quiet(), closing(_stream(path)) as stream:
+        image = _image(stream)
+        header, shape = image.header, tuple(int(n) for n in image.shape)
         if len(shape) < 2 or min(shape) < 1:
             raise InputError(f"{one_line(path)}: a NIfTI file of shape {shape} holds no volume")
-        if int(np.prod(shape[:3], dtype=object)) > _SLICES * max_pixels:
+        if math.prod(shape[:3]) > _SLICES * max_pixels:
             raise InputError(
                 f"{one_line(path)}: declares {' x '.join(map(str, shape))} voxels, more than {_SLICES} times the "
                 f"{max_pixels:,} pixels allowed in a frame; raise max_pixels if it is right"
             )
-        values = np.asanyarray(image.dataobj[(..., *(0,) * (len(shape) - 3))] if len(shape) > 3 else image.dataobj)
-        header, orientation = image.header, _nibabel().io_orientation(image.affine)
+        values = _first_volume(stream, image, shape[:3])
+        if isinstance(stream, GzipStream) and len(shape) <= 3:
+            stream.limit += 1
+            stream.read(1)  # at its end gzip compares the checksum
     if values.dtype.names:  # RGB or RGBA voxels
         values = np.stack([values[c] for c in values.dtype.names[:3]], axis=-1)
     elif values.dtype.kind not in "iuf":
         raise InputError(f"{one_line(path)}: voxels of type {values.dtype} are no greys")
     while values.ndim < 3:
         values = values[..., None]
-    values = _nibabel().apply_orientation(values, orientation)
+    n_not_finite = 0
+    if values.dtype.kind == "f":
+        n_not_finite = sum(part.size - int(np.count_nonzero(np.isfinite(part))) for part in values.T)
+    values = _nibabel().apply_orientation(values, _nibabel().io_orientation(image.affine))
     low, high = float(header["cal_min"]), float(header["cal_max"])
     declared = (low, high) if np.isfinite([low, high]).all() and high > low else None
-    return _Volume(values, declared)
+    return _Volume(values, image.dataobj.slope, image.dataobj.inter, declared, n_not_finite)
+
+
+def _first_volume(stream: IO[bytes] | GzipStream, image: Any, shape: tuple[int, ...]) -> np.ndarray:
+    """The stored values of the first volume: memory fills as they are read, and nothing behind them is."""
+    values = np.empty(shape, dtype=image.get_data_dtype().newbyteorder(image.header.endianness), order="F")
+    content = values.reshape(-1, order="F").view(np.uint8)
+    stream.seek(image.dataobj.offset)
+    for place in range(0, len(content), _PIECE):
+        piece = stream.read(min(_PIECE, len(content) - place))
+        content[place : place + len(piece)] = np.frombuffer(piece, np.uint8)
+        if len(piece) < min(_PIECE, len(content) - place):
+            raise EOFError(f"it ends {place + len(piece):,} bytes into the {len(content):,} of its voxels")
+    return values
 
 
 def _nibabel() -> Any:
@@ -169,19 +215,34 @@ def _quiet() -> Any:
     return _nibabel().imageglobals.LoggingOutputSuppressor()
 
 
-def _stream(path: Path) -> IO[bytes]:
+def _stream(path: Path) -> IO[bytes] | GzipStream:
     """The file's content, unpacked if it is gzip, whatever its name says."""
     with path.open("rb") as file:
         packed = file.read(2) == b"\x1f\x8b"
-    return cast("IO[bytes]", gzip.open(path)) if packed else path.open("rb")
+    return GzipStream(path) if packed else path.open("rb")
 
 
-def _image(stream: IO[bytes]) -> Any:
-    """The header and a lazy view of the values."""
+def _image(stream: IO[bytes] | GzipStream) -> Any:
+    """The header and a lazy view of the values; gzip is unpacked no further than the header declares.
+
+    Raises:
+        InputError: It declares voxels beyond the end of the file, or beyond what gzip may unpack to.
+    """
     nibabel = _nibabel()
     second = stream.read(8)[4:8] == b"n+2\0"
     stream.seek(0)
-    return (nibabel.Nifti2Image if second else nibabel.Nifti1Image).from_stream(stream)
+    image = (nibabel.Nifti2Image if second else nibabel.Nifti1Image).from_stream(stream)
+    shape, kind = image.shape[:3], image.get_data_dtype()
+    needed = int(image.dataobj.offset) + math.prod(int(n) for n in shape) * kind.itemsize
+    if isinstance(stream, GzipStream):
+        stream.check(needed)
+        stream.limit = int(image.dataobj.offset) + math.prod(int(n) for n in image.shape) * kind.itemsize
+    elif needed > os.fstat(stream.fileno()).st_size:
+        raise InputError(
+            f"{one_line(stream.name)}: declares {' x '.join(map(str, shape))} voxels of {kind.itemsize * 8} bits, more "
+            "than the file holds"
+        )
+    return image
 
 
 def canonical_shape(image: Any) -> tuple[int, ...]:

@@ -16,11 +16,13 @@ import numpy as np
 from PIL import Image, ImageOps
 
 from memorisk.images import jpeg
+from memorisk.images.bounds import FREE_PIXELS, check_size
 from memorisk.images.formats import Reading, sniff
-from memorisk.images.greys import over_black, show, to_depth
+from memorisk.images.greys import over_black, refuse_not_finite, show, to_depth
 from memorisk.runs.errors import InputError, one_line
 
 _PNG = b"\x89PNG\r\n\x1a\n"
+_MOST_SCANS = 100
 _BITS, _COLOUR_TYPE = 24, 25  # bytes of a PNG file: bits of a value; grey (0, 4) or colour
 
 
@@ -32,14 +34,15 @@ def read(path: Path, how: Reading) -> np.ndarray:
 def read_data(data: bytes, path: Path, how: Reading) -> np.ndarray:
     """As :func:`read`, of the content of a file; ``path`` names it in messages."""
     image = open_image(data, path)
-    check_size(path, image.size[0], image.size[1], how.max_pixels)
+    check_size(path, image.size[0], image.size[1], how.max_pixels, stored=len(data))
     if how.frame:
         seek(image, how.frame, path)
     if image.format == "JPEG":
+        _refuse_scans(image, data, path)
         refuse_cut_short(image, data, path)
     if image.format == "PNG":
         _spread_transparent_grey(image, data)
-    return pixels(image, how, grey_only=image.format == "PNG" and data[_COLOUR_TYPE] in (0, 4))
+    return pixels(image, how, one_line(path), grey_only=image.format == "PNG" and data[_COLOUR_TYPE] in (0, 4))
 
 
 def count_frames(path: Path) -> int:
@@ -76,21 +79,6 @@ def open_image(data: bytes, path: Path) -> Image.Image:
         raise InputError(f"{one_line(path)}: broken {name} ({one_line(error, 120)})") from None
 
 
-def check_size(path: Path, width: int, height: int, max_pixels: int) -> None:
-    """Refuse a frame that declares more pixels than allowed, before it is decoded.
-
-    Raises:
-        InputError: width x height is above max_pixels, or one of them is 0.
-    """
-    if width < 1 or height < 1:
-        raise InputError(f"{one_line(path)}: declares {width} x {height} pixels")
-    if width * height > max_pixels:
-        raise InputError(
-            f"{one_line(path)}: declares {width:,} x {height:,} pixels, more than the {max_pixels:,} allowed "
-            "(a decompression bomb?); raise max_pixels if it is right"
-        )
-
-
 def seek(image: Image.Image, frame: int, path: Path) -> None:
     """Go to a frame.
 
@@ -103,12 +91,23 @@ def seek(image: Image.Image, frame: int, path: Path) -> None:
     image.seek(frame)
 
 
-def pixels(image: Image.Image, how: Reading, *, grey_only: bool = False) -> np.ndarray:
-    """Decode a Pillow image to ``[h, w, c]``; ``grey_only`` for grey that Pillow can only hold as colour."""
+def pixels(image: Image.Image, how: Reading, name: str, *, grey_only: bool = False) -> np.ndarray:
+    """Decode a Pillow image to ``[h, w, c]``.
+
+    Args:
+        image: As Pillow opened it.
+        how: Depth and window.
+        name: Of the image, for messages.
+        grey_only: For grey that Pillow can only hold as colour.
+
+    Raises:
+        InputError: Its values are floats, and some are not finite.
+    """
     image.load()
     turned = _upright(image)
     transparent = image.info.get("transparency")
     if turned.mode.startswith("I;16") or turned.mode in ("I", "F"):
+        refuse_not_finite(np.asarray(turned), name)
         return _deep_grey(np.asarray(turned), transparent, how)
     if turned.mode in ("1", "L") and (transparent is None or isinstance(transparent, int)):
         grey = np.asarray(turned.convert("L"))[..., None]
@@ -129,6 +128,20 @@ def _deep_grey(values: np.ndarray, transparent: object, how: Reading) -> np.ndar
     if isinstance(transparent, int):
         values = np.where(values == transparent, 0, values).astype(values.dtype)
     return show(values, how.window, how.depth)[..., None]
+
+
+def _refuse_scans(image: Image.Image, data: bytes, path: Path) -> None:
+    """Refuse a JPEG of so many scans that going over all its pixels in each would take minutes.
+
+    An empty scan takes a few bytes; encoders write about ten. Allowed are 100 scans of an image of `FREE_PIXELS`,
+    which take some ten seconds, and as many pixels in fewer or more scans.
+
+    Raises:
+        InputError: It has more.
+    """
+    n = jpeg.scans(data)
+    if n * image.width * image.height > _MOST_SCANS * FREE_PIXELS:
+        raise InputError(f"{one_line(path)}: {n:,} scans of {image.width:,} x {image.height:,} pixels; save it anew")
 
 
 def refuse_cut_short(image: Image.Image, data: bytes, path: Path) -> None:

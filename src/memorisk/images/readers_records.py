@@ -10,9 +10,9 @@ from pathlib import Path
 
 import numpy as np
 
+from memorisk.images.bounds import check_size
 from memorisk.images.formats import CIFAR10_RECORDS, CIFAR100_RECORDS, STL10_RECORDS, Reading
 from memorisk.images.greys import to_depth
-from memorisk.images.readers_raster import check_size
 from memorisk.runs.errors import InputError, one_line
 
 

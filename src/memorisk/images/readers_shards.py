@@ -11,6 +11,7 @@ import os
 import tempfile
 import threading
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -25,6 +26,7 @@ import pyarrow.parquet as pq
 
 from memorisk.images.formats import HEAD_BYTES, PARQUET, Reading, file_format, sniff
 from memorisk.images.shard_features import holds_images
+from memorisk.runs.bounds import check_table
 from memorisk.runs.errors import InputError, MissingExtraError, one_line
 
 _LOCK = threading.RLock()  # a stream has one position
@@ -113,14 +115,16 @@ def shard_schema(path: Path) -> pa.Schema:
     """The columns of a file.
 
     Raises:
-        InputError: Two have one name.
+        InputError: Two have one name, or there are more than any table has.
     """
     if _is_parquet(path):
         schema = _parquet(path).schema_arrow
     else:
         with _arrow(path) as file:
             schema = file.schema
-    twice = sorted({name for name in schema.names if schema.names.count(name) > 1})
+    names = schema.names
+    check_table(path, 1, len(names), path.stat().st_size)
+    twice = [name for name, n in Counter(names).items() if n > 1]
     if twice:
         raise InputError(f"{one_line(path)}: several columns are called {one_line(twice[0], 60)}")
     return schema

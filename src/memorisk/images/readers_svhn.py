@@ -10,9 +10,10 @@ from pathlib import Path
 
 import numpy as np
 
+from memorisk.images.bounds import check_size
 from memorisk.images.formats import Reading
 from memorisk.images.greys import to_depth
-from memorisk.images.readers_raster import check_size
+from memorisk.runs.bounds import check_unpacked
 from memorisk.runs.errors import InputError, one_line
 
 SIDE = 32
@@ -55,6 +56,7 @@ def declared_images(path: Path) -> int:
             f"{one_line(path)}: holds {one_line(found, 120)}, not X of 32 x 32 x 3 x n 8-bit values and y of n x 1; it "
             "is none of SVHN's cropped digits, or cut off"
         )
+    check_unpacked(path, f"X of {n:,} images", 3 * SIDE * SIDE * n, path.stat().st_size)
     return n
 
 

@@ -4,7 +4,7 @@ Rules: the first page unless one is asked for (further pages are mostly thumbnai
 orientation is turned; MINISWHITE is inverted; palettes become RGB; alpha is composited over black; 16 bits are kept
 at depth 16, grey or colour, and ``round(v / 257)`` at depth 8 (percentiles, if asked for). Signed, 32-bit and
 floating values have no usable full range: percentiles of the page (minimum to maximum with ``window`` full). Of
-more than three channels that are not alpha, the file is refused.
+more than three channels that are not alpha, or with values that are NaN or infinite, the file is refused.
 """
 
 import logging
@@ -13,9 +13,10 @@ from pathlib import Path
 import numpy as np
 from tifffile import PHOTOMETRIC, TiffFile, TiffPage
 
+from memorisk.images.bounds import check_size
 from memorisk.images.formats import Reading
-from memorisk.images.greys import over_black, show
-from memorisk.images.readers_raster import check_size, open_image, pixels, seek
+from memorisk.images.greys import over_black, refuse_not_finite, show
+from memorisk.images.readers_raster import open_image, pixels, seek
 from memorisk.runs.errors import InputError, one_line
 
 # without a handler of its own Python prints tifffile's log of a broken file beside our one line
@@ -35,11 +36,12 @@ def read(path: Path, how: Reading) -> np.ndarray:
         page = file.pages[how.frame or 0]
         if not isinstance(page, TiffPage):
             page = page.aspage()
-        check_size(path, page.imagewidth, page.imagelength, how.max_pixels)
+        check_size(path, page.imagewidth, page.imagelength, how.max_pixels, stored=path.stat().st_size)
         if page.samplesperpixel > _MOST_CHANNELS:  # before they are decoded: a few bytes may promise thousands
             raise InputError(_CHANNELS.format(one_line(path), page.samplesperpixel))
         values = _decoded(page) if page.photometric in _PLAIN and page.imagedepth == 1 else None
         if values is not None:
+            refuse_not_finite(values, one_line(path))
             return _turned(_image(values, page, how, path), _orientation(page))
     return _through_pillow(path, how)
 
@@ -110,7 +112,8 @@ def _turned(image: np.ndarray, orientation: int) -> np.ndarray:
 
 def _through_pillow(path: Path, how: Reading) -> np.ndarray:
     """The same page by Pillow, which turns TIFF upright itself."""
-    image = open_image(path.read_bytes(), path)
+    data = path.read_bytes()
+    image = open_image(data, path)
     seek(image, how.frame or 0, path)
-    check_size(path, image.size[0], image.size[1], how.max_pixels)
-    return pixels(image, how)
+    check_size(path, image.size[0], image.size[1], how.max_pixels, stored=len(data))
+    return pixels(image, how, one_line(path))

@@ -17,6 +17,7 @@ import yaml
 from memorisk.images.columns import NO_FINDING, text
 from memorisk.runs.damaged import ASTRAY
 from memorisk.runs.errors import InputError, one_line
+from memorisk.runs.yaml_files import parse_yaml
 
 NOTE = b"memorisk_note"
 """Key of a sentence in a schema that a manifest's notes repeat: where the data set came from."""
@@ -115,7 +116,7 @@ def _in_card(path: Path) -> dict[str, Any]:
     try:
         with path.open("rb") as file:
             _, head, _ = file.read(_CARD_BYTES).split(b"---", 2)
-        info = yaml.safe_load(head)["dataset_info"]
+        info = parse_yaml(head.decode("utf-8"))["dataset_info"]
         listed = (info[0] if isinstance(info, list) else info)["features"]
         found = {}
         for feature in listed:

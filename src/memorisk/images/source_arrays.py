@@ -7,6 +7,7 @@ Arrays are found by their names: ``train_images, train_labels, val_images, ...``
 1]`` are taken as text; ``[n, L]`` of 0 and 1 are several findings, joined by ``|`` (``none`` where a row has no 1).
 """
 
+import math
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -148,26 +149,30 @@ def _part_table(path: Path, part: Part, shapes: dict[str, tuple[int, ...]], opti
     table["frame"] = pd.array(range(n), dtype="Int64")
     table["split"] = part.split
     if part.ids is not None:
-        table["image"] = [prefix + v for v in texts(_column(path, part.ids, shapes, n).ravel())]
+        table["image"] = [prefix + v for v in texts(_column(path, part.ids, shapes, n, single=True).ravel())]
     if options.labels_csv is None and options.label_from is None:
         labels = _column(path, part.labels, shapes, n) if part.labels else _beside(path, ("labels", "y"), n)
         if labels is not None:
             table["label"] = array_labels(labels, path)
     if options.group_from is None:
-        groups = _column(path, part.groups, shapes, n) if part.groups else _beside(path, ("groups", "patients"), n)
+        groups = (
+            _column(path, part.groups, shapes, n, single=True)
+            if part.groups
+            else _beside(path, ("groups", "patients"), n)
+        )
         if groups is not None:
             table["group"] = texts(groups.ravel())
     return table
 
 
-def _column(path: Path, name: str, shapes: dict[str, tuple[int, ...]], n: int) -> np.ndarray:
-    """An array with a value (or a row) for each image.
+def _column(path: Path, name: str, shapes: dict[str, tuple[int, ...]], n: int, *, single: bool = False) -> np.ndarray:
+    """An array with a value (or, unless it is ``single``, a row) for each image.
 
     Raises:
         InputError: It has another length.
     """
     shape = shapes[name]
-    if not shape or shape[0] != n:
+    if not shape or shape[0] != n or (single and math.prod(shape) != n):
         raise InputError(f"{one_line(path.name)}: the array {one_line(name)} has shape {shape}, for {n:,} images")
     return whole_array(path, name or None)
 
@@ -186,12 +191,11 @@ def _beside(path: Path, kinds: tuple[str, ...], n: int) -> np.ndarray | None:
             name = path.name.replace(mine, kind, 1).replace("idx3", "idx1")
             partner = path.with_name(name)
             if name != path.name and partner.is_file() and file_format(partner) is not None:
-                values = whole_array(partner, None)
-                if len(values) != n:
-                    raise InputError(
-                        f"{one_line(name)}: has {len(values):,} values, for {n:,} images in {one_line(path.name)}"
-                    )
-                return values
+                shape = open_rows(partner, None).shape
+                if not shape or shape[0] != n:
+                    held = f"{shape[0]:,} values" if shape else "a single value"
+                    raise InputError(f"{one_line(name)}: has {held}, for {n:,} images in {one_line(path.name)}")
+                return whole_array(partner, None)
     return None
 
 

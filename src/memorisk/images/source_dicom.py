@@ -1,7 +1,8 @@
 """A tree of DICOM files: whose image each is by a tag, what it shows by a tag or a joined table.
 
 Files without pixels (reports, plans, DICOMDIR) and those whose pixels are no picture of the patient (dose grids,
-segmentations, parametric maps) are left out and listed with the reason. An image whose group tag is empty belongs
+segmentations, parametric maps) are left out and listed with the reason. A file that should be an image and ends before
+its pixels is unreadable. An image whose group tag is empty belongs
 to its study, failing that its series: images of one study never come apart.
 """
 
@@ -15,7 +16,7 @@ import pandas as pd
 
 from memorisk.images.manifest import NO_PICTURE
 from memorisk.images.options import ImageOptions
-from memorisk.images.readers_dicom import content_class, content_name, pydicom_module
+from memorisk.images.readers_dicom import content_class, content_name, pydicom_module, refuse_deflate_bomb
 from memorisk.images.source_draft import Draft
 from memorisk.images.wording import listed
 from memorisk.runs.errors import InputError, one_line, unknown_name
@@ -24,6 +25,8 @@ _ALWAYS = ("SOPClassUID", "SOPInstanceUID", "StudyInstanceUID", "SeriesInstanceU
 _FALLBACKS = ("StudyInstanceUID", "SeriesInstanceUID")
 _MAY_SHOW = ("Image", "Raw", "Encapsulated", "Video", "Surface")
 """Words in the kinds of DICOM objects that may show a patient; plans, reports and directories without pixels do not."""
+_OF_IMAGES = ("Image", "Video")
+"""Words in the kinds of objects that consist of pixels: one without them was cut short, or stripped."""
 _NO_PICTURES = (
     *("RTDoseStorage", "SegmentationStorage", "LabelMapSegmentationStorage", "HeightMapSegmentationStorage"),
     *("ParametricMapStorage", "RealWorldValueMappingStorage"),
@@ -53,13 +56,15 @@ def dicom_draft(draft: Draft, files: list[str], options: ImageOptions) -> Draft:
     rows, broken = [], []
     for file in files:
         try:
-            header, reason = read_header(draft.root / file, [group_tag, *([label_tag] if label_tag else [])])
-            if reason:
-                draft.skip(file, reason)
-                continue
-            rows.append(_row(header, file, group_tag, label_tag))
+            with warnings.catch_warnings(action="ignore"):  # pydicom warns of values when they are looked at
+                header, reason = read_header(draft.root / file, [group_tag, *([label_tag] if label_tag else [])])
+                if reason:
+                    draft.skip(file, reason)
+                    continue
+                rows.append(_row(header, file, group_tag, label_tag))
         except Exception as error:  # pydicom raises whatever broken bytes lead to
-            broken.append((file, one_line(str(error) or type(error).__name__, 100)))
+            reason = str(error).removeprefix(f"{one_line(draft.root / file)}: ")
+            broken.append((file, one_line(reason or type(error).__name__, 100)))
     _refuse_broken(draft, broken, options)
     left_out = Counter(reason for _, reason in draft.skipped if reason.startswith("no "))
     if left_out:
@@ -79,10 +84,14 @@ _SHARED = ("SOPInstanceUID", "SeriesInstanceUID", "StudyInstanceUID", "PatientID
 
 
 def read_header(path: Path, tags: list[Any]) -> tuple[Any, str]:
-    """The few elements of a header that are needed, and why the file is left out (empty where it is an image)."""
+    """The few elements of a header that are needed, and why the file is left out (empty where it is an image).
+
+    Raises:
+        InputError: The file should be an image by its SOP class, or has none, and ends before its pixels.
+    """
     library = pydicom_module()
-    with path.open("rb") as file, warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    refuse_deflate_bomb(path)
+    with path.open("rb") as file:
         header = library.dcmread(file, force=True, stop_before_pixels=True, specific_tags=[*_ALWAYS, *tags])
         at_pixels = file.read(4) in _PIXEL_TAGS
     name = content_name(header)
@@ -90,9 +99,11 @@ def read_header(path: Path, tags: list[Any]) -> tuple[Any, str]:
     if keyword in _NO_PICTURES or (keyword and not at_pixels and not any(word in keyword for word in _MAY_SHOW)):
         return header, f"{NO_PICTURE} ({name})"
     deflated = getattr(header, "file_meta", {}).get("TransferSyntaxUID") == library.uid.DeflatedExplicitVRLittleEndian
-    if not at_pixels and not (deflated and "Rows" in header):
-        return header, f"no pixels, or cut short before them ({name})"
-    return header, ""
+    if at_pixels or (deflated and "Rows" in header):
+        return header, ""
+    if not keyword or "Rows" in header or any(word in keyword for word in _OF_IMAGES):
+        raise InputError(f"no pixels, or cut short before them ({name})")
+    return header, f"no pixels ({name})"
 
 
 def _row(header: Any, file: str, group_tag: Any, label_tag: Any) -> dict[str, str]:

@@ -1,6 +1,7 @@
 """What lies in a folder: regular files in a fixed order, links that leave it, and hidden files, which are not read."""
 
 import os
+import stat
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
@@ -33,7 +34,7 @@ class Walk:
     not_utf8: list[str] = field(default_factory=list)
     """Names that are not UTF-8, with the strange bytes escaped."""
     skipped: list[tuple[str, str]] = field(default_factory=list)
-    """Hidden files and folders, links within the folder, sockets and the like, with the reason."""
+    """Hidden files and folders, links within the folder, devices, pipes and the like, with the reason."""
 
 
 def suffix(path: str) -> str:
@@ -72,7 +73,7 @@ def walk_files(root: Path, *, follow_links: bool) -> Walk:
             if _leads_to_folder(entry):
                 visited.add(os.path.realpath(entry.path))
                 pending.append(relative + "/")
-            elif not entry.is_symlink() and not entry.is_file():
+            elif _is_special(entry):
                 walk.skipped.append((relative, "not a regular file"))
             elif _is_utf8(relative):
                 walk.files.append(relative)
@@ -99,6 +100,14 @@ def _leads_to_folder(entry: os.DirEntry[str]) -> bool:
         return entry.is_dir()
     except OSError:
         return False
+
+
+def _is_special(entry: os.DirEntry[str]) -> bool:
+    """Whether it is a device, a pipe or a socket, or a link to one; a link to nothing is an absent file."""
+    try:
+        return not stat.S_ISREG(entry.stat().st_mode)
+    except OSError:
+        return not entry.is_symlink()
 
 
 def _is_utf8(name: str) -> bool:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
+from memorisk.runs.bounds import check_arrays
 from memorisk.runs.damaged import NO_ARRAYS
 from memorisk.runs.errors import InputError, one_line
 from memorisk.runs.files import atomic_path, sound_characters
@@ -81,6 +82,7 @@ class Conditions:
         """
         file = folder / CONDITIONS
         try:
+            check_arrays(file)
             with np.load(file, allow_pickle=False) as found:
                 texts = {name: sound_characters(found[name]) for name in _TEXTS}
                 notes = tuple(str(note) for note in texts["notes"].tolist())

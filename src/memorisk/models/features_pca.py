@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from memorisk.runs.bounds import check_arrays
 from memorisk.runs.damaged import NO_ARRAYS
 from memorisk.runs.errors import InputError, one_line
 from memorisk.runs.files import atomic_path
@@ -79,6 +80,7 @@ class PixelPca:
             InputError: The file is missing, damaged or something else.
         """
         try:
+            check_arrays(path)
             with np.load(path, allow_pickle=False) as archive:
                 found = {key: archive[key] for key in _KEYS}
             loaded = cls(

@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 
 from memorisk.images.manifest import listed
+from memorisk.runs.bounds import check_arrays
 from memorisk.runs.damaged import NO_ARRAYS
 from memorisk.runs.errors import InputError, one_line
 from memorisk.runs.files import read_array, read_table, sound_characters
@@ -97,6 +98,7 @@ def _read(file: Path) -> tuple[np.ndarray | None, np.ndarray]:
     if file.suffix.lower() == ".npy":
         return None, read_array(file, mmap=True)
     if file.suffix.lower() == ".npz":
+        check_arrays(file)
         with np.load(file, allow_pickle=False) as archive:
             names = [n for n in archive.files if n not in (IMAGE, GROUP)]
             if FEATURES not in names and len(names) != 1:

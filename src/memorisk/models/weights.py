@@ -27,6 +27,7 @@ from memorisk.images.containers.parsing import SurplusError
 from memorisk.images.containers.safetensors import tensors_sha256
 from memorisk.models.parts import head_names, stem_names
 from memorisk.models.whole_files import State, WholeFile, take_trunk, whole_file
+from memorisk.runs.bounds import check_archive, check_arrays
 from memorisk.runs.damaged import NO_ARRAYS
 from memorisk.runs.errors import InputError, one_line
 from memorisk.runs.files import atomic_path
@@ -182,6 +183,7 @@ def _is_numpy_archive(file: Path) -> bool:
 
 def _read_numpy(file: Path) -> State:
     try:
+        check_arrays(file)
         with np.load(file, allow_pickle=False) as archive:
             return {name: torch.from_numpy(archive[name]) for name in archive.files}
     except NO_ARRAYS as error:
@@ -197,6 +199,8 @@ def _read_torch(file: Path) -> State:
             "in spite of weights_only=True (CVE-2026-24747): install PyTorch 2.10 or newer, or give safetensors"
         )
     try:
+        if zipfile.is_zipfile(file):
+            check_archive(file)
         with warnings.catch_warnings(action="ignore"):  # torch's remarks on old formats are not the user's matter
             content = torch.load(file, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:

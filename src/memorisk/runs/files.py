@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import stat
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from memorisk.runs.errors import DamagedError, full_disk, one_line
+from memorisk.runs.errors import DamagedError, InputError, full_disk, one_line
 
 if TYPE_CHECKING:  # a worker that only trains need not load pandas
     import pandas as pd
@@ -32,6 +33,17 @@ def open_to_others(path: Path) -> bool:
         OSError: It is not there.
     """
     return os.name == "posix" and bool(path.stat().st_mode & 0o077)
+
+
+def refuse_special(path: str | Path) -> None:
+    """Refuse what is no regular file, before it is opened: a device never ends, a pipe may never begin.
+
+    Raises:
+        InputError: It is a folder, a device, a pipe or a socket, or a link to one.
+        OSError: It is absent.
+    """
+    if not stat.S_ISREG(os.stat(path).st_mode):  # noqa: PTH116 - a Path for each of a million images takes longer
+        raise InputError(f"{one_line(path)}: is not a file")
 
 
 def fsync_folder(folder: Path) -> None:
@@ -113,12 +125,16 @@ def read_table(path: str | Path) -> pd.DataFrame:
     """Read a Parquet table.
 
     Raises:
+        InputError: It declares far more than its bytes can describe, or two columns of one name.
         OSError: It cannot be opened, or is none.
         ValueError: It is damaged, or holds text that is no UTF-8.
     """
     import pandas as pd
 
+    from memorisk.runs.parquet_files import check_parquet
+
     try:
+        check_parquet(Path(path))
         return sound_text(pd.read_parquet(path))
     except (LookupError, TypeError, AttributeError) as error:  # what pandas wrote beside the columns is damaged
         raise ValueError(f"damaged notes on its columns ({error!r})") from None

@@ -26,6 +26,7 @@ from memorisk.runs.hidden_paths import shown_paths
 from memorisk.runs.lock import LOCK, folder_lock, refuse_held
 from memorisk.runs.origins import as_named
 from memorisk.runs.urls import url_of
+from memorisk.runs.yaml_files import dump_yaml, parse_yaml, read_yaml_text
 
 CONFIG = "config.yaml"
 LOG = "log.jsonl"
@@ -81,7 +82,7 @@ def _written_config(folder: Path) -> dict[str, Any]:
         InputError: As `read_config`.
     """
     try:
-        found = yaml.safe_load((folder / CONFIG).read_text(encoding="utf-8"))
+        found = parse_yaml(read_yaml_text(folder / CONFIG))
     except FileNotFoundError:
         raise InputError(f"{one_line(folder)} is no run folder: it holds no {CONFIG}") from None
     except NotADirectoryError:
@@ -201,7 +202,7 @@ def open_run(out: Path, config: Mapping[str, Any], *, identity: list[str]) -> It
                 for left in (*out.glob(name), *out.glob(f"*/{name}")):
                     left.unlink(missing_ok=True)
             named = as_named(config)  # private copies of URLs by their URLs
-            write_text(out / CONFIG, yaml.safe_dump(plain(named), sort_keys=False, allow_unicode=True))
+            write_text(out / CONFIG, dump_yaml(plain(named)))
         yield RunFolder(out)
 
 

@@ -16,12 +16,14 @@ import pandas as pd
 import torch
 from torch import nn
 
+from memorisk.images.csv_files import read_csv
 from memorisk.images.manifest import Manifest, listed
 from memorisk.images.options import ImageOptions
 from memorisk.images.sources import load_manifest
 from memorisk.images.store import ImageStore, build_store
 from memorisk.models.features_encoders import Stored, check_channels
 from memorisk.models.latents import LatentEncoder, given_encoder, open_latents
+from memorisk.runs.bounds import check_arrays
 from memorisk.runs.damaged import NO_ARRAYS
 from memorisk.runs.devices import check_device
 from memorisk.runs.errors import InputError, one_line
@@ -276,6 +278,7 @@ def _kept_statistics(folder: Path, values: np.ndarray) -> tuple[np.ndarray, np.n
 def _read(file: Path, table: pd.DataFrame | None) -> tuple[np.ndarray, pd.DataFrame]:
     """Latents, and what is known of whose they are."""
     if file.suffix.lower() == ".npz":
+        check_arrays(file)
         with np.load(file, allow_pickle=False) as archive:
             rows = {name: sound_characters(archive[name]).astype(str) for name in _COLUMNS if name in archive.files}
             return archive["latents"], pd.DataFrame(rows, dtype=object)
@@ -288,7 +291,7 @@ def _read(file: Path, table: pd.DataFrame | None) -> tuple[np.ndarray, pd.DataFr
                 f"a .npy names no images: put {file.stem}.csv beside it with columns image and group, or save .npz "
                 "with latents, image and group"
             )
-        table = pd.read_csv(beside, dtype=str) if beside.suffix == ".csv" else read_table(beside)
+        table = read_csv(beside) if beside.suffix == ".csv" else read_table(beside)
     return read_array(file, mmap=True), table
 
 

@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
-import yaml
 from torch import nn
 
 from memorisk.audits.file_listing import write_listing
@@ -53,6 +52,7 @@ from memorisk.runs.files import plain, write_text
 from memorisk.runs.folder import CONFIG, check_out, private_folder
 from memorisk.runs.lock import folder_lock
 from memorisk.runs.progress import Progress, quiet
+from memorisk.runs.yaml_files import dump_yaml
 from memorisk.statistics.stopping_rule import SharedError, stops
 
 if TYPE_CHECKING:  # loaded where it is asked for
@@ -358,7 +358,7 @@ class MemorizationWatch:
         if not (folder / CONFIG).is_file():
             private_folder(folder)
             write_listing(folder, {TRAIN: self.real.train, HELD_OUT: self.real.held})
-            write_text(folder / CONFIG, yaml.safe_dump(self._config(), sort_keys=False, allow_unicode=True))
+            write_text(folder / CONFIG, dump_yaml(self._config()))
 
     def _config(self) -> dict[str, Any]:
         """What ``config.yaml`` says."""
