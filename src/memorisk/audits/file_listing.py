@@ -6,6 +6,7 @@ A statement compares what is to be released with this listing, byte by byte (doc
 from collections.abc import Mapping
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 
 from memorisk.audits.pseudonyms import Pseudonyms
@@ -26,7 +27,7 @@ def write_listing(folder: Path, sets: Mapping[str, ImageStore | None], names: Ps
         names: Hide the paths where the run hides ids; None for a run that hides none.
     """
     listed = [store.files.assign(**{PART: part}) for part, store in sets.items() if store is not None]
-    table = pd.concat([empty_listing().assign(**{PART: ""}), *listed], ignore_index=True)[[PART, *COLUMNS]]
+    table = pd.concat([empty_listing().assign(**{PART: ""}), *listed], ignore_index=True).loc[:, [PART, *COLUMNS]]
     write_table(folder / FILES, table if names is None else table.assign(path=names.names(table["path"])))
 
 
@@ -48,4 +49,5 @@ def read_listing(folder: Path, part: str) -> pd.DataFrame:
             f"{one_line(folder)} has no {FILES}: an earlier memorisk wrote it; issue the run's command again"
         )
     table = read_table(folder / FILES)
-    return table[table[PART] == part][list(COLUMNS)].reset_index(drop=True)
+    rows = np.flatnonzero(table[PART].to_numpy(dtype=object) == part)
+    return table.take(rows).loc[:, list(COLUMNS)].reset_index(drop=True)

@@ -105,16 +105,15 @@ class SetFiles:
         self, audited: pd.DataFrame, table: Mapping[str, str], depth: int, progress: Progress
     ) -> str | None:
         """Name the first image whose pixels or label the audit did not see; None for a clean export."""
-        wanted = Counter(zip(audited["pixels"], audited["label"], strict=True))
-        unlabelled = not any(table.values())
-        if unlabelled:
-            wanted = Counter(audited["pixels"])
+        labelled = any(table.values())
+        known = audited["label"] if labelled else [""] * len(audited)
+        wanted = Counter(zip(audited["pixels"], known, strict=True))
         for number, (name, label) in enumerate(table.items(), 1):
             try:
                 pixels = hash_pixels(read_image(self.root / name, depth=depth))
             except InputError as error:
                 return str(error)
-            one = pixels if unlabelled else (pixels, label)
+            one = pixels, label
             if not wanted[one]:
                 return f"{one_line(name, 80)} is not an image that was audited, or has another label"
             wanted[one] -= 1
