@@ -54,13 +54,10 @@ def plain(name: str) -> str:
 
 def test_every_package_was_looked_up_at_its_version_and_the_page_says_what_was_found(recipe):
     packages = recipe.looked_up()["packages"]
-    lines = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
-    pins = {plain(name): version for name, _, version in (line.partition("==") for line in lines if line[0] != "#")}
+    pins = locked_versions()
     seen = {plain(name): str(one["version"]) for name, one in packages.items()}
-    differ = sorted(name for name, version in pins.items() if seen.get(name) != version)
+    differ = sorted(name for name in {*seen, *(plain(n) for n, _, _ in recipe.asked())} if seen.get(name) != pins[name])
     assert not differ, f"look up what is known of {differ} now, and write it in recipes/advisories.yaml"
-    fuzzing = {"atheris"}  # installed by who fuzzes
-    assert {plain(name) for name, _, _ in recipe.asked()} <= {*seen, *fuzzing}
     page = (ROOT / "docs" / "licences.md").read_text(encoding="utf-8")
     assert "\n".join(recipe.holes()) in page, "python recipes/dependencies.py --markdown docs/licences.md"
 
