@@ -3,8 +3,9 @@
     make lock                    # after a change of pyproject.toml; versions stay where they still fit
     make lock UPGRADE=--upgrade  # every package at its newest release
 
-`uv` resolves everything that ``pyproject.toml`` names at once, for every system and every Python from `OLDEST` on. Each lock is then a part of that one resolution, so a package has one version in all of them. Hashes and versions are
-those of the public package index: settings of pip and uv on this machine are not read.
+`uv` resolves everything that ``pyproject.toml`` names at once, for every system and every Python from `OLDEST` on. Each
+lock is then a part of that one resolution, so a package has one version in all of them. Hashes and versions are those
+of the public package index: settings of pip and uv on this machine are not read.
 """
 
 import argparse
@@ -112,19 +113,22 @@ def write_locks(uv: str, upgrade: bool) -> None:
     """
     build = [*_project()["build-system"]["requires"], "editables", "setuptools"]
     own = {"build": build, "tools": ["uv", "pip-audit"], "gate": ["cyclopts"]}
+    extras_of = {"test": TESTED} | {name: (name,) for name in extras()}
     with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
+        folder, project = Path(name), ROOT / "pyproject.toml"
+        sources = {lock: folder / f"{lock}.in" for lock in own}
+        for lock, source in sources.items():
+            source.write_text("\n".join(own[lock]) + "\n", encoding="utf-8")
         everything = folder / "everything.txt"
         if not upgrade:
             everything.write_text(_known(files().values()), encoding="utf-8")
-        _resolve(uv, everything, ["--all-extras"], [line for lines in own.values() for line in lines])
+        resolve(uv, [project, *sources.values()], everything, ["--all-extras"])
         core: dict[str, Pin] = {}
         texts = {}
         for lock, path in files().items():
-            asked = [word for extra in (TESTED if lock == "test" else (lock,)) for word in ("--extra", extra)]
-            options = ["--constraints", str(everything), *(asked if lock not in ("core", *own) else ())]
-            resolved = _resolve(uv, folder / f"{lock}.txt", options, own.get(lock))
-            found = {pin.name: pin for pin in pins(resolved)}
+            options = [word for extra in extras_of.get(lock, ()) for word in ("--extra", extra)]
+            options += ["--constraints", str(everything)]
+            found = {pin.name: pin for pin in pins(resolve(uv, [sources.get(lock, project)], folder / lock, options))}
             core = core or found
             texts[path] = _text(path, found, core if lock in extras() else {})
     for path, text in texts.items():
@@ -140,19 +144,7 @@ def _text(path: Path, found: dict[str, Pin], core: dict[str, Pin]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _resolve(uv: str, target: Path, options: list[str], requirements: list[str] | None = None) -> str:
-    """What uv finds for ``pyproject.toml``, or for requirements alone; a file that is there holds preferred versions."""
-    sources: list[str] = []
-    if requirements is not None:
-        source = target.with_suffix(".in")
-        source.write_text("\n".join(requirements) + "\n", encoding="utf-8")
-        sources = [str(source)]
-    if requirements is None or "--all-extras" in options:
-        sources.append(str(ROOT / "pyproject.toml"))
-    return resolve(uv, sources, target, options)
-
-
-def resolve(uv: str, sources: Iterable[str], target: Path, options: Iterable[str] = ()) -> str:
+def resolve(uv: str, sources: Iterable[Path], target: Path, options: Iterable[str] = ()) -> str:
     """Resolve requirements for all supported systems, with hashes.
 
     Args:
@@ -167,7 +159,7 @@ def resolve(uv: str, sources: Iterable[str], target: Path, options: Iterable[str
     Raises:
         subprocess.CalledProcessError: uv found no resolution; it has said why.
     """
-    command = [uv, "--no-config", "--no-python-downloads", "pip", "compile", *sources, *options]
+    command = [uv, "--no-config", "--no-python-downloads", "pip", "compile", *map(str, sources), *options]
     command += ["--universal", "--python-version", OLDEST, "--fork-strategy", "fewest", "--generate-hashes"]
     command += ["--no-annotate", "--no-header", "--quiet", "--output-file", str(target)]
     own = {name: value for name, value in os.environ.items() if not name.startswith(("UV_", "PIP_"))}

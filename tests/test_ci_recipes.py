@@ -98,12 +98,6 @@ def test_nothing_is_released_before_the_gate_of_gitlab() -> None:
     )
 
 
-def test_requirements_are_exact() -> None:
-    lines = [line for line in (CI / "gate-requirements.txt").read_text().splitlines() if not line.startswith("#")]
-    assert all(re.fullmatch(r"[\w-]+==[\d.]+", line) for line in lines)
-    assert any(line.startswith("cyclopts==") for line in lines)
-
-
 @pytest.mark.slow
 def test_the_whole_action_from_an_empty_environment(stated: Path, tmp_path: Path) -> None:
     """Set up as the runner does, from this checkout; it needs a package index."""

@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import re
 import stat
 import sys
 from pathlib import Path
@@ -45,6 +46,13 @@ def test_every_licence_is_known_and_copyleft_is_flagged(recipe):
 def test_what_is_installed_is_as_the_page_says(recipe):
     for name, _, _, licence, _ in rows():
         assert recipe.licence(name) in ("", licence), name
+
+
+def locked_versions() -> dict[str, str]:
+    """The version of every package in the locks."""
+    text = "\n".join(path.read_text(encoding="utf-8") for path in (ROOT / "locks").glob("*.txt"))
+    pins = re.findall(r"^([A-Za-z0-9._-]+)==([^\s;]+)", text, re.MULTILINE)
+    return {plain(name): version for name, version in pins}
 
 
 def plain(name: str) -> str:

@@ -41,13 +41,13 @@ NOT_IMPORTED = {
 }
 """Declared packages that neither src/ nor, for our own extras, a test, recipe or benchmark imports."""
 PRIVATE = {
-    "_reset_state": "accelerate: its own error messages name this way to change the precision; bounded in pyproject.toml",
-    "_worker_logs_enabled": "Ray has no public switch for its messages; bounded in pyproject.toml",
-    "ray._private": "the switch above, and the address that GcsClient takes; bounded in pyproject.toml",
-    "ray._raylet": "GcsClient asks once whether the cluster takes our token; bounded in pyproject.toml",
-    "numba.core": "cgutils, of numba's documented low-level extension API; numba is bounded in pyproject.toml",
+    "_reset_state": "accelerate: its own error messages name this way to change the precision; bounded",
+    "_worker_logs_enabled": "Ray has no public switch for its messages; bounded",
+    "ray._private": "the switch above, and the address that GcsClient takes; bounded",
+    "ray._raylet": "GcsClient asks once whether the cluster takes our token; bounded",
+    "numba.core": "cgutils, of numba's documented low-level extension API; bounded",
 }
-"""Private names of other packages that src/ uses, and why."""
+"""Private names of other packages that src/ uses, and why; the bounds stand in pyproject.toml."""
 UNSTABLE = ("numba.core",)
 """Modules without an underscore whose package promises nothing about them."""
 

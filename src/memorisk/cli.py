@@ -348,8 +348,8 @@ def main(arguments: list[str] | None = None) -> int:
         if not _imported_by_memorisk(error):
             return _unexpected(error)
         return _fail(
-            f"this command needs {one_line(error.name, 60)}, which is not installed: install memorisk without --no-deps "
-            "(with cyclopts alone, only memorisk gate runs)",
+            f"this command needs {one_line(error.name, 60)}, which is not installed: install memorisk without "
+            "--no-deps (with cyclopts alone, only memorisk gate runs)",
             InputError.exit_code,
         )
     except Exception as error:
