@@ -1,5 +1,6 @@
 # make demo: set up and run the main job on built-in data; make test: set up and pass the tests; make site: the pages;
-# make lock: the lock files anew from pyproject.toml; make audit: known vulnerabilities of the locked versions.
+# make lock: the lock files anew from pyproject.toml; make audit: known vulnerabilities of the locked versions;
+# make newest: the tests with the newest release of everything.
 PYTHON ?= python3
 VENV ?= .venv
 BIN = $(VENV)/bin
@@ -7,7 +8,7 @@ TOOLS = $(VENV)/tools
 INSTALL = $(BIN)/python -m pip install --quiet
 UPGRADE ?=
 
-.PHONY: demo test lint site lock audit clean
+.PHONY: demo test lint site lock audit newest clean
 
 demo: $(VENV)/.demo
 	$(BIN)/memorisk audit classifier digits --out runs/demo --models 16 --fail-on never
@@ -29,6 +30,9 @@ lock: $(TOOLS)/.made
 
 audit: $(TOOLS)/.made
 	$(TOOLS)/bin/python recipes/dependencies.py --audit $(TOOLS)/bin/pip-audit
+
+newest: $(TOOLS)/.made
+	$(TOOLS)/bin/python recipes/newest_releases.py $(TOOLS)/bin/uv $(VENV)/newest
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)

@@ -92,7 +92,7 @@ def read(path: Path) -> dict[str, Pin]:
 
 def extras() -> list[str]:
     """Extras of ``pyproject.toml`` that users install."""
-    return [name for name in _project()["project"]["optional-dependencies"] if name not in OURS]
+    return [name for name in project()["project"]["optional-dependencies"] if name not in OURS]
 
 
 def files() -> dict[str, Path]:
@@ -111,24 +111,24 @@ def write_locks(uv: str, upgrade: bool) -> None:
     Raises:
         subprocess.CalledProcessError: uv found no resolution; it has said why.
     """
-    build = [*_project()["build-system"]["requires"], "editables", "setuptools"]
+    build = [*project()["build-system"]["requires"], "editables", "setuptools"]
     own = {"build": build, "tools": ["uv", "pip-audit"], "gate": ["cyclopts"]}
     extras_of = {"test": TESTED} | {name: (name,) for name in extras()}
     with tempfile.TemporaryDirectory() as name:
-        folder, project = Path(name), ROOT / "pyproject.toml"
+        folder, pyproject = Path(name), ROOT / "pyproject.toml"
         sources = {lock: folder / f"{lock}.in" for lock in own}
         for lock, source in sources.items():
             source.write_text("\n".join(own[lock]) + "\n", encoding="utf-8")
         everything = folder / "everything.txt"
         if not upgrade:
             everything.write_text(_known(files().values()), encoding="utf-8")
-        resolve(uv, [project, *sources.values()], everything, ["--all-extras"])
+        resolve(uv, [pyproject, *sources.values()], everything, ["--all-extras"])
         core: dict[str, Pin] = {}
         texts = {}
         for lock, path in files().items():
             options = [word for extra in extras_of.get(lock, ()) for word in ("--extra", extra)]
             options += ["--constraints", str(everything)]
-            found = {pin.name: pin for pin in pins(resolve(uv, [sources.get(lock, project)], folder / lock, options))}
+            found = {pin.name: pin for pin in pins(resolve(uv, [sources.get(lock, pyproject)], folder / lock, options))}
             core = core or found
             texts[path] = _text(path, found, core if lock in extras() else {})
     for path, text in texts.items():
@@ -173,7 +173,8 @@ def _known(paths: Iterable[Path]) -> str:
     return "".join(f"{pin.name}=={pin.version}\n" for pin in found.values())
 
 
-def _project() -> dict[str, dict]:
+def project() -> dict[str, dict]:
+    """The content of ``pyproject.toml``."""
     return tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 
 
