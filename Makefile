@@ -1,9 +1,14 @@
-# make demo: set up and run the main job on built-in data; make test: set up and pass the tests; make site: the pages.
+# make demo: set up and run the main job on built-in data; make test: set up and pass the tests; make site: the pages;
+# make lock: the lock files anew from pyproject.toml; make audit: known vulnerabilities of the locked versions;
+# make newest: the tests with the newest release of everything.
 PYTHON ?= python3
 VENV ?= .venv
 BIN = $(VENV)/bin
+TOOLS = $(VENV)/tools
+INSTALL = $(BIN)/python -m pip install --quiet
+UPGRADE ?=
 
-.PHONY: demo test lint site browser clean
+.PHONY: demo test lint site lock audit newest clean
 
 demo: $(VENV)/.demo
 	$(BIN)/memorisk audit classifier digits --out runs/demo --models 16 --fail-on never
@@ -20,16 +25,37 @@ lint: $(VENV)/.test
 site: $(VENV)/.test
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
+lock: $(TOOLS)/.made
+	$(TOOLS)/bin/python recipes/locks.py $(TOOLS)/bin/uv $(UPGRADE)
+
+audit: $(TOOLS)/.made
+	$(TOOLS)/bin/python recipes/dependencies.py --audit $(TOOLS)/bin/pip-audit
+
+newest: $(TOOLS)/.made
+	$(TOOLS)/bin/python recipes/newest_releases.py $(TOOLS)/bin/uv $(VENV)/newest
+
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
-$(VENV)/.demo: pyproject.toml constraints.txt | $(VENV)/bin/python
-	$(BIN)/python -m pip install --quiet -c constraints.txt -e .
+$(VENV)/.build: locks/build.txt | $(VENV)/bin/python
+	$(INSTALL) --require-hashes -r locks/build.txt
 	touch $@
 
-$(VENV)/.test: pyproject.toml constraints.txt | $(VENV)/bin/python
-	$(BIN)/python -m pip install --quiet -c constraints.txt -e ".[medical,dp,onnx,detectors,generative,tracking,cluster,sign,docs,dev]"
+$(VENV)/.demo: pyproject.toml locks/core.txt $(VENV)/.build
+	$(INSTALL) --require-hashes -r locks/core.txt
+	$(INSTALL) --no-deps --no-build-isolation -e .
+	touch $@
+
+# One test dependency has no wheel: it is built with the locked setuptools, not with what an isolated build would fetch.
+$(VENV)/.test: pyproject.toml locks/test.txt $(VENV)/.build
+	$(INSTALL) --require-hashes --no-build-isolation -r locks/test.txt
+	$(INSTALL) --no-deps --no-build-isolation -e .
 	touch $@ $(VENV)/.demo
+
+$(TOOLS)/.made: locks/tools.txt
+	$(PYTHON) -m venv $(TOOLS)
+	$(TOOLS)/bin/python -m pip install --quiet --require-hashes -r locks/tools.txt
+	touch $@
 
 clean:
 	rm -rf $(VENV) runs site

@@ -1,12 +1,11 @@
 """Licences of everything that memorisk asks for, and what is known of holes in it.
 
 The first reads the metadata of the installed packages, and what was read by hand of public advisories
-(``advisories.yaml``), and writes a page; the second runs ``pip-audit`` over ``constraints.txt``, in an environment of
-its own, where the advisory database can be reached.
+(``advisories.yaml``), and writes a page; the second runs ``pip-audit`` over the lock files, where the advisory database
+can be reached. It needs nothing but Python and pip-audit.
 
     python recipes/dependencies.py --markdown docs/licences.md
-    python -m venv /tmp/audit && /tmp/audit/bin/python -m pip install pip-audit
-    python recipes/dependencies.py --audit /tmp/audit/bin/pip-audit
+    make audit    # python recipes/dependencies.py --audit PIP-AUDIT, with pip-audit from locks/tools.txt
 """
 
 import argparse
@@ -20,13 +19,12 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 ROOT = Path(__file__).resolve().parents[1]
 ADVISORIES = ROOT / "recipes" / "advisories.yaml"
 BASE = "memorisk itself"
 _NAME = re.compile(r"([A-Za-z0-9._-]+)(\[[^\]]*\])?\s*(.*)")
 _COPYLEFT = re.compile(r"\b(A?GPL|LGPL|MPL|EUPL|CDDL|EPL|GNU)", re.IGNORECASE)
+_OUT_OF_REACH = "NO ANSWER: the vulnerability database cannot be reached"
 _SHORT = 60
 _CLASSIFIER = "License :: "
 _KNOWN = (  # how licences are named in metadata, and their names in SPDX's list
@@ -75,7 +73,7 @@ def asked() -> list[tuple[str, str, str]]:
         for line in lines:
             match = _NAME.match(line)
             assert match is not None, line
-            found.append((match[1], match[3].replace(" ", "") or "any", extra))
+            found.append((match[1], match[3].partition(";")[0].replace(" ", "") or "any", extra))
     return found
 
 
@@ -136,10 +134,12 @@ def page(found: list[Dependency]) -> str:
             "",
             "## Known holes",
             "",
-            "`python recipes/dependencies.py --audit PIP-AUDIT` holds `constraints.txt`, the exact versions that the "
-            "tests run with, against the public advisory databases, which takes a connection to them. Run it before a "
-            "release and where memorisk is installed: what is known changes every day. It ends with 0 only where every "
-            "package was looked up and nothing is known; pip-audit itself ends so where it looked up nothing, too.",
+            "`make audit` looks up every package of the lock files (`locks/`), the exact versions that the tests run "
+            "with, in the public advisory databases. It needs a connection to them. Run it before a release and where "
+            "memorisk is installed: what is known changes every day. Its exit codes (of "
+            "`recipes/dependencies.py --audit`; make itself ends with 2 for both failures, so read the last line): 0, "
+            "every package was looked up and nothing is known; 1, something is known; 2, packages could not be looked "
+            "up, or the database could not be reached at all. pip-audit itself ends with 0 where it looked up nothing.",
             "",
             *holes(),
             "",
@@ -149,6 +149,8 @@ def page(found: list[Dependency]) -> str:
 
 def looked_up() -> dict[str, Any]:
     """What was read of public advisories: the day, and the packages."""
+    import yaml  # not needed by the audit, which runs where only pip-audit is installed
+
     return yaml.safe_load(ADVISORIES.read_text(encoding="utf-8"))
 
 
@@ -160,7 +162,7 @@ def holes() -> list[str]:
     lines = [
         "No answer of it stands here: the machine that these pages were made on reaches no such database. In its place "
         "stored copies of public pages (advisories, CVE records, release notes) were searched and read by hand on "
-        f"{found['read']}, package by package, for the versions of `constraints.txt` (`recipes/advisories.yaml`). "
+        f"{found['read']}, for the packages that memorisk names itself (`recipes/advisories.yaml`). "
         "That is less than an audit, and no all-clear: pages may be missing or old, libraries that these packages ask "
         "for were not looked up, and what a page left out is said to be not read. Lower bounds of `pyproject.toml` "
         "were raised where an older version has a hole, known to be high or critical, that memorisk's use could meet; "
@@ -186,25 +188,27 @@ def audit(program: str) -> int:
 
     pip-audit answers 0, too, where it could look up nothing: whatever it left out is counted here.
     """
-    line = [program, "--requirement", str(ROOT / "constraints.txt"), "--no-deps", "--disable-pip", "--format", "json"]
+    line = [program, "--require-hashes", "--disable-pip", "--format", "json", "--progress-spinner", "off"]
+    line += [word for lock in sorted((ROOT / "locks").glob("*.txt")) for word in ("--requirement", str(lock))]
     try:
         done = subprocess.run(line, check=False, capture_output=True, text=True)
     except OSError as error:
-        print(
-            f"{program} cannot be run ({error.strerror}): python -m pip install pip-audit, and name it", file=sys.stderr
-        )
+        print(f"{program} cannot be run ({error.strerror}): make audit installs it", file=sys.stderr)
         return 2
     try:
         return _answer(json.loads(done.stdout)["dependencies"])
     except (ValueError, KeyError):
         last = done.stderr.strip().splitlines()[-1:] or ["it said nothing"]
-        print(f"the advisories cannot be reached: {last[0][:200]}", file=sys.stderr)
+        print(f"{_OUT_OF_REACH}: {last[0][:200]}", file=sys.stderr)
         return 2
 
 
 def _answer(found: list[dict[str, Any]]) -> int:
-    """What pip-audit found, in words, and the exit code."""
+    """Print what pip-audit found; the exit code."""
     skipped = [d["name"] for d in found if "skip_reason" in d]
+    if len(skipped) == len(found):
+        print(f"{_OUT_OF_REACH}: none of {len(found)} packages was looked up", file=sys.stderr)
+        return 2
     for one in found:
         for hole in one.get("vulns", ()):
             mended = ", ".join(hole["fix_versions"]) or "no version yet"
@@ -213,7 +217,7 @@ def _answer(found: list[dict[str, Any]]) -> int:
     print(f"{len(found) - len(skipped)} of {len(found)} packages were looked up: {n} known holes")
     if skipped:
         print(f"NOT looked up, so nothing is said of them: {', '.join(skipped)}", file=sys.stderr)
-    return 1 if n else 2 if skipped or not found else 0
+    return 1 if n else 2 if skipped else 0
 
 
 def main() -> int:

@@ -5,12 +5,12 @@
     python BUNDLE/offline_bundle.py install BUNDLE VENV [--expect HASH]
 
 `build` runs where there is internet, in a checkout of memorisk (or with --wheel, a released one): it downloads a wheel
-of every library for one Python and one kind of machine, and the weights that are named, and writes what it got into
-manifest.json (name, version, licence, bytes, source, SHA-256), requirements.txt (exact versions and hashes) and
-SHA256SUMS. It prints the hash of SHA256SUMS: carry that another way than the disk. `check` needs nothing but Python: it
-refuses a bundle in which a file is missing, added or changed, by name. `install` checks, makes a virtual environment
-from the bundle alone, puts the weights beside it, and runs the built-in audit once, in a network namespace without a
-network where the system allows one.
+of every library for one Python and one kind of machine, at the versions and with the hashes of the lock files, and the
+weights that are named, and writes what it got into manifest.json (name, version, licence, bytes, source, SHA-256),
+requirements.txt (exact versions and hashes) and SHA256SUMS. It prints the hash of SHA256SUMS: carry that another way
+than the disk. `check` needs nothing but Python: it refuses a bundle in which a file is missing, added or changed, by
+name. `install` checks, makes a virtual environment from the bundle alone, puts the weights beside it, and runs the
+built-in audit once, in a network namespace without a network where the system allows one.
 """
 
 import argparse
@@ -76,7 +76,10 @@ def build(given: argparse.Namespace) -> str:
     own = given.wheel or _own_wheel(bundle / WHEELS)
     if given.wheel:
         own = Path(shutil.copy2(given.wheel, bundle / WHEELS))
-    sources = _download(own, bundle / WHEELS, given)
+    locks = given.lock or _own_locks(given.extras)
+    pins = locked(locks)
+    sources = _download(own, bundle / WHEELS, given, pins)
+    _hold_to_lock([wheel for wheel in sorted((bundle / WHEELS).glob("*.whl")) if wheel.name != own.name], pins, given)
     wheels = [_described(wheel, sources) for wheel in sorted((bundle / WHEELS).glob("*.whl"))]
     weights = [entry for name in given.weights for entry in fetch_weights(name, bundle / WEIGHTS)]
     shutil.copy2(__file__, bundle / "offline_bundle.py")
@@ -284,12 +287,68 @@ def _own_wheel(folder: Path) -> Path:
     return next(folder.glob("memorisk-*.whl"))
 
 
-def _download(own: Path, folder: Path, given: argparse.Namespace) -> dict[str, str]:
+def _own_locks(extras: str) -> list[Path]:
+    """The lock files of the checkout for memorisk and these extras.
+
+    Raises:
+        Refused: There is none.
+    """
+    folder = Path(__file__).resolve().parents[1] / "locks"
+    files = [folder / f"{name}.txt" for name in ("core", *filter(None, re.split(r"[,\s]+", extras)))]
+    absent = [file.name for file in files if not file.is_file()]
+    if absent:
+        raise Refused(f"there is no lock file {absent[0]} in {folder}: run in a checkout, or name --lock FILE")
+    return files
+
+
+def locked(locks: list[Path]) -> dict[str, tuple[str, frozenset[str]]]:
+    """Version and SHA-256 of the files of each package in lock files, by normalised name.
+
+    Args:
+        locks: Requirement files with hashes; ``-r FILE`` lines in them are followed.
+
+    Raises:
+        Refused: One cannot be read.
+    """
+    found: dict[str, tuple[str, frozenset[str]]] = {}
+    for lock in locks:
+        try:
+            text = lock.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError):
+            raise Refused(f"{lock} cannot be read as a lock file") from None
+        found |= locked([lock.parent / name for name in re.findall(r"^-r (\S+)$", text, re.MULTILINE)])
+        for block in re.split(r"\n(?=\S)", text):
+            if match := re.match(r"([A-Za-z0-9._-]+)==([^\s;]+)", block):
+                found[_plain(match[1])] = (match[2], frozenset(re.findall(r"--hash=sha256:([0-9a-f]{64})", block)))
+    return found
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def _hold_to_lock(wheels: list[Path], pins: dict[str, tuple[str, frozenset[str]]], given: argparse.Namespace) -> None:
+    """Compare each wheel with the lock, wherever pip got it.
+
+    Builds of PyTorch's own index (``+cpu``) are in no lock; they are taken where that index was asked for.
+
+    Raises:
+        Refused: A wheel is not one of the files that the lock names.
+    """
+    for wheel in wheels:
+        name, version, *_ = wheel.name.split("-")
+        if given.torch_index and "+" in version:
+            continue
+        if sha256(wheel) not in pins.get(_plain(name), ("", frozenset()))[1]:
+            raise Refused(f"{wheel.name} is not a file of the lock: it was changed, or the lock does not name it")
+
+
+def _download(
+    own: Path, folder: Path, given: argparse.Namespace, pins: dict[str, tuple[str, frozenset[str]]]
+) -> dict[str, str]:
     """Download the wheels that memorisk needs; where each came from, by file name."""
     wanted = f"{own.resolve()}[{given.extras}]" if given.extras else str(own.resolve())
     command = [*_pip(), "download", "--quiet", "--only-binary=:all:", "--dest", str(folder), wanted]
-    if given.constraints:
-        command += ["-c", str(given.constraints)]
     if given.torch_index:
         command += ["--extra-index-url", given.torch_index]
     if given.platform or given.python != _python():
@@ -299,7 +358,9 @@ def _download(own: Path, folder: Path, given: argparse.Namespace) -> dict[str, s
         command += ["--python-version", given.python, "--implementation", "cp"]
         command += [word for tag in tags for word in ("--platform", tag)]
     with tempfile.TemporaryDirectory() as logs:
-        log = Path(logs) / "pip.log"
+        log, versions = Path(logs) / "pip.log", Path(logs) / "versions.txt"
+        versions.write_text("".join(f"{name}=={version}\n" for name, (version, _) in pins.items()), encoding="utf-8")
+        command += ["-c", str(versions)]
         _run([*command, "--log", str(log)], "pip could not get every wheel", quiet=True)
         urls = re.findall(r"(https?://[^\s#]+\.whl)", log.read_text(encoding="utf-8", errors="replace"))
     return {url.rsplit("/", 1)[1].replace("%2B", "+"): url for url in urls}
@@ -382,7 +443,6 @@ def _platform(value: str) -> str:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(dest="command", required=True)
-    own = Path(__file__).resolve().parents[1] / "constraints.txt"
     one = commands.add_parser("build", help="gather a bundle, where there is internet")
     one.add_argument("bundle", type=Path)
     one.add_argument("--extras", default="", help="of memorisk, by commas: medical,dp,onnx,detectors,...")
@@ -391,7 +451,7 @@ def _parser() -> argparse.ArgumentParser:
     one.add_argument(
         "--platform", type=_platform, help="of the other machine, as manylinux_2_28_x86_64; this one's if not given"
     )
-    one.add_argument("--constraints", type=Path, default=own if own.is_file() else None, help="exact versions")
+    one.add_argument("--lock", type=Path, nargs="+", help="lock files; those of the checkout if not given")
     one.add_argument("--wheel", type=Path, help="a released wheel of memorisk instead of this checkout")
     one.add_argument("--weights", nargs="*", default=[], help="resnet50@default, transformers:NAME@default, ...")
     ask = commands.add_parser("ask-hub", help="used by build itself: one download, into the hub's cache")

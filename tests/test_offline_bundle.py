@@ -49,6 +49,14 @@ def wheel(folder: Path, name: str, version: str, code: str, needs: str = "") -> 
     return path
 
 
+def lock_of(helper: Path, version: str = "1.5") -> Path:
+    """A lock file that names a wheel of helper's."""
+    lock = helper.with_suffix(".lock")
+    value = hashlib.sha256(helper.read_bytes()).hexdigest()
+    lock.write_text(f"helper=={version} \\\n    --hash=sha256:{value}\n")
+    return lock
+
+
 AUDIT = """
 import pathlib, sys
 def main():
@@ -65,11 +73,11 @@ def built(recipe: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A bundle of two small wheels, by pip, from a folder."""
     folder = tmp_path_factory.mktemp("built")
     own = wheel(folder, "memorisk", "9.9", AUDIT, needs="helper>=1")
-    wheel(folder, "helper", "1.5", "def main(): pass")
+    lock = lock_of(wheel(folder, "helper", "1.5", "def main(): pass"))
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PIP_NO_INDEX", "1")
         patch.setenv("PIP_FIND_LINKS", str(folder))
-        assert recipe.main(["build", str(folder / "bundle"), "--wheel", str(own)]) == 0
+        assert recipe.main(["build", str(folder / "bundle"), "--wheel", str(own), "--lock", str(lock)]) == 0
     return folder / "bundle"
 
 
@@ -151,6 +159,25 @@ def test_a_bundle_for_another_machine_is_refused(
         assert said in capsys.readouterr().err
     assert recipe.main(["build", str(bundle)]) == 2
     assert "is not empty" in capsys.readouterr().err
+
+
+def test_a_library_that_is_not_the_lock_s_is_refused(
+    recipe: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path))
+    own = wheel(tmp_path, "memorisk", "9.9", AUDIT, needs="helper>=1")
+    lock = lock_of(wheel(tmp_path, "helper", "1.5", "def main(): pass"))
+    wheel(tmp_path, "helper", "1.5", "def main(): print('changed')")
+    other, empty = tmp_path / "other.txt", tmp_path / "empty.txt"
+    other.write_text("-r helper-1.5-py3-none-any.lock\n")
+    empty.write_text("# nothing\n")
+    for number, named in enumerate((lock, other, empty)):
+        words = ["build", str(tmp_path / f"bundle{number}"), "--wheel", str(own), "--lock", str(named)]
+        assert recipe.main(words) == 2
+        assert "helper-1.5-py3-none-any.whl is not a file of the lock" in capsys.readouterr().err
+    assert recipe.main(["build", str(tmp_path / "bundle"), "--wheel", str(own), "--extras", "medicine"]) == 2
+    assert "there is no lock file medicine.txt" in capsys.readouterr().err
 
 
 @pytest.mark.slow  # makes a virtual environment

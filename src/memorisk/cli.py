@@ -357,13 +357,37 @@ def main(arguments: list[str] | None = None) -> int:
         return _fail(f"{error.strerror or one_line(error)}{where}; {cure}{GOES_ON}", MemoriskError.exit_code)
     except MemoryError:
         return _fail("out of memory: fewer --processes or a smaller --size need less; what is done is kept", 3)
-    except Exception as error:  # a defect of memorisk: one line all the same, with the place to report
-        if sys.flags.dev_mode:
-            raise
-        place = traceback.extract_tb(error.__traceback__)[-1]
-        where = f"{Path(place.filename).name}:{place.lineno}"
-        message = f"unexpected {type(error).__name__} at {where}: {one_line(error)}; what is done is kept"
-        return _fail(f"{message}; please report it with what python -P -X dev -m memorisk.cli prints", 3)
+    except ModuleNotFoundError as error:
+        if not _imported_by_memorisk(error):
+            return _unexpected(error)
+        return _fail(
+            f"this command needs {one_line(error.name, 60)}, which is not installed: install memorisk without "
+            "--no-deps (with cyclopts alone, only memorisk gate runs)",
+            InputError.exit_code,
+        )
+    except Exception as error:
+        return _unexpected(error)
+
+
+def _imported_by_memorisk(error: ModuleNotFoundError) -> bool:
+    """Whether the import that failed is one of memorisk's own, of another package."""
+    importing = [frame.filename for frame in traceback.extract_tb(error.__traceback__) if frame.filename[:1] != "<"]
+    inside = Path(importing[-1]).is_relative_to(Path(__file__).parent)
+    return inside and (error.name or "").partition(".")[0] != "memorisk"
+
+
+def _unexpected(error: Exception) -> int:
+    """Report a defect of memorisk: one line, with the place to report.
+
+    Raises:
+        Exception: The defect itself in Python's development mode.
+    """
+    if sys.flags.dev_mode:
+        raise error
+    place = traceback.extract_tb(error.__traceback__)[-1]
+    where = f"{Path(place.filename).name}:{place.lineno}"
+    message = f"unexpected {type(error).__name__} at {where}: {one_line(error)}; what is done is kept"
+    return _fail(f"{message}; please report it with what python -P -X dev -m memorisk.cli prints", 3)
 
 
 def _usage(error: CycloptsError) -> str:

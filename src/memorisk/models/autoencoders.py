@@ -7,6 +7,7 @@ channel ``(mean - m_c) scaling / s_c``.
 
 import json
 import logging
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
@@ -33,6 +34,8 @@ from memorisk.runs.fingerprint import file_fingerprint, fingerprint
 CLASS, HALF = "AutoencoderKL", "encoder.safetensors"
 _CODE = 1  # part of the identity: a change of what is computed makes new latents
 _INSIDE = (".", "autoencoder", "vae")
+_ATTENTION_LAYERS = {"query": "to_q", "key": "to_k", "value": "to_v", "proj_attn": "to_out.0"}
+_OLD_ATTENTION = re.compile(rf"(.*\.attentions\.\d+)\.({'|'.join(_ATTENTION_LAYERS)})\.(weight|bias)")
 
 
 class PosteriorMean(nn.Module):
@@ -109,11 +112,16 @@ def load_autoencoder(folder: Path, said: str) -> Any:
     Raises:
         InputError: It cannot be loaded, or a tensor is missing, unknown, of another shape or not finite.
     """
-    tensors = read_tensors(folder, said)
+    tensors = {_current_name(name): tensor for name, tensor in read_tensors(folder, said).items()}
     network = _built(read_config(folder, said), said)
-    network._fix_state_dict_keys_on_load(tensors)  # names of attention before diffusers 0.17
     fill(network, tensors, said)
     return network.eval().requires_grad_(False)
+
+
+def _current_name(tensor_name: str) -> str:
+    """The name that diffusers gives a tensor now; the attention's layers had others before diffusers 0.17."""
+    match = _OLD_ATTENTION.fullmatch(tensor_name)
+    return tensor_name if match is None else f"{match[1]}.{_ATTENTION_LAYERS[match[2]]}.{match[3]}"
 
 
 def read_config(folder: Path, said: str) -> dict[str, Any]:

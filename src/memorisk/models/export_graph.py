@@ -36,6 +36,7 @@ _SIZES: dict[str, Callable[..., Any]] = {
 }  # fmt: skip
 """Arithmetic on sizes, by its name in the file."""
 
+_OVERLOAD: type[Any] = type(torch.ops.aten.add.Tensor)
 _LAYOUTS = {7: torch.strided}
 _FORMATS = {
     1: torch.contiguous_format,
@@ -192,16 +193,22 @@ def _step(node: dict[str, Any], said: str) -> Step:
 def _aten(name: str, overload: str) -> Callable[..., Any] | None:
     """An operator on tensors; None for other attributes, TorchScript's own (``aten::save``), and those refused."""
     known = f"aten::{name}" + (f".{overload}" if overload != "default" else "")
-    if name in _REFUSED or known not in _operators():
+    if name in _REFUSED or not _has_kernel(known):
         return None
     found = getattr(getattr(torch.ops.aten, name), overload)
-    return found if isinstance(found, torch._ops.OpOverload) else None
+    return found if isinstance(found, _OVERLOAD) else None
 
 
 @cache
-def _operators() -> frozenset[str]:
-    """Names in the table from which PyTorch calls kernels on tensors."""
-    return frozenset(torch._C._dispatch_get_all_op_names())
+def _has_kernel(operator_name: str) -> bool:
+    """Whether PyTorch has code that runs an operator on tensors, on a CPU or a GPU."""
+    for device in ("CPU", "CUDA"):
+        try:
+            torch.library.get_kernel(operator_name, device)
+        except RuntimeError:
+            continue
+        return True
+    return False
 
 
 def _outputs(outputs: list[dict[str, Any]]) -> tuple[list[Any], bool]:

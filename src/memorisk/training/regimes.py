@@ -23,6 +23,7 @@ Note = Callable[[str], None]
 AnyLoss = TypeVar("AnyLoss")
 
 _ADAPTED = ("attn.qkv", "attn.proj")
+_BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
 _CHECKED_AFTER = 2
 _EXTRA = 'python -m pip install ".[dp]" in the checkout'
 _NORM_GROUPS = 32
@@ -98,7 +99,7 @@ def _add_adapters(model: nn.Module, options: TrainOptions, seed: int) -> None:
 
 def _without_batch_statistics(model: nn.Module, pretrained: bool, note: Note) -> None:
     """Group normalisation in place of batch normalisation, which mixes the images of a batch."""
-    mixing = [n for n, m in model.named_modules() if isinstance(m, nn.modules.batchnorm._BatchNorm)]
+    mixing = [n for n, m in model.named_modules() if isinstance(m, _BATCH_NORMS)]
     if not mixing:
         return
     if pretrained:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from memorisk.runs.errors import MissingExtraError
+from memorisk.runs.errors import InputError
 
 if TYPE_CHECKING:  # which makes the callback
     from memorisk.audits.watch.watching import MemorizationWatch
@@ -26,7 +26,7 @@ def lightning_callback(
         held_out_loss: The logged metric to note, where there is one.
 
     Raises:
-        MissingExtraError: Lightning is not installed.
+        InputError: Lightning is not installed.
     """
     base = _callback_class()
 
@@ -65,11 +65,13 @@ def _callback_class() -> Any:
     """Lightning's class of callbacks, under either of its names.
 
     Raises:
-        MissingExtraError: It is not installed.
+        InputError: It is not installed.
     """
     for name in ("lightning.pytorch", "pytorch_lightning"):
         try:
             return import_module(name).Callback
         except ImportError:
             continue
-    raise MissingExtraError("lightning", "tracking", "a callback for Lightning")
+    raise InputError(
+        "a callback for Lightning needs lightning, which is not installed: python -m pip install lightning"
+    )
