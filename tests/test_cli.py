@@ -193,7 +193,7 @@ def test_dicom_files_without_pixels(refused, tmp_path):
     data.PatientID = "P1"
     (tmp_path / "tree").mkdir()
     data.save_as(tmp_path / "tree" / "note.dcm", enforce_file_format=True)
-    assert "1 left out: no pixels" in refused(tmp_path / "tree")
+    assert "1 DICOM headers cannot be read (note.dcm: no pixels, or cut short before them" in refused(tmp_path / "tree")
     given = rows()
     given[2]["image"] = "note.dcm"
     (tmp_path / "set").mkdir()

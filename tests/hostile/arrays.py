@@ -11,9 +11,9 @@ from pathlib import Path
 import h5py
 import numpy as np
 
-from tests.hostile.commands import NO_PIXELS, HostileInput, audit, cuts, gzip_of, patched, source
+from tests.hostile.commands import NO_PIXELS, HostileInput, audit, cuts, gzip_of, patched, source, source_without_labels
 
-PIXELS = np.random.default_rng(0).integers(0, 255, (12, 8, 8), np.uint8)
+PIXELS = np.random.default_rng(0).integers(0, 255, (16, 8, 8), np.uint8)
 
 
 def npy_head(shape: object, descr: str = "|u1", fortran: bool = False) -> bytes:
@@ -34,18 +34,18 @@ def array_bytes(values: np.ndarray) -> bytes:
 
 
 def numpy_files() -> Iterator[HostileInput]:
-    good, labels = array_bytes(PIXELS), array_bytes(np.arange(12) % 2)
+    good, labels = array_bytes(PIXELS), array_bytes(np.arange(16) % 2)
     lies = {
         "a thousand million images": npy_head((10**9, 28, 28)),
         "negative sides": npy_head((-1, 8, 8)),
         "10**30 images": npy_head((10**30, 8, 8)),
         "no pixels": npy_head((10**9, 0, 8)),
-        "objects": npy_head((12, 8, 8), "|O"),
-        "text without a letter": npy_head((12, 8, 8), "<U0"),
-        "text of 10**9 letters": npy_head((12,), "<U999999999"),
+        "objects": npy_head((16, 8, 8), "|O"),
+        "text without a letter": npy_head((16, 8, 8), "<U0"),
+        "text of 10**9 letters": npy_head((16,), "<U999999999"),
         "no shape": npy_head("x"),
         "Fortran's order": npy_head((10**9, 8, 8), fortran=True),
-        "a code that does not exist": npy_head((12, 8, 8), "|z9"),
+        "a code that does not exist": npy_head((16, 8, 8), "|z9"),
         "a header that calls": b"\x93NUMPY\x01\0\x20\0__import__('os').system('true')",
         "lists in lists": b"\x93NUMPY\x01\0\x20\x4e" + b"(" * 20_000,
         "a header of 4 GiB": b"\x93NUMPY\x02\0\xff\xff\xff\xff" + bytes(99),
@@ -61,7 +61,7 @@ def numpy_files() -> Iterator[HostileInput]:
             )
     for kind in ("<f2", "<f4", "<f8"):
         for name, value in NO_PIXELS.items():
-            values = np.random.default_rng(0).random((12, 8, 8)).astype(kind)
+            values = np.random.default_rng(0).random((16, 8, 8)).astype(kind)
             values[5, 3, 4] = value
             members = {"images.npy": array_bytes(values), "labels.npy": labels}
             yield source(
@@ -71,7 +71,7 @@ def numpy_files() -> Iterator[HostileInput]:
                 lambda p, m=members: write_zip(p, m),
             )
             if kind == "<f4":
-                yield source(
+                yield source_without_labels(
                     "npy, npz: pixels that are no numbers",
                     f"{name} in {kind}, npy",
                     "x.npy",
@@ -119,14 +119,14 @@ def numpy_files() -> Iterator[HostileInput]:
             lambda p, b=bomb: b(p, "images.npy", npy_head((zeros, 1, 1))),
         )
         yield source(
-            "npz: bomb", f"labels, {name}", "x.npz", lambda p, b=bomb: b(p, "labels.npy", npy_head((12, zeros // 12)))
+            "npz: bomb", f"labels, {name}", "x.npz", lambda p, b=bomb: b(p, "labels.npy", npy_head((16, zeros // 16)))
         )
         yield source(
-            "npz: bomb", f"groups, {name}", "x.npz", lambda p, b=bomb: b(p, "groups.npy", npy_head((12, zeros // 12)))
+            "npz: bomb", f"groups, {name}", "x.npz", lambda p, b=bomb: b(p, "groups.npy", npy_head((16, zeros // 16)))
         )
-    yield source(
-        "npz: path tricks", "a member above the folder", "x.npz", lambda p: write_zip(p, {"../../images.npy": good})
-    )
+    above = source_without_labels("", "", "x.npz", lambda p: write_zip(p, {"../../images.npy": good})).make
+    # a member's name is only a name: nothing is unpacked into a folder
+    yield HostileInput("npz: path tricks", "a member above the folder", above, (0, 1))
     yield source(
         "npz: path tricks",
         "a member at the root",
@@ -140,7 +140,7 @@ def hdf5_files() -> Iterator[HostileInput]:
         """A file with one data set beside labels."""
         with h5py.File(path, "w") as target:
             target.create_dataset(name, **created)  # type: ignore[arg-type]
-            target["labels"] = np.arange(12) % 2
+            target["labels"] = np.arange(16) % 2
 
     many = {"shape": (10**9, 28, 28), "dtype": "u1"}
     for name, created in {
@@ -154,11 +154,11 @@ def hdf5_files() -> Iterator[HostileInput]:
     }.items():
         yield source("HDF5: images never written", f"10**9, {name}", "x.h5", lambda p, c=created: file(p, **many, **c))
         few = (
-            {"shape": (12, 8, 8), "dtype": "u1"}
+            {"shape": (16, 8, 8), "dtype": "u1"}
             | ({**created, "chunks": (1, 8, 8)} if created else {})
             | ({"maxshape": (None, 8, 8)} if "maxshape" in created else {})
         )
-        yield source("HDF5: images never written", f"12, {name}", "x.h5", lambda p, c=few: file(p, **c))
+        yield source("HDF5: images never written", f"16, {name}", "x.h5", lambda p, c=few: file(p, **c))
 
     def labels_only(path: Path, **created: object) -> None:
         """Sound images, labels as asked."""
@@ -166,7 +166,7 @@ def hdf5_files() -> Iterator[HostileInput]:
             target["images"] = PIXELS
             target.create_dataset("labels", **created)  # type: ignore[arg-type]
 
-    wide = {"shape": (12, 10**9), "dtype": "u1"}
+    wide = {"shape": (16, 10**9), "dtype": "u1"}
     yield source("HDF5: images never written", "labels of 10**9 columns", "x.h5", lambda p: labels_only(p, **wide))
     yield source(
         "HDF5: images never written", "labels in chunks", "x.h5", lambda p: labels_only(p, **wide, chunks=(1, 10**6))
@@ -175,9 +175,9 @@ def hdf5_files() -> Iterator[HostileInput]:
     def chunk_bomb(path: Path, filters: int = 1) -> None:
         """A chunk that deflate makes 1 GiB of."""
         with h5py.File(path, "w") as target:
-            data = target.create_dataset("images", shape=(12, 8, 8), dtype="u1", chunks=(12, 8, 8), compression="gzip")
+            data = target.create_dataset("images", shape=(16, 8, 8), dtype="u1", chunks=(16, 8, 8), compression="gzip")
             data.id.write_direct_chunk((0, 0, 0), zlib.compress(bytes(1 << 30), 9))
-            target["labels"] = np.arange(12) % 2
+            target["labels"] = np.arange(16) % 2
 
     yield source("HDF5: bomb", "a chunk of 1 GiB", "x.h5", chunk_bomb)
 
@@ -202,19 +202,19 @@ def hdf5_files() -> Iterator[HostileInput]:
     def twice(path: Path) -> None:
         """Deflated two times."""
         created = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
-        created.set_chunk((12, 8, 8))
+        created.set_chunk((16, 8, 8))
         created.set_deflate(9)
         created.set_deflate(9)
         with h5py.File(path, "w") as target:
-            space = h5py.h5s.create_simple((12, 8, 8))
+            space = h5py.h5s.create_simple((16, 8, 8))
             data = h5py.Dataset(h5py.h5d.create(target.id, b"images", h5py.h5t.NATIVE_UINT8, space, created))
             data[:] = PIXELS
-            target["labels"] = np.arange(12) % 2
+            target["labels"] = np.arange(16) % 2
 
     yield source("HDF5: bomb", "deflated twice", "x.h5", twice)
     for kind in ("<f4", "<f8"):
         for name, value in NO_PIXELS.items():
-            values = np.random.default_rng(0).random((12, 8, 8)).astype(kind)
+            values = np.random.default_rng(0).random((16, 8, 8)).astype(kind)
             values[5, 3, 4] = value
             yield source(
                 "HDF5: pixels that are no numbers", f"{name} in {kind}", "x.h5", lambda p, v=values: file(p, data=v)
@@ -226,11 +226,11 @@ def hdf5_files() -> Iterator[HostileInput]:
         file(other, data=PIXELS)
         with h5py.File(path, "w") as target:
             if how == "virtual":
-                layout = h5py.VirtualLayout(shape=(12, 8, 8), dtype="u1")
-                layout[:] = h5py.VirtualSource(str(other), "images", shape=(12, 8, 8))
+                layout = h5py.VirtualLayout(shape=(16, 8, 8), dtype="u1")
+                layout[:] = h5py.VirtualSource(str(other), "images", shape=(16, 8, 8))
                 target.create_virtual_dataset("images", layout)
             elif how == "external":
-                target.create_dataset("images", shape=(12, 8, 8), dtype="u1", external=[("/etc/passwd", 0, 768)])
+                target.create_dataset("images", shape=(16, 8, 8), dtype="u1", external=[("/etc/passwd", 0, 1024)])
             elif how == "link":
                 target["images"] = h5py.ExternalLink(str(other), "images")
             else:
@@ -281,7 +281,7 @@ def idx_files() -> Iterator[HostileInput]:
             "x-images-idx3-ubyte.gz",
             lambda p, c=cut: p.write_bytes(gzip.compress(c)),
         )
-    for shape in ((2**32 - 1,) * 3, (10**9, 1, 1), (12, 0, 8), (12, 65_535, 65_535)):
+    for shape in ((2**32 - 1,) * 3, (10**9, 1, 1), (16, 0, 8), (16, 65_535, 65_535)):
         lie = struct.pack(">BBBBIII", 0, 0, 8, 3, *shape) + bytes(768)
         yield source("idx: header that is a lie", str(shape), "x-images-idx3-ubyte", lambda p, c=lie: p.write_bytes(c))
         yield source(

@@ -30,7 +30,7 @@ class HostileInput:
     codes: tuple[int, ...] = (2,)
     """Exit codes that are right: 2 refused; 1 counted as a problem by ``images check``; 0 where it does no harm."""
     names: str = ""
-    """What the line of a refusal must name: of another reason it would say nothing about the input."""
+    """What a refusal or a problem must name: for another reason it would say nothing about the input."""
 
 
 def sound_images(root: Path, suffix: str = ".png", n: int = 6) -> Path:
@@ -83,7 +83,19 @@ def source(kind: str, name: str, file: str, write: Callable[[Path], object], *mo
         write(folder / file)
         return audit(folder / file, *more)
 
-    return HostileInput(kind, name, make, names=file.partition("-")[0])
+    return HostileInput(kind, name, make, names="x-" if "-" in file else file)
+
+
+def source_without_labels(kind: str, name: str, file: str, write: Callable[[Path], object]) -> HostileInput:
+    """As `source`, for an audit that needs no labels."""
+
+    def make(folder: Path) -> list[str]:
+        """Write it, and images that were made of it."""
+        write(folder / file)
+        made = sound_images(folder / "made")
+        return ["audit", "synthetic", str(folder / file), str(made), "--size", "8", "--out", OUT]
+
+    return HostileInput(kind, name, make, names=file)
 
 
 def cuts(data: bytes, places: tuple[int, ...]) -> Iterator[tuple[int, bytes]]:

@@ -44,6 +44,8 @@ class Outcome:
 
     code: int
     """Exit code; negative for a signal that ended it."""
+    answer: str
+    """Standard output."""
     lines: str
     """Standard error, without lines of progress."""
     left: list[str]
@@ -59,7 +61,7 @@ class Outcome:
         found = {
             f"exit code {self.code}": self.code not in hostile.codes,
             f"{len(self.lines.splitlines())} lines": refused and not (clean and self.lines[:-1].isprintable()),
-            "another reason": self.code == 2 and hostile.names not in self.lines,
+            "another reason": hostile.names not in (self.answer if self.code == 1 else self.lines),
             "words beside the answer": not refused and bool(self.lines),
             f"left {self.left[:3]}": refused and bool(self.left),
             f"{self.peak / 2**30:.1f} GiB": self.peak > MOST_BYTES,
@@ -85,19 +87,25 @@ class Runner:
         """
         with _folder() as folder:
             (folder / "in").mkdir()
-            out, words = folder / "out", folder / "words"
+            out, words, said = folder / "out", folder / "words", folder / "said"
             arguments = [str(out) if a == OUT else a for a in hostile.make(folder / "in")]
             if fresh:
-                told = _watched(lambda: _start(arguments, words, folder / "cache"), alone=False)
+                told = _watched(lambda: _start(arguments, said, words, folder / "cache"), alone=False)
             else:
                 assert self._process.stdin is not None
                 assert self._process.stdout is not None
-                request = {"arguments": arguments, "words": str(words), "cache": str(folder / "cache")}
+                request = {
+                    "arguments": arguments,
+                    "said": str(said),
+                    "words": str(words),
+                    "cache": str(folder / "cache"),
+                }
                 print(json.dumps(request), file=self._process.stdin, flush=True)
                 told = json.loads(self._process.stdout.readline())
             left = entries(out) if out.is_dir() else []
             lines = _PROGRESS.sub("", words.read_text(encoding="utf-8", errors="replace"))
-            return Outcome(told["code"], lines, left, told["peak"], told["seconds"])
+            answer = said.read_text(encoding="utf-8", errors="replace")
+            return Outcome(told["code"], answer, lines, left, told["peak"], told["seconds"])
 
     def close(self) -> None:
         """End the process."""
@@ -117,19 +125,19 @@ def _folder() -> Iterator[Path]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _start(arguments: list[str], words: Path, cache: Path) -> int:
-    with words.open("wb") as error:
+def _start(arguments: list[str], said: Path, words: Path, cache: Path) -> int:
+    with said.open("wb") as output, words.open("wb") as error:
         return subprocess.Popen(
             memorisk(*arguments),
             stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
+            stdout=output,
             stderr=error,
             env=environment(cache),
             start_new_session=True,
         ).pid
 
 
-def _fork(arguments: list[str], words: Path, cache: Path) -> int:
+def _fork(arguments: list[str], said: Path, words: Path, cache: Path) -> int:
     """A child of this process that is the command."""
     child = os.fork()
     if child:
@@ -137,7 +145,7 @@ def _fork(arguments: list[str], words: Path, cache: Path) -> int:
     code = 70
     try:
         os.setsid()
-        for handle, name in ((0, os.devnull), (1, os.devnull), (2, str(words))):
+        for handle, name in ((0, os.devnull), (1, str(said)), (2, str(words))):
             os.dup2(os.open(name, os.O_RDWR | os.O_CREAT, 0o600), handle)
         os.environ |= environment(cache)
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
@@ -204,7 +212,7 @@ def _serve() -> None:
             import_module(name)
     for line in sys.stdin:
         asked = json.loads(line)
-        told = _watched(lambda a=asked: _fork(a["arguments"], Path(a["words"]), Path(a["cache"])))
+        told = _watched(lambda a=asked: _fork(a["arguments"], Path(a["said"]), Path(a["words"]), Path(a["cache"])))
         print(json.dumps(told), flush=True)
 
 
