@@ -123,7 +123,7 @@ def test_seeds_and_conditions_change_an_image():
 def test_guidance_of_one_takes_one_pass(monkeypatch):
     passes, call = [], LeanForward.__call__
     monkeypatch.setattr(LeanForward, "__call__", lambda *given: passes.append(1) or call(*given))
-    generator, draw = small_generator("class"), asked("class", 2)
+    generator, draw = small_generator("class"), asked("class", 1)  # one image is one group on any processor
     images = []
     for guidance, taken in ((1.0, 4), (2.0, 8), (0.0, 8)):
         passes.clear()
@@ -171,6 +171,7 @@ def test_a_noise_that_ends_without_signal_is_drawn_from():
 
 def test_where_places_differ_images_stand_alone(monkeypatch):
     generator, how = small_generator("class"), SamplingOptions(sampling_steps=6)
+    monkeypatch.setattr(dit_forward, "rows_stand_apart", lambda *sizes: True)
     grouped = generator.sample(asked("class"), how, device="cpu")
     assert LeanForward(generator.network).group == dit_forward.GROUP_NUMBERS // (25 * 32)
     monkeypatch.setattr(dit_forward, "rows_stand_apart", lambda *sizes: False)
@@ -185,6 +186,42 @@ def test_rows_that_do_not_stand_apart_are_noticed(monkeypatch):
     moving = torch.linspace(0, 1e-3, 10)[:, None, None]
     monkeypatch.setattr(dit_forward.F, "linear", lambda x, w, b: linear(x, w, b) + moving)
     assert not rows_stand_apart(10, 25, 36, 2, 12, 12)
+
+
+def test_an_activation_that_depends_on_the_place_is_noticed(monkeypatch):
+    """Vectorised kernels compute the last numbers of an array by another approximation; here the last image's."""
+    gelu, sizes = dit_forward.F.gelu, (3, 25, 18, 2, 12, 12)
+    monkeypatch.setattr(dit_forward.F, "linear", lambda x, w, b: (x[..., :1] * w[:, 0] + b))  # the same at any place
+    monkeypatch.setattr(dit_forward.F, "scaled_dot_product_attention", lambda q, k, v: q + k + v)
+    monkeypatch.setattr(dit_forward.F, "gelu", lambda x, approximate: torch.relu(x))
+    rows_stand_apart.cache_clear()
+    assert rows_stand_apart(*sizes)
+
+    def by_place(x, approximate):
+        found = gelu(x, approximate=approximate)
+        found.view(-1)[-8:] *= 1 + 2**-20
+        return found
+
+    monkeypatch.setattr(dit_forward.F, "gelu", by_place)
+    rows_stand_apart.cache_clear()
+    assert not rows_stand_apart(*sizes)
+    rows_stand_apart.cache_clear()
+
+
+def test_threads_of_the_caller_change_nothing(monkeypatch):
+    """What is computed once for all images is computed by one thread, too: products may be divided among threads."""
+    seen, times = [], LeanForward.times
+    monkeypatch.setattr(
+        LeanForward, "times", lambda lean, steps: seen.append(torch.get_num_threads()) or times(lean, steps)
+    )
+    threads = torch.get_num_threads()
+    try:
+        torch.set_num_threads(3)
+        small_generator("class").sample(asked("class", 2), SamplingOptions(sampling_steps=2), device="cpu")
+        assert torch.get_num_threads() == 3
+    finally:
+        torch.set_num_threads(threads)
+    assert seen == [1]
 
 
 def test_what_cannot_be_drawn_is_refused():

@@ -113,8 +113,6 @@ class DiffusionSampler:
         images = np.empty((len(draw), side, side, self.channels), dtype=np.uint8)
         if not len(draw):
             return images
-        with torch.inference_mode():
-            _ = self._times, self._group  # computed once, before threads ask for them
 
         def fill(part: slice) -> None:
             """Some rows; inference mode is the thread's own."""
@@ -126,6 +124,8 @@ class DiffusionSampler:
                 fill(part)
             return images
         with one_thread_each() as workers:
+            with torch.inference_mode():
+                _ = self._times, self._group  # computed once, by one thread as everything is, before threads ask for them
             parts = _parts(len(draw), self._together(len(draw), workers))
             with ThreadPoolExecutor(workers) if min(workers, len(parts)) > 1 else nullcontext() as pool:
                 list(map(fill, parts) if pool is None else pool.map(fill, parts))

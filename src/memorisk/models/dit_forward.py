@@ -133,7 +133,7 @@ class LeanForward:
             normed = _modulated(hidden, scale, shift, weights.eps[0])
             hidden = torch.addcmul(hidden, gate[:, None], F.linear(self._attention(normed, weights), *weights.out))
             normed = _modulated(hidden, scale_2, shift_2, weights.eps[1])
-            inner = F.gelu(F.linear(normed, *weights.up), approximate="tanh")
+            inner = _activation(F.linear(normed, *weights.up))
             hidden = torch.addcmul(hidden, gate_2[:, None], F.linear(inner, *weights.down))
         out = self.last(_modulated(hidden, final[:, 1], final[:, 0], self.last_eps))
         out = out.view(m, n, n, p, p, self.outputs).permute(0, 5, 1, 3, 2, 4)
@@ -149,10 +149,11 @@ class LeanForward:
 
 @lru_cache
 def rows_stand_apart(images: int, tokens: int, hidden: int, heads: int, inputs: int, outputs: int) -> bool:
-    """Whether every product of a network gives an image the same bytes at any place of a group, beside any others.
+    """Whether every layer of a network gives an image the same bytes at any place of a group, beside any others.
 
-    Kernels for matrices may treat rows at an edge in another order of additions; those of this machine are asked, on
-    noise, once for every shape.
+    Kernels for matrices may treat rows at an edge in another order of additions. A kernel for an activation computes
+    the last numbers of an array, fewer than it takes at once, by another approximation. The kernels of this machine are
+    asked, on noise, once for every shape.
 
     Args:
         images: Of a group.
@@ -164,12 +165,12 @@ def rows_stand_apart(images: int, tokens: int, hidden: int, heads: int, inputs: 
     """
     noise = torch.Generator().manual_seed(0)
 
-    def apart(x: torch.Tensor, product: Any) -> bool:
+    def apart(x: torch.Tensor, layer: Any) -> bool:
         """Moved by one, and with zeros beside the first."""
         alone = torch.zeros_like(x)
         alone[0] = x[0]
-        found = product(x)
-        same = torch.equal(product(x.roll(1, 0)), found.roll(1, 0)) and torch.equal(product(alone)[0], found[0])
+        found = layer(x)
+        same = torch.equal(layer(x.roll(1, 0)), found.roll(1, 0)) and torch.equal(layer(alone)[0], found[0])
         return same
 
     shapes = [(inputs, hidden), (hidden, 3 * hidden), (hidden, hidden), (hidden, 4 * hidden), (4 * hidden, hidden)]
@@ -178,8 +179,15 @@ def rows_stand_apart(images: int, tokens: int, hidden: int, heads: int, inputs: 
         weight, bias = torch.randn(made, given, generator=noise), torch.randn(made, generator=noise)
         if not apart(x, lambda x, w=weight, b=bias: F.linear(x, w, b)):
             return False
+    if not apart(torch.randn(images, tokens, 4 * hidden, generator=noise), _activation):
+        return False
     qkv = torch.randn(images, heads, tokens, 3 * hidden // heads, generator=noise)
     return apart(qkv, lambda x: F.scaled_dot_product_attention(*x.chunk(3, dim=-1)))
+
+
+def _activation(x: torch.Tensor) -> torch.Tensor:
+    """Of the feed-forward part."""
+    return F.gelu(x, approximate="tanh")
 
 
 def _modulated(x: torch.Tensor, scale: torch.Tensor, shift: torch.Tensor, eps: float) -> torch.Tensor:
