@@ -10,6 +10,7 @@ from PIL import Image
 
 from memorisk.cli import main
 
+ROOT = Path(__file__).resolve().parents[1]
 SIDE = 8
 
 
@@ -19,8 +20,9 @@ def memorisk(*arguments: object) -> list[str]:
 
 
 def environment(cache: Path) -> dict[str, str]:
-    """What such a process needs: a cache of its own, one thread."""
-    return os.environ | {"MEMORISK_CACHE": str(cache), "OMP_NUM_THREADS": "1", "COLUMNS": "100"}
+    """What such a process needs: a cache of its own, one thread, functions of the tests."""
+    path = os.pathsep.join((str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])))
+    return os.environ | {"MEMORISK_CACHE": str(cache), "OMP_NUM_THREADS": "1", "COLUMNS": "100", "PYTHONPATH": path}
 
 
 def answer(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, str, str]:

@@ -52,7 +52,7 @@ def beside_file(settings: dict[str, Any], name: str, file: Path) -> None:
         name: ``python-path``, as it is written in them.
         file: Which holds them.
     """
-    settings[name] = settings.get(name) or [str(file.absolute().parent)]
+    settings.setdefault(name, [str(file.absolute().parent)])
 
 
 def read_yaml(path: Path, *, flags: bool = True) -> dict[str, Any]:

@@ -13,7 +13,6 @@ from cyclopts import Parameter
 
 from memorisk.runs.child_processes import child_path, without_current_folder
 from memorisk.runs.errors import InputError, one_line, unknown_name
-from memorisk.runs.fingerprint import file_fingerprint
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,7 +104,9 @@ def _import(name: str) -> Any:
 
 
 def source_fingerprint(function: Callable[..., Any]) -> str:
-    """Fingerprint of the file in which a function stands; "unknown" where there is none."""
+    """Return the fingerprint of the file in which a function stands; "unknown" where there is none."""
+    from memorisk.runs.fingerprint import file_fingerprint  # NumPy, which --help does without
+
     try:
         source = inspect.getsourcefile(inspect.unwrap(function))
         return file_fingerprint(source) if source else "unknown"
