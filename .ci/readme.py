@@ -114,6 +114,7 @@ EXPECTED: dict[str, list[Expected]] = {
     "memorisk synthesize runs/generator": [
         Expected((0, 1), "Ledger: ", " --sampling-steps 5 --most-tries 2", ("--images 1000", "--images 20"))
     ],
+    "memorisk release SYNTHETIC": [Expected((0,), "metadata.csv written to clean")],
     "memorisk statement runs/synthetic": [Expected((1,), "Card: release/model-card.md")],
     "memorisk gate release/privacy-statement.json": [Expected((1,), "may not be released")],
     "memorisk track runs/synthetic": [Expected((0,), "runs/synthetic: logged to mlflow:tracking")],

@@ -18,7 +18,7 @@ OF_A_MODEL = (
     "What happens if the model is trained further, or asked in another way than with whole images.",
 )
 OF_IMAGES = (
-    "What the files hold besides pixels: metadata, file names, other files in the folder.",
+    "The names of files and folders, and what is hidden in the pixels themselves.",
     "Names or dates that can be read in the images.",
     "The generator: whoever has its weights can draw other images.",
 )
