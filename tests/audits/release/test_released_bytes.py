@@ -1,0 +1,160 @@
+"""A release is bytes: ways to change an audited set, each refused by name, and ways that change nothing about it."""
+
+import os
+import shutil
+import struct
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from memorisk.audits.release.exporting import release
+from memorisk.audits.release.gate import gate
+from memorisk.audits.release.stating import state, write_statement
+from memorisk.runs.errors import InputError
+
+FIRST = "clean0000_0.png"
+
+
+def chunk(name: bytes, body: bytes) -> bytes:
+    """A PNG chunk with its checksum."""
+    return struct.pack(">I", len(body)) + name + body + struct.pack(">I", zlib.crc32(name + body))
+
+
+def with_chunk(name: bytes, body: bytes) -> Callable[[Path], None]:
+    """Put a chunk before the last one of a PNG file."""
+
+    def change(folder: Path) -> None:
+        file = folder / FIRST
+        data = file.read_bytes()
+        file.write_bytes(data[:-12] + chunk(name, body) + data[-12:])
+
+    return change
+
+
+def appended(data: bytes) -> Callable[[Path], None]:
+    """Put bytes behind the end of a PNG file."""
+
+    def change(folder: Path) -> None:
+        with (folder / FIRST).open("ab") as file:
+            file.write(data)
+
+    return change
+
+
+def added(name: str, data: bytes = b"x") -> Callable[[Path], None]:
+    """Put a file beside the images."""
+
+    def change(folder: Path) -> None:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(data)
+
+    return change
+
+
+def other_pixel(folder: Path) -> None:
+    """Change one grey value by one."""
+    pixels = np.asarray(Image.open(folder / FIRST)).copy()
+    pixels[0, 0] ^= 1
+    Image.fromarray(pixels).save(folder / FIRST)
+
+
+def other_compression(folder: Path) -> None:
+    """Write the same pixels as other bytes."""
+    Image.open(folder / FIRST).save(folder / FIRST, compress_level=0)
+
+
+CHANGES: dict[str, tuple[Callable[[Path], object], str]] = {
+    "hidden image": (added(".real.png"), ".real.png"),
+    "archive folder": (added("__MACOSX/train0000_0.png"), "__MACOSX/train0000_0.png"),
+    "thumbnails": (added("Thumbs.db"), "Thumbs.db"),
+    "table": (added("patients.csv"), "patients.csv"),
+    "zip": (added("more.zip"), "more.zip"),
+    "heic": (added("photo.heic"), "photo.heic"),
+    "film": (added("film.mp4"), "film.mp4"),
+    "labels": (added("metadata.csv", b"file_name\n"), "metadata.csv"),
+    "another image": (lambda f: shutil.copy(f / FIRST, f / "clean9999_0.png"), "clean9999_0.png"),
+    "missing": (lambda f: (f / FIRST).unlink(), FIRST),
+    "renamed": (lambda f: (f / FIRST).rename(f / "DOE.png"), "DOE.png"),
+    "moved": (lambda f: ((f / "a").mkdir(), (f / FIRST).rename(f / "a" / FIRST)), f"a/{FIRST}"),
+    "swapped": (lambda f: shutil.copy(f / "clean0001_0.png", f / FIRST), FIRST),
+    "emptied": (lambda f: (f / FIRST).write_bytes(b""), FIRST),
+    "behind the end": (appended(b"another image"), FIRST),
+    "text": (with_chunk(b"tEXt", b"PatientName\0DOE"), FIRST),
+    "EXIF": (with_chunk(b"eXIf", b"II*\0"), FIRST),
+    "second frame": (with_chunk(b"fdAT", b"\0\0\0\1x"), FIRST),
+    "pixel": (other_pixel, FIRST),
+    "compression": (other_compression, FIRST),
+}
+
+
+@pytest.fixture(scope="module")
+def stated(made: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The statement of a set that passes."""
+    out = tmp_path_factory.mktemp("stated")
+    return write_statement(made / "runs" / "clean", images=[made / "clean"], out=out / "s").folder
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_a_set_that_was_changed_is_refused_by_name(made: Path, stated: Path, tmp_path: Path, name: str) -> None:
+    change, named = CHANGES[name]
+    folder = tmp_path / "clean"
+    shutil.copytree(made / "clean", folder)
+    change(folder)
+    found = gate(stated, images=[folder])
+    assert not found.passed
+    assert named in found.line
+    with pytest.raises(InputError, match=named.replace(".", r"\.")):
+        state(made / "runs" / "clean", images=[folder])
+
+
+def touched(folder: Path) -> None:
+    """Set other modification times."""
+    for file in folder.iterdir():
+        os.utime(file, (0, 0))
+
+
+SAME: dict[str, Callable[[Path], object]] = {
+    "copied": lambda folder: None,
+    "other times": touched,
+    "other permissions": lambda folder: [file.chmod(0o600) for file in folder.iterdir()],
+    "rewritten": lambda folder: [file.write_bytes(file.read_bytes()) for file in folder.iterdir()],
+}
+
+
+@pytest.mark.parametrize("place", ["clean", "other name", "a/b/c", "\u5f20", ".hidden"])
+@pytest.mark.parametrize("name", SAME)
+def test_what_changes_no_byte_is_accepted(made: Path, stated: Path, tmp_path: Path, name: str, place: str) -> None:
+    shutil.copytree(made / "clean", tmp_path / place)
+    SAME[name](tmp_path / place)
+    assert gate(stated, images=[tmp_path / place]).passed
+    assert state(made / "runs" / "clean", images=[tmp_path / place]).verdict.status == "pass"
+
+
+def test_a_clean_export_is_what_was_audited_and_passes(made: Path, tmp_path: Path) -> None:
+    found = release(made / "clean", tmp_path / "out")
+    assert found.images == len(list((made / "clean").iterdir()))
+    out = write_statement(made / "runs" / "clean", images=[tmp_path / "out"], out=tmp_path / "stated").folder
+    assert gate(out, images=[tmp_path / "out"]).passed
+    for file, source in zip(sorted((tmp_path / "out").glob("*.png")), sorted((made / "clean").iterdir()), strict=True):
+        np.testing.assert_array_equal(np.asarray(Image.open(file)), np.asarray(Image.open(source)))
+        assert [name for name, _ in chunks(file.read_bytes())] == [b"IHDR", b"IDAT", b"IEND"]
+    other_pixel_of = tmp_path / "out" / "000001.png"
+    pixels = np.asarray(Image.open(other_pixel_of)).copy()
+    pixels[0, 0] ^= 1
+    Image.fromarray(pixels).save(other_pixel_of)
+    with pytest.raises(InputError, match=r"000001\.png is not an image that was audited"):
+        state(made / "runs" / "clean", images=[tmp_path / "out"])
+
+
+def chunks(data: bytes) -> list[tuple[bytes, bytes]]:
+    """Names and contents of a PNG file's chunks."""
+    found, place = [], 8
+    while place < len(data):
+        length = int.from_bytes(data[place : place + 4], "big")
+        found.append((data[place + 4 : place + 8], data[place + 8 : place + 8 + length]))
+        place += length + 12
+    return found
