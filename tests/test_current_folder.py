@@ -55,6 +55,7 @@ COMMANDS: dict[tuple[str, ...], str] = {
     ("explain",): "../out/run --features before",
     ("report",): "../out/run --redact",
     ("compare",): "../out/run ../out/losses",
+    ("release",): "train ../out/clean",
     ("statement",): "../out/run --out ../out/release",
     ("gate",): "../out/release/privacy-statement.json --images ../out/drawn",
     ("track",): "../out/run --to tensorboard:../out/board",
