@@ -14,8 +14,8 @@ from memorisk.audits.context import Context
 from memorisk.audits.gallery import MOST, thumbnails
 from memorisk.audits.options import AnalysisOptions, ReportOptions
 from memorisk.audits.pseudonyms import Pseudonyms
-from memorisk.runs.errors import InputError
 from memorisk.report.result import Result
+from memorisk.runs.errors import InputError
 from memorisk.runs.files import write_bytes
 from memorisk.runs.folder import open_run, read_config
 from memorisk.runs.hidden_paths import is_hidden
