@@ -13,9 +13,10 @@ sys.path.insert(0, str(ROOT))  # worker processes import functions of tests, and
 
 @pytest.fixture(scope="session", autouse=True)
 def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Decoded images of the tests go to a folder of their own, not to the user's cache."""
+    """Decoded images and settings of the tests go to folders of their own, not to the user's."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("MEMORISK_CACHE", str(tmp_path_factory.mktemp("cache")))
+        patch.setenv("XDG_CONFIG_HOME", str(tmp_path_factory.mktemp("config")))
         yield
 
 

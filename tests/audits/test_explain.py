@@ -154,7 +154,7 @@ def test_every_design(design, images, tmp_path):
         explain(tmp_path / "run", probes=True, **QUICK)
 
 
-def test_pseudonyms_stay_and_features_come_by_the_users_own_ids(images, tmp_path):
+def test_pseudonyms_stay_and_features_come_by_the_users_own_ids(images, tmp_path, monkeypatch):
     key = tmp_path / "key"
     key.touch(mode=0o600)
     key.write_bytes(b"a secret of sixteen bytes")
@@ -174,11 +174,19 @@ def test_pseudonyms_stay_and_features_come_by_the_users_own_ids(images, tmp_path
     assert found.atypicality["image"].iloc[0] in text
     assert ".png" not in text
     assert not any(f"p{k:02}" in text for k in range(16))
+    written = [p for p in out.rglob("*") if p.suffix in (".yaml", ".json", ".jsonl", ".html")]
+    assert len(written) >= 6
+    for place in (str(images), str(tmp_path), f'"{images.name}"', f">{images.name}<", f": {images.name}\n"):
+        assert not [p.name for p in written if place in p.read_text()], place
     np.save(tmp_path / "same.npy", flat.astype(float))
     again = explain(out, features=[tmp_path / "same.npy"], out=tmp_path / "again", **QUICK)
     np.testing.assert_allclose(again.atypicality["ratio"], found.atypicality["ratio"])
     with pytest.raises(InputError, match=r"weights of seed 123 are gone \(the run was made with --discard-weights\)"):
         explain(out, features=[tmp_path / "own.parquet"], probes=True, **QUICK)
+    with monkeypatch.context() as patch:
+        patch.setenv("XDG_CONFIG_HOME", str(tmp_path / "of another user"))
+        with pytest.raises(InputError, match="does not tell where its images are: look into it where the run was made"):
+            explain(out, features=[tmp_path / "own.parquet"], **QUICK)
     key.write_bytes(b"another secret of sixteen")
     with pytest.raises(InputError, match="names other images than its settings give: put the pseudonym key"):
         explain(out, features=[tmp_path / "own.parquet"], **QUICK)

@@ -14,8 +14,11 @@ from memorisk.audits.context import Context
 from memorisk.audits.gallery import MOST, thumbnails
 from memorisk.audits.options import AnalysisOptions, ReportOptions
 from memorisk.audits.pseudonyms import Pseudonyms
+from memorisk.report.result import Result
 from memorisk.runs.errors import InputError
 from memorisk.runs.files import write_bytes
+from memorisk.runs.folder import open_run, read_config
+from memorisk.runs.hidden_paths import is_hidden
 from tests.audits.synthetic import twin_evidence
 
 KEY = b"a secret of sixteen bytes"
@@ -97,6 +100,46 @@ def test_a_key_that_others_may_read_or_replace_is_refused(tmp_path, mode):
     assert "\n" not in str(refused.value)
     file.chmod(0o400)
     assert Pseudonyms.from_options(asked).key == KEY
+
+
+def test_paths_of_a_run_are_hashes_and_known_to_this_user_alone(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    weights = tmp_path / "doe" / "w.safetensors"
+    weights.parent.mkdir()
+    weights.touch()
+    config = {
+        "images": "doe", "out": "runs/doe", "model": "small/8", "normalise": "0.5/0.25", "group_from": "^(.*)/doe",
+        "features": ["pixels", f"resnet50@{weights}"], "image_root": None, "level": 0.1, "url": "s3://doe/skin",
+        "run": {"features": f"resnet50@{weights}", "seed": 3},
+    }  # fmt: skip
+    names = Pseudonyms(KEY).knowing(config)
+    told = names.settings(config)
+    hidden = {name: value for name, value in told.items() if value != config[name]}
+    assert set(hidden) == {"images", "out", "features", "url", "run"}
+    assert told["features"][0] == "pixels"
+    assert told["run"] == {"features": told["features"][1], "seed": 3}
+    assert str(weights) not in str(told)
+    assert names.settings(config) == Pseudonyms(KEY).knowing(config).settings(config)
+    result = names.without_paths(Result(summary={"notes": [f"weights of resnet50@{weights} are random"]}))
+    assert result.summary["notes"] == [f"weights of {told['features'][1]} are random"]
+    assert names.source("doe") == told["images"]
+    assert (names.source("digits"), Pseudonyms(None).source("doe")) == ("digits", "doe")
+    with open_run(tmp_path / "run", told, identity=["run"]):
+        assert read_config(tmp_path / "run") == config | {"run": told["run"]}
+    book = tmp_path / "config" / "memorisk" / "hidden-paths.jsonl"
+    assert stat.S_IMODE(book.stat().st_mode) == 0o600
+    lines = book.read_text()
+    Pseudonyms(KEY).knowing(config)
+    assert book.read_text() == lines  # nothing is noted twice
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "another"))
+    assert read_config(tmp_path / "run") == told
+
+
+def test_a_user_without_a_folder_of_settings_loses_the_paths_and_nothing_else(tmp_path, monkeypatch):
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "file"))
+    told = Pseudonyms(KEY).knowing({"images": "doe"}).settings({"images": "doe"})
+    assert is_hidden(told["images"])
 
 
 def test_the_gallery_shows_the_images_with_the_largest_m_under_the_shown_id():

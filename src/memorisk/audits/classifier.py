@@ -97,6 +97,7 @@ def audit_classifier(
         plan, recipe, store, linked, intended = _prepared(manifest, folder, options, progress, dry_run=False)
         names = Pseudonyms.from_options(options)
         config = {"images": str(images), "out": str(folder), **asdict(options)}
+        names = names.knowing(config)
         fixed = identity(options, store.data_hash, recipe.describe())
         with open_run(folder, names.settings(config | {"run": fixed}), identity=["run"]) as run:
             return _run(run, plan, recipe, store, options, linked, intended, names, progress)

@@ -98,8 +98,9 @@ def audit_defences(
         )
     plan_defences(images, out=out, progress=progress, **settings)  # refuses before another was trained for hours
     config = {"images": str(images), "out": str(folder), **asdict(options), "run": {"comparison": "regimes"}}
+    names = Pseudonyms.from_options(options).knowing(config)
     results: dict[str, Result] = {}
-    with open_run(folder, Pseudonyms.from_options(options).settings(config), identity=["run"]) as run:
+    with open_run(folder, names.settings(config), identity=["run"]) as run:
         for name, arm in arms.items():
             stage = lambda s, d, n, name=name: progress(f"{name}: {s}", d, n)  # noqa: E731
             result = audit_classifier(images, out=folder / name, progress=stage, **_settings(arm))

@@ -50,7 +50,9 @@ def audit_losses(file: str | Path, *, out: str | Path, **settings: Any) -> Resul
     evidence = evidence_from_table(with_losses(read_scores(path)))
     fixed = {"scores": file_fingerprint(path), "pseudonymise": options.pseudonymise}
     names = Pseudonyms.from_options(options)
-    config = names.settings({"file": str(file), "out": str(out), **asdict(options), "run": fixed})
+    config = {"file": str(file), "out": str(out), **asdict(options), "run": fixed}
+    names = names.knowing(config)
+    config = names.settings(config)
     check_out(Path(out), config, identity=["run"])
     context = Context(
         design=evidence.design,

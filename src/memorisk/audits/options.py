@@ -62,7 +62,7 @@ class ReportOptions:
     """Leave images and ids out of the report."""
 
     pseudonymise: bool = False
-    """Replace ids of images and groups by keyed hashes in everything the run writes."""
+    """Replace ids of images and groups, and paths, by keyed hashes in everything the run writes."""
 
     pseudonym_key: Path | None = None
     """File with the key of the hashes; made once in the user's configuration folder if not given."""

@@ -5,12 +5,12 @@ folder), so that whoever gets the folder cannot recompute the pseudonyms, and th
 run to run.
 """
 
-import os
+import re
 import secrets
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import pandas as pd
@@ -32,6 +32,7 @@ SHORTEST_KEY = 16  # bytes
 _SOURCES = ("images", "synthetic", "held_out", "calibration", "file", "generator", "out", "image_root", "labels_csv",
             "store", "pseudonym_key", "review", "target")  # fmt: skip
 """Settings that are paths, also without a separator in them."""
+_SEPARATOR = "/"  # also of URLs; memorisk runs where paths have it
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,8 @@ class Pseudonyms:
     """Replaces ids, or leaves them as they are where there is no key."""
 
     key: bytes | None
+    paths: Mapping[str, str] = field(default_factory=dict, kw_only=True)
+    """Hash by path, of the run at hand."""
 
     @classmethod
     def from_options(cls, options: ReportOptions) -> "Pseudonyms":
@@ -77,32 +80,31 @@ class Pseudonyms:
         """The pseudonym of a data set, whose name is that of its folder or file; empty and built-in ones stay."""
         return name if self.key is None or name in ("", "digits") else self._hidden(name)
 
-    def settings(self, config: Mapping[str, Any], *sources: str) -> dict[str, Any]:
-        """Put hashes in place of the paths in a run's settings, also where its identity repeats them.
+    def knowing(self, config: Mapping[str, Any], *sources: str) -> Self:
+        """The same, with a hash for each path in a run's settings; which path it is, is noted for this user.
 
         Args:
             config: As for `memorisk.runs.folder.open_run`.
             *sources: Further names of settings that are a source of images, whatever they look like.
         """
         if self.key is None:
-            return dict(config)
-        found: dict[str, str] = {}
+            return self
         named = as_named({name: value for name, value in config.items() if name != "run"})
-        hidden = {name: self._without_paths(name, value, (*_SOURCES, *sources), found) for name, value in named.items()}
-        note_hidden({hashed: path for path, hashed in found.items()})
-        return hidden | ({"run": _replaced(config["run"], found)} if "run" in config else {})
+        paths = {path: self._hidden(path) for path in _paths(named, "", (*_SOURCES, *sources))}
+        note_hidden({hashed: path for path, hashed in paths.items()})
+        return replace(self, paths=paths)
+
+    def settings(self, config: Mapping[str, Any]) -> dict[str, Any]:
+        """The settings of a run with hashes in place of the paths that are known, also where its identity has them."""
+        return _replaced(as_named(config), self.paths) if self.paths else dict(config)
+
+    def without_paths(self, result: Result) -> Result:
+        """The same result, hashes in place of known paths in its summary and verdict."""
+        summary, verdict = (_replaced(found, self.paths) for found in (result.summary, result.verdict))
+        return result.replace(summary=summary, verdict=verdict) if self.paths else result
 
     def _hidden(self, path: str) -> str:
         return f"{HIDDEN}{self.names([path])[0]}"
-
-    def _without_paths(self, name: str, value: Any, sources: Collection[str], found: dict[str, str]) -> Any:
-        if isinstance(value, Mapping):
-            return {key: self._without_paths(str(key), inner, sources, found) for key, inner in value.items()}
-        if isinstance(value, list | tuple):
-            return [self._without_paths(name, inner, sources, found) for inner in value]
-        if not isinstance(value, str) or not _is_path(name, value, sources):
-            return value
-        return found.setdefault(value, self._hidden(value))
 
     def evidence(self, evidence: Evidence) -> Evidence:
         """The same evidence under pseudonyms."""
@@ -126,7 +128,7 @@ class Pseudonyms:
             ids = [c for c in HASHED_COLUMNS if c in table]
             hidden = table.assign(**{c: self.names(table[c]) for c in ids})
             changed[name] = hidden.sort_values(["label", ids[0]], kind="stable").reset_index(drop=True)
-        return result.replace(**changed)
+        return self.without_paths(result.replace(**changed))
 
     def table(self, table: pd.DataFrame) -> pd.DataFrame:
         """A manifest under pseudonyms: ids hashed, and every column that could hold one left out."""
@@ -137,22 +139,47 @@ class Pseudonyms:
         return pd.DataFrame(hashed | kept).sort_values("image", kind="stable").reset_index(drop=True)
 
 
-def _replaced(value: Any, found: Mapping[str, str]) -> Any:
-    """The same value, hashes in place of paths wherever they stand in its texts."""
+def _paths(value: Any, name: str, sources: Collection[str]) -> Iterator[str]:
+    """Every path in some settings: sources of images, and texts that are or name something on the disk or at a URL."""
     if isinstance(value, Mapping):
-        return {key: _replaced(inner, found) for key, inner in value.items()}
+        for key, inner in value.items():
+            yield from _paths(inner, str(key), sources)
+    elif isinstance(value, list | tuple):
+        for inner in value:
+            yield from _paths(inner, name, sources)
+    elif (
+        isinstance(value, str)
+        and value not in ("", "digits")
+        and not is_hidden(value)
+        and (name in sources or _names_place(value))
+    ):
+        yield value
+
+
+def _names_place(text: str) -> bool:
+    """Whether a text is or names a place, as ``NAME@FILE`` and ``detector:FOLDER`` do; ``0.5/0.25`` is none."""
+    for part in (text, *re.split(r"[@,]|^\w+:", text)):
+        if _SEPARATOR not in part.strip("/."):
+            continue
+        try:
+            if "://" in part or Path(part).is_absolute() or Path(part).exists():
+                return True
+        except OSError:  # too long to be a name
+            continue
+    return False
+
+
+def _replaced(value: Any, paths: Mapping[str, str]) -> Any:
+    """The same value, hashes in place of paths: as a whole, and inside other texts where they have a separator."""
+    if isinstance(value, Mapping):
+        return {key: _replaced(inner, paths) for key, inner in value.items()}
     if isinstance(value, list | tuple):
-        return [_replaced(inner, found) for inner in value]
-    if isinstance(value, str):
-        for path in sorted(found, key=len, reverse=True):
-            value = found[path] if value == path else value.replace(path, found[path]) if "/" in path else value
+        return [_replaced(inner, paths) for inner in value]
+    if not isinstance(value, str) or value in paths:
+        return paths.get(value, value) if isinstance(value, str) else value
+    for path in sorted((path for path in paths if _SEPARATOR in path), key=len, reverse=True):
+        value = value.replace(path, paths[path])
     return value
-
-
-def _is_path(name: str, value: str, sources: Collection[str]) -> bool:
-    """Whether a setting is a path: a source of images, or text with a separator that is no pattern."""
-    named = value != "digits" if name in sources else not name.endswith("_from") and ("/" in value or os.sep in value)
-    return named and not is_hidden(value)
 
 
 def _own_key() -> Path:

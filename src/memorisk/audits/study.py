@@ -110,7 +110,7 @@ def study_rare_distinctive(
     if not tables_only:
         for options in {ClusterOptions(**{k: cell[k] for k in _WHERE}) for _, cell in study.cells.values()}:
             options.reach_cluster()
-    named = _names(study).settings({**config, "run": identity})
+    named = _names(study).knowing(config).settings({**config, "run": identity})
     with open_run(folder, named, identity=["run"]) as run:
         runs = _finished(run.path, study) if tables_only else _run_parts(run, study, progress)
         progress("laying out the tables", 0, 0)

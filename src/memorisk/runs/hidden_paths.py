@@ -41,17 +41,15 @@ def note_hidden(paths: Mapping[str, str]) -> None:
             book.write(lines)
 
 
-def shown_paths(settings: Any) -> Any:
-    """Put the paths that this user knows in place of their hashes, at any depth of settings."""
-    return _shown(settings, _known()) if HIDDEN in json.dumps(settings, default=str) else settings
+def shown_paths(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Put the paths that this user knows in place of their hashes, in settings and in lists of them."""
+    known = _known()
 
+    def shown(value: Any) -> Any:
+        """A path for its hash, anything else as it is."""
+        return known.get(value, value) if isinstance(value, str) else value
 
-def _shown(value: Any, known: Mapping[str, str]) -> Any:
-    if isinstance(value, Mapping):
-        return {name: _shown(inner, known) for name, inner in value.items()}
-    if isinstance(value, list):
-        return [_shown(inner, known) for inner in value]
-    return known.get(value, value) if isinstance(value, str) else value
+    return {k: [shown(inner) for inner in v] if isinstance(v, list) else shown(v) for k, v in settings.items()}
 
 
 def _known() -> dict[str, str]:
@@ -59,7 +57,7 @@ def _known() -> dict[str, str]:
     known: dict[str, str] = {}
     with suppress(OSError):
         for line in (user_folder() / _BOOK).read_text(encoding="utf-8", errors="replace").splitlines():
-            with suppress(ValueError):
+            with suppress(ValueError, TypeError, RecursionError):
                 name, path = json.loads(line)
-                known[name] = path
+                known[str(name)] = str(path)
     return known

@@ -71,7 +71,7 @@ def analyse_filter(evidence: FilterEvidence, options: FilterOptions, names: Pseu
     if evidence.screened is not None:
         further |= {"scores": tables.scores(), "real_images": tables.real_images()}
         further |= {"detectors": tables.detectors(), "diversity": tables.diversity()}
-    return Result(
+    result = Result(
         per_image=tables.per_image(),
         per_group=tables.per_group(),
         per_class=tables.per_class(),
@@ -79,6 +79,7 @@ def analyse_filter(evidence: FilterEvidence, options: FilterOptions, names: Pseu
         verdict=filter_verdict(numbers, options),
         tables=further,
     )
+    return names.without_paths(result)
 
 
 def numbers_of(evidence: FilterEvidence, options: ScreeningOptions) -> dict[str, Any]:

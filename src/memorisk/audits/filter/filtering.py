@@ -95,8 +95,8 @@ def filter_synthetic(
         working = [detector.working_at(workplace) for detector in detectors]
         evidence = gather(sets, working, families, counted, options, progress)
     config = {"train": source_name(train), "synthetic": source_name(synthetic), "out": str(folder), **asdict(options)}
-    config = names.settings(config | {"run": _identity(evidence, options)}, "train")
-    with open_run(folder, config, identity=["run"]) as run:
+    names = names.knowing(config, "train")
+    with open_run(folder, names.settings(config | {"run": _identity(evidence, options)}), identity=["run"]) as run:
         run.log("started", versions=versions(), machine=machine())
         result = _write(run, evidence, options, names, progress)
         run.log("finished", status=result.status)

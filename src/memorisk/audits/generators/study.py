@@ -102,7 +102,7 @@ def study_generators(
     if not tables_only:
         study.options.reach_cluster()
     names = Pseudonyms.from_options(study.options)
-    named = names.settings({**config, "run": _identity(study)})
+    named = names.knowing(config).settings({**config, "run": _identity(study)})
     identity = {"run": named["run"]}
     refuse_overlap(folder, {f"the images of {name}": one.images for name, one in study.datasets.items()})
     check_out(folder, identity, identity=["run"])

@@ -56,7 +56,7 @@ def analyse_loop(evidence: LoopEvidence, options: SynthesizeOptions, names: Pseu
         per_image = _ledger(per_image, evidence, known, options)
         tables |= {"scores": made.scores(), "real_images": made.real_images(), "detectors": made.detectors()}
         tables |= {"diversity": made.diversity(), "attempts": _attempts(per_image)}
-    return Result(
+    result = Result(
         per_image=per_image,
         per_group=made.per_group(),
         per_class=made.per_class(),
@@ -64,6 +64,7 @@ def analyse_loop(evidence: LoopEvidence, options: SynthesizeOptions, names: Pseu
         verdict=loop_verdict(numbers, options),
         tables=tables,
     )
+    return names.without_paths(result)
 
 
 def loop_numbers(evidence: LoopEvidence, options: SynthesizeOptions) -> dict[str, Any]:
@@ -121,7 +122,7 @@ def drawn_names(evidence: LoopEvidence, names: Pseudonyms) -> DrawnNames:
     for store in (sets.train, sets.calibration):
         if store is not None:
             drawn -= {*map(str, store.manifest.images), *map(str, store.manifest.groups)}
-    return DrawnNames(names.key, frozenset(drawn))
+    return DrawnNames(names.key, frozenset(drawn), paths=names.paths)
 
 
 def _ledger(table: pd.DataFrame, evidence: LoopEvidence, names: Pseudonyms, options: SynthesizeOptions) -> pd.DataFrame:

@@ -170,8 +170,9 @@ def _run(
     progress: Progress,
 ) -> Result:
     """The loop in its run folder; what is finished already is read."""
-    config = names.settings({**named, **asdict(asked.options), "run": _identity(asked, found)}, "train")
-    with _disk(folder), open_run(folder, config, identity=["run"]) as run:
+    config = {**named, **asdict(asked.options), "run": _identity(asked, found)}
+    names = names.knowing(config, "train")
+    with _disk(folder), open_run(folder, names.settings(config), identity=["run"]) as run:
         if (run / FINISHED).is_file():
             _clear(run)
             refuse_changed(run.path, "draw again into a new --out")  # kept images may be in use: they are not redrawn

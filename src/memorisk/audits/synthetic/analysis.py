@@ -70,7 +70,7 @@ def analyse_synthetic(evidence: SyntheticEvidence, options: SyntheticOptions, na
         tables["spread"] = spread_table(evidence)
     if len(unread := made.unread()):
         tables["unread"] = unread
-    return Result(
+    result = Result(
         per_image=made.per_image(clusters),
         per_group=made.per_group(),
         per_class=made.per_class() if numbers["labels_given"] else pd.DataFrame(),
@@ -78,6 +78,7 @@ def analyse_synthetic(evidence: SyntheticEvidence, options: SyntheticOptions, na
         verdict=synthetic_verdict(numbers, options),
         tables=tables,
     )
+    return names.without_paths(result)
 
 
 def _paired(evidence: SyntheticEvidence, found: Findings, options: SyntheticOptions) -> tuple[PairedFindings, ...]:

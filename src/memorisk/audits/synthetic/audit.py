@@ -108,8 +108,8 @@ def audit_synthetic(
     with open_workplace(options, options.store, folder, device=device) as workplace:
         working = tuple(detector.working_at(workplace) for detector in detectors)
         evidence = gather(sets, options, progress, detectors=working, pairing=pairing, review=review)
-    config = names.settings(config | {"run": _identity(evidence, options)}, "train")
-    with open_run(folder, config, identity=["run"]) as run:
+    names = names.knowing(config, "train")
+    with open_run(folder, names.settings(config | {"run": _identity(evidence, options)}), identity=["run"]) as run:
         _log_start(run, evidence)
         _write_manifests(run, sets, names)
         progress("testing", 0, 0)
