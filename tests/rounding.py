@@ -61,7 +61,7 @@ def exact_outputs(model: nn.Module, x: torch.Tensor, dtype: torch.dtype) -> tupl
             x = layer(x)
         elif isinstance(layer, nn.MaxPool2d):
             x, error = layer(x), layer(error)
-        elif not isinstance(layer, nn.Flatten) and not list(layer.children()):
+        elif not isinstance(layer, nn.Flatten | nn.Sequential) and not list(layer.children()):
             raise TypeError(f"the errors of {type(layer).__name__} are not known here")
     return x, error
 
