@@ -191,7 +191,7 @@ def test_rows_that_do_not_stand_apart_are_noticed(monkeypatch):
 def test_an_activation_that_depends_on_the_place_is_noticed(monkeypatch):
     """Vectorised kernels compute the last numbers of an array by another approximation; here the last image's."""
     gelu, sizes = dit_forward.F.gelu, (3, 25, 18, 2, 12, 12)
-    monkeypatch.setattr(dit_forward.F, "linear", lambda x, w, b: (x[..., :1] * w[:, 0] + b))  # the same at any place
+    monkeypatch.setattr(dit_forward.F, "linear", lambda x, w, b: x[..., :1] * w[:, 0] + b)  # the same at any place
     monkeypatch.setattr(dit_forward.F, "scaled_dot_product_attention", lambda q, k, v: q + k + v)
     monkeypatch.setattr(dit_forward.F, "gelu", lambda x, approximate: torch.relu(x))
     rows_stand_apart.cache_clear()
