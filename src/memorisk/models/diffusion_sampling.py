@@ -125,7 +125,7 @@ class DiffusionSampler:
             return images
         with one_thread_each() as workers:
             with torch.inference_mode():
-                _ = self._times, self._group  # computed once, by one thread as everything is, before threads ask for them
+                _ = self._times, self._group  # computed once, by one thread like the rest, before others ask
             parts = _parts(len(draw), self._together(len(draw), workers))
             with ThreadPoolExecutor(workers) if min(workers, len(parts)) > 1 else nullcontext() as pool:
                 list(map(fill, parts) if pool is None else pool.map(fill, parts))
