@@ -1,6 +1,7 @@
 # make demo: set up and run the main job on built-in data; make test: set up and pass the tests; make site: the pages;
 # make lock: the lock files anew from pyproject.toml; make audit: known vulnerabilities of the locked versions;
-# make newest: the tests with the newest release of everything.
+# make newest: the tests with the newest release of everything;
+# make test-processors: the tests with the kernels of other processors, one setting after another.
 PYTHON ?= python3
 VENV ?= .venv
 BIN = $(VENV)/bin
@@ -8,13 +9,26 @@ TOOLS = $(VENV)/tools
 INSTALL = $(BIN)/python -m pip install --quiet
 UPGRADE ?=
 
-.PHONY: demo test lint site lock audit newest clean
+TESTS = tests
+# What torch, oneDNN, MKL and OpenBLAS take a processor for; variables of one setting are joined by commas. The first
+# takes away most: it is the one that CI runs.
+OLDEST = ATEN_CPU_CAPABILITY=default,ONEDNN_MAX_CPU_ISA=AVX2,MKL_CBWR=COMPATIBLE,OPENBLAS_CORETYPE=Prescott
+PROCESSORS = $(OLDEST) ATEN_CPU_CAPABILITY=default ATEN_CPU_CAPABILITY=avx2 ONEDNN_MAX_CPU_ISA=AVX2 \
+  ONEDNN_MAX_CPU_ISA=AVX512_CORE ATEN_CPU_CAPABILITY=avx2,ONEDNN_MAX_CPU_ISA=AVX2
+
+.PHONY: demo test test-processors lint site lock audit newest clean
 
 demo: $(VENV)/.demo
 	$(BIN)/memorisk audit classifier digits --out runs/demo --models 16 --fail-on never
 
 test: $(VENV)/.test
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal
+
+test-processors: $(VENV)/.test
+	for setting in $(PROCESSORS); do \
+	  echo "$$setting"; \
+	  env $$(echo "$$setting" | tr , ' ') OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal $(TESTS) || exit 1; \
+	done
 
 lint: $(VENV)/.test
 	$(BIN)/ruff check .

@@ -5,7 +5,7 @@ to a processor without these instructions. Here the order is drawn from the shap
 again, as on every processor, and two routes to one result, whose shapes differ, are rounded differently.
 
 Every result is one that a processor could give: sums that are exact in any order stay exact. Run any test so by
-``pytest -p tests.reordered_sums`` (`make test-processors`). Only this process is reached, and of it this thread.
+``pytest -p tests.reordered_sums``. Only this process is reached, and of it this thread.
 """
 
 import zlib

@@ -61,7 +61,7 @@ def exact_outputs(model: nn.Module, x: torch.Tensor, dtype: torch.dtype) -> tupl
             x = layer(x)
         elif isinstance(layer, nn.MaxPool2d):
             x, error = layer(x), layer(error)
-        elif not isinstance(layer, nn.Flatten) and not list(layer.children()):
+        elif not isinstance(layer, nn.Flatten | nn.Sequential) and not list(layer.children()):
             raise TypeError(f"the errors of {type(layer).__name__} are not known here")
     return x, error
 
@@ -75,7 +75,7 @@ class SoftmaxRegression:
     errors E of the weights and V of the velocity as V' = m V + L E + G and E' = E + lr V', G the error of a gradient.
     """
 
-    pixels: np.ndarray
+    inputs: np.ndarray
     """Images as the network gets them, [n, d]."""
     classes: int
     batch: int
@@ -89,7 +89,7 @@ class SoftmaxRegression:
     @property
     def length(self) -> float:
         """X."""
-        return float(np.sqrt((self.pixels**2).sum(axis=1).max() + 1))
+        return float(np.sqrt((self.inputs**2).sum(axis=1).max() + 1))
 
     @property
     def velocity(self) -> float:
@@ -104,7 +104,7 @@ class SoftmaxRegression:
     @property
     def logit_error(self) -> float:
         """Of one logit, for given weights: pixels, d products, the bias."""
-        return gamma(self.pixels.shape[1] + 1 + PIXEL, self.dtype) * self.weights * self.length
+        return gamma(self.inputs.shape[1] + 1 + PIXEL, self.dtype) * self.weights * self.length
 
     @property
     def probability_error(self) -> float:
@@ -126,6 +126,11 @@ class SoftmaxRegression:
             velocity = self.momentum * velocity + self.length**2 / 2 * error + self.gradient_error + own * self.velocity
             error += self.lr * velocity + own * (self.weights + self.lr * self.velocity)
         return error
+
+    @property
+    def output_error(self) -> float:
+        """Of a logit after all steps."""
+        return self.length * self.weight_error + self.logit_error
 
     @property
     def loss_error(self) -> float:

