@@ -90,7 +90,8 @@ def try_newest(uv: str, folder: Path, tests: list[str]) -> int:
     python = folder / "environment" / "bin" / "python"
     pip = [str(python), "-m", "pip", "install", "--quiet"]
     try:
-        found = {pin.name: pin for pin in locks.pins(locks.resolve(uv, [wanted], resolved))}
+        text = locks.resolve(uv, [wanted], resolved, ["--prerelease", "disallow"])
+        found = {pin.name: pin for pin in locks.pins(text)}
         for command in (
             [sys.executable, "-m", "venv", str(folder / "environment")],
             [*pip, "--require-hashes", "-r", str(locks.LOCKS / "build.txt")],
