@@ -282,7 +282,8 @@ def _own_wheel(folder: Path) -> Path:
     """The wheel of the checkout that this file lies in."""
     root = Path(__file__).resolve().parents[1]
     _run(
-        [*_pip(), "wheel", "--quiet", "--no-deps", "-w", str(folder), str(root)], "memorisk's wheel could not be built"
+        [*_pip(), "wheel", "--quiet", "--no-deps", "--no-build-isolation", "-w", str(folder), str(root)],
+        "memorisk's wheel could not be built (python -m pip install --require-hashes -r locks/build.txt)",
     )
     return next(folder.glob("memorisk-*.whl"))
 

@@ -74,12 +74,12 @@ class TestLightning:
         assert ran == 12
         assert [look.step for look in looks] == [3, 6, 9, 12]
 
-    def test_without_lightning_the_extra_is_named(self, digits, monkeypatch):
+    def test_without_lightning_one_line_says_what_to_install(self, digits, monkeypatch):
         def missing(name):
             raise ImportError(name)
 
         monkeypatch.setattr(module, "import_module", missing)
-        with pytest.raises(MissingExtraError, match="lightning, which is not installed"):
+        with pytest.raises(InputError, match="python -m pip install lightning"):
             watch_of(digits).lightning(lambda m, n, seed: None)
 
 
