@@ -25,7 +25,6 @@ UNDECLARED = {
 }
 """Packages that src/ imports and no user's extra names."""
 NOT_IMPORTED = {
-    "cryptography": "signatures of statements",
     "dask-jobqueue": "recipes/slurm_dask.py, the documented way to start Dask on Slurm",
     "import-linter": "a program of make lint",
     "mkdocs-material": "the theme that mkdocs.yml names",
@@ -36,7 +35,6 @@ NOT_IMPORTED = {
     "pytest-xdist": "a plugin of pytest",
     "python-gdcm": "a plugin of pydicom",
     "ruff": "a program of make lint",
-    "securesystemslib": "checks signatures of statements in tests",
     "tensorboard": "torch.utils.tensorboard needs it",
 }
 """Declared packages that neither src/ nor, for our own extras, a test, recipe or benchmark imports."""

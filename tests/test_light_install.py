@@ -34,6 +34,7 @@ SMALLEST = {
     "plan pairs": "--synthetic 1000",
     "quality": "train made --out new",
     "report": "run",
+    "release": "images new",
     "statement": "run --out new",
     "study generators": "--config study.yaml --out new",
     "study rare-distinctive": "--config study.yaml --out new",
