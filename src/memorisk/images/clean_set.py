@@ -4,7 +4,6 @@ The layout is what ``datasets`` calls an image folder: ``000001.png`` and so on,
 ``file_name`` and ``label`` (without labels the first alone). Names are numbers, because a name can be a patient's.
 """
 
-import csv
 import io
 import os
 import shutil
@@ -15,16 +14,14 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
+from memorisk.images.clean_manifest import MANIFEST, manifest_bytes
 from memorisk.images.decoding import PixelRule, Source, hash_pixels, unreadable_reason
 from memorisk.images.rows import row_blocks
-from memorisk.images.source_metadata import FILE_NAME
-from memorisk.runs.csv_tables import csv_line, unquote_formulas
 from memorisk.runs.errors import NO_SPACE, InputError, MemoriskError, MissingExtraError, one_line, several
 from memorisk.runs.executors import run_jobs
 from memorisk.runs.files import fsync_folder, write_bytes
 from memorisk.runs.progress import Counted
 
-MANIFEST, LABEL = "metadata.csv", "label"
 _COMPRESSION = 6
 
 
@@ -76,35 +73,6 @@ def clean_names(n: int) -> list[str]:
     """Name the files of a clean set of ``n`` images: numbers from 1, of at least six digits."""
     digits = max(6, len(str(n)))
     return [f"{number:0{digits}d}.png" for number in range(1, n + 1)]
-
-
-def manifest_bytes(names: Sequence[str], labels: Sequence[str]) -> bytes:
-    """Write ``metadata.csv`` of a clean set.
-
-    Args:
-        names: File names, [n].
-        labels: [n]; all empty for a set without labels.
-    """
-    columns = [FILE_NAME, LABEL] if any(labels) else [FILE_NAME]
-    rows = (row[: len(columns)] for row in zip(names, labels, strict=True))
-    return "".join(f"{csv_line(values)}\n" for values in (columns, *rows)).encode()
-
-
-def read_manifest_bytes(data: bytes) -> dict[str, str] | None:
-    """Read ``metadata.csv`` of a clean set.
-
-    Args:
-        data: The file.
-
-    Returns:
-        Labels by file name; None for a file that no clean set has.
-    """
-    try:
-        rows = list(csv.reader(io.StringIO(data.decode("utf-8"), newline="")))
-        labels = {row[0]: unquote_formulas(row[1]) if len(rows[0]) == 2 else "" for row in rows[1:]}
-    except (ValueError, IndexError, csv.Error):
-        return None
-    return labels if manifest_bytes(list(labels), list(labels.values())) == data else None
 
 
 def write_clean_set(

@@ -11,16 +11,17 @@ from pathlib import Path
 
 import pandas as pd
 
+from memorisk.images.clean_manifest import FILE_NAME, MANIFEST, read_manifest_bytes
 from memorisk.images.columns import SPLITS, label_column, label_values, read_described, texts
 from memorisk.images.options import ImageOptions
 from memorisk.images.paths import composed, refuse_escape
 from memorisk.images.source_draft import Draft
 from memorisk.images.source_labels import take_columns
 from memorisk.images.wording import listed
+from memorisk.runs.csv_tables import unquote_table
 from memorisk.runs.errors import InputError, one_line
 
 NAMES = ("metadata.csv", "metadata.jsonl", "metadata.parquet")
-FILE_NAME = "file_name"
 
 
 @dataclass(frozen=True)
@@ -51,6 +52,8 @@ def folder_metadata(root: Path, files: list[str], options: ImageOptions) -> Meta
     found: list[tuple[str, pd.DataFrame]] = []
     for file in sorted((f for f in files if f.rsplit("/", 1)[-1] in NAMES), key=lambda f: f.count("/")):
         table = read_described(root / file)
+        if file.endswith(MANIFEST) and read_manifest_bytes((root / file).read_bytes()) is not None:
+            table = unquote_table(table)
         if FILE_NAME in table.columns:
             found.append((file, table))
     if not found:

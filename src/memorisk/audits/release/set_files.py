@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from memorisk.images.clean_set import MANIFEST, read_manifest_bytes
+from memorisk.images.clean_manifest import MANIFEST, read_manifest_bytes
 from memorisk.images.containers.checking import surplus
 from memorisk.images.decoding import hash_pixels
 from memorisk.images.readers import read_image

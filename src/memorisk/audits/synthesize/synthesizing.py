@@ -43,8 +43,8 @@ from memorisk.audits.synthesize.plan import SynthesizePlan, describe_loop
 from memorisk.audits.synthesize.rounds import Places, Screen, run_rounds
 from memorisk.audits.synthesize.sets import HELD_OUT, RealSets, read_real
 from memorisk.audits.synthesize.table_three import FINISHED, table_three_row
-from memorisk.images.clean_set import MANIFEST as LABEL_TABLE
-from memorisk.images.clean_set import manifest_bytes
+from memorisk.images.clean_manifest import MANIFEST as LABEL_TABLE
+from memorisk.images.clean_manifest import manifest_bytes
 from memorisk.images.overlap import refuse_overlap
 from memorisk.images.store import ImageStore
 from memorisk.models.generators import Generator, load_generator

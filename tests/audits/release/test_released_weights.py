@@ -1,0 +1,108 @@
+"""Weights of a release: every byte that changes is refused, text beside tensors is named, an export is accepted."""
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from safetensors.torch import load_file
+
+from memorisk.audits.release.exporting import release
+from memorisk.audits.release.gate import gate
+from memorisk.audits.release.stating import state, write_statement
+from memorisk.images.containers.checking import weights_surplus
+from memorisk.images.containers.safetensors import tensors_sha256
+from memorisk.runs.errors import InputError
+
+NET = Path("models/net.safetensors")
+
+
+def parts(file: Path) -> tuple[dict, bytes]:
+    """Header and tensors of a file."""
+    data = file.read_bytes()
+    length = int.from_bytes(data[:8], "little")
+    header = json.loads(data[8 : 8 + length])
+    header.pop("__metadata__", None)
+    return header, data[8 + length :]
+
+
+def put(file: Path, header: dict | bytes, tensors: bytes) -> None:
+    """Write a file of a header and tensors."""
+    told = header if isinstance(header, bytes) else json.dumps(header, separators=(",", ":")).encode()
+    file.write_bytes(len(told).to_bytes(8, "little") + told + tensors)
+
+
+def told(text: dict) -> Callable[[dict, bytes], tuple]:
+    """Put metadata into a header."""
+    return lambda header, tensors: ({"__metadata__": text, **header}, tensors)
+
+
+SURPLUS: dict[str, Callable[[dict, bytes], tuple]] = {
+    "metadata": told({"patient": "DOE"}),
+    "format with text": told({"format": "DOE"}),
+    "empty value": told({"note": ""}),
+    "behind the end": lambda header, tensors: (header, tensors + b"image"),
+    "one byte behind": lambda header, tensors: (header, tensors + b"\0"),
+    "padding": lambda header, tensors: (json.dumps(header).encode() + b" " * 64, tensors),
+    "a name twice": lambda header, tensors: (
+        b'{"a":1,' + json.dumps(header, separators=(",", ":")).encode()[1:-1] + b',"a":1}', tensors,
+    ),
+    "a gap": lambda header, tensors: (
+        {name: {**one, "data_offsets": [at + 4 for at in one["data_offsets"]]} for name, one in header.items()},
+        b"text" + tensors,
+    ),
+    "more about a tensor": lambda header, tensors: (
+        {name: {**one, "note": "DOE"} for name, one in header.items()}, tensors,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SURPLUS)
+def test_what_lies_beside_tensors_is_named_and_refused(runs: Path, tmp_path: Path, name: str) -> None:
+    file = tmp_path / "net.safetensors"
+    put(file, *SURPLUS[name](*parts(NET)))
+    assert weights_surplus(file)
+    statement = write_statement("runs/feature", weights=[NET], out=tmp_path / "s").folder
+    assert not gate(statement, weights=[file], require="not-fail").passed
+    with pytest.raises(InputError, match="is not what any of these runs looked at"):
+        state("runs/feature", weights=[file])
+
+
+@pytest.mark.parametrize("place", [0, 1, 7, 8, 9, 40, 200, -1, -2, -100, -1000])
+def test_one_byte_is_another_file(runs: Path, tmp_path: Path, place: int) -> None:
+    file = tmp_path / "net.safetensors"
+    data = bytearray(NET.read_bytes())
+    data[place] ^= 1
+    file.write_bytes(data)
+    statement = write_statement("runs/feature", weights=[NET], out=tmp_path / "s").folder
+    found = gate(statement, weights=[file], require="not-fail")
+    assert not found.passed
+    with pytest.raises(InputError, match="is not what any of these runs looked at"):
+        state("runs/feature", weights=[file])
+
+
+@pytest.mark.parametrize("name", ["net.safetensors", "other.bin", "a b.safetensors", "\u5f20.safetensors"])
+def test_a_copy_under_another_name_is_the_same(runs: Path, tmp_path: Path, name: str) -> None:
+    shutil.copyfile(NET, tmp_path / name)
+    assert state("runs/feature", weights=[tmp_path / name]).released == state("runs/feature").released
+
+
+def test_an_export_has_the_tensors_and_nothing_else(runs: Path, tmp_path: Path) -> None:
+    file, out = tmp_path / "told.safetensors", tmp_path / "out.safetensors"
+    put(file, *SURPLUS["metadata"](*parts(NET)))
+    assert "text in its header" in str(weights_surplus(file))
+    release(file, out)
+    assert weights_surplus(out) is None
+    assert tensors_sha256(out) == tensors_sha256(NET) == tensors_sha256(file)
+    ours, theirs = load_file(out), load_file(NET)
+    assert ours.keys() == theirs.keys()
+    assert all((ours[name] == theirs[name]).all() for name in ours)
+    assert state("runs/feature", weights=[out]).released[0].listing != state("runs/feature").released[0].listing
+    for again in (out, tmp_path / "absent" / ".." / "out.safetensors"):
+        with pytest.raises(InputError, match="exists"):
+            release(file, again)
+    (tmp_path / "no.safetensors").write_bytes(b"text")
+    with pytest.raises(InputError, match="is no safetensors file"):
+        release(tmp_path / "no.safetensors", tmp_path / "new.safetensors")
+    assert not (tmp_path / "new.safetensors").exists()
