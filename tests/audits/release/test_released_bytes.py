@@ -1,8 +1,10 @@
 """A release is bytes: ways to change an audited set, each refused by name, and ways that change nothing about it."""
 
+import json
 import os
 import shutil
 import struct
+import subprocess
 import zlib
 from collections.abc import Callable
 from pathlib import Path
@@ -10,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
+from PIL.PngImagePlugin import PngInfo
 
 from memorisk.audits.release.exporting import release
 from memorisk.audits.release.gate import gate
@@ -158,3 +161,34 @@ def chunks(data: bytes) -> list[tuple[bytes, bytes]]:
         found.append((data[place + 4 : place + 8], data[place + 8 : place + 8 + length]))
         place += length + 12
     return found
+
+
+def test_independent_tools_find_nothing_else_in_a_clean_export(tmp_path: Path) -> None:
+    """A set of every kind of surplus, as ExifTool and pngcheck see its export."""
+    tools = [shutil.which("exiftool"), shutil.which("pngcheck")]
+    if not all(tools):
+        pytest.skip("ExifTool and pngcheck (libimage-exiftool-perl, pngcheck) are not installed")
+    (tmp_path / "set").mkdir()
+    pixels = np.random.default_rng(0).integers(0, 256, (24, 24, 3), dtype=np.uint8)
+    picture, told = Image.fromarray(pixels), PngInfo()
+    told.add_text("PatientName", "DOE")
+    exif = picture.getexif()
+    exif[0x010E] = "DOE"  # ImageDescription
+    picture.save(tmp_path / "set" / "text.png", pnginfo=told, exif=exif)
+    picture.save(tmp_path / "set" / "frames.png", save_all=True, append_images=[picture.rotate(90)])
+    picture.save(tmp_path / "set" / "exif.jpg", exif=exif, comment=b"DOE", progressive=True)
+    picture.convert("P").save(tmp_path / "set" / "palette.gif", comment=b"DOE")
+    picture.save(tmp_path / "set" / "note.tif", tiffinfo={270: "DOE"})
+    (tmp_path / "set" / "exif.jpg").open("ab").write(b"DOE")
+    assert release(tmp_path / "set", tmp_path / "out").images == 5
+    files = sorted((tmp_path / "out").glob("*.png"))
+    command = [str(tools[0]), "-json", "-G1", "-a", "-u", *map(str, files)]
+    found = json.loads(subprocess.run(command, capture_output=True, check=True, text=True).stdout)
+    groups = {name.split(":")[0] for one in found for name in one} - {"SourceFile"}
+    assert groups == {"ExifTool", "System", "File", "PNG", "Composite"}
+    assert {name for one in found for name in one if name.startswith("PNG:")} == {
+        "PNG:ImageWidth", "PNG:ImageHeight", "PNG:BitDepth", "PNG:ColorType", "PNG:Compression", "PNG:Filter",
+        "PNG:Interlace",
+    }  # fmt: skip
+    assert subprocess.run([str(tools[1]), "-q", *map(str, files)], capture_output=True, check=False).returncode == 0
+    assert not any(b"DOE" in file.read_bytes() for file in files)

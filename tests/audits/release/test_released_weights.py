@@ -99,9 +99,8 @@ def test_an_export_has_the_tensors_and_nothing_else(runs: Path, tmp_path: Path) 
     assert ours.keys() == theirs.keys()
     assert all((ours[name] == theirs[name]).all() for name in ours)
     assert state("runs/feature", weights=[out]).released[0].listing != state("runs/feature").released[0].listing
-    for again in (out, tmp_path / "absent" / ".." / "out.safetensors"):
-        with pytest.raises(InputError, match="exists"):
-            release(file, again)
+    with pytest.raises(InputError, match="exists"):
+        release(file, out)
     (tmp_path / "no.safetensors").write_bytes(b"text")
     with pytest.raises(InputError, match="is no safetensors file"):
         release(tmp_path / "no.safetensors", tmp_path / "new.safetensors")
