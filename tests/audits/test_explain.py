@@ -285,7 +285,13 @@ def test_models_of_ones_own_training_cannot_be_built_but_their_images_can_be_loo
         "    return nn.Sequential(nn.Flatten(), nn.Linear(images[0].size, 2))\n"
     )
     monkeypatch.chdir(tmp_path)
-    audit_classifier(images, out=tmp_path / "run", train="mine:train", **{k: TINY[k] for k in ("models", "processes")})
+    audit_classifier(
+        images,
+        out=tmp_path / "run",
+        train="mine:train",
+        python_path=[tmp_path],
+        **{k: TINY[k] for k in ("models", "processes")},
+    )
     np.save(tmp_path / "own.npy", np.random.default_rng(0).normal(size=(64, 5)))
     found = explain(tmp_path / "run", features=["own.npy"], **QUICK)
     assert found.summary["features"] == ["own.npy"]

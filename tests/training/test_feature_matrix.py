@@ -386,7 +386,7 @@ def test_nothing_is_loaded_for_features_that_are_there(store: ImageStore, tmp_pa
         raise AssertionError("loaded or hashed again")
 
     monkeypatch.setattr(features_encoders, "create_model", never)
-    monkeypatch.setattr(cache, "file_fingerprint", never)
+    monkeypatch.setattr(cache, "file_sha256", never)
     assert load_features(store, f"resnet10t@{file}", size=32, **CPU).computed == 0
     file.write_bytes(file.read_bytes()[:-4] + b"abcd")
     with pytest.raises(MemoriskError, match="hashed again"):

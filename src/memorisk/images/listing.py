@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from memorisk.images.manifest import Manifest
+from memorisk.images.manifest import BUILTIN, Manifest
 
 COLUMNS = ("path", "bytes", "sha256", "pixels", "label", "reason")
 """``path`` below the set's folder; ``bytes`` and ``sha256`` of the file; ``pixels``, a hash of the decoded image;
@@ -34,13 +34,13 @@ def list_files(
         unreadable: Images that could not be decoded: ``path, reason``.
 
     Returns:
-        `COLUMNS`, in the order of the manifest, files that were not read last; no row for built-in images.
+        `COLUMNS`, in the order of the manifest, files that were not read last; built-in images have no row.
     """
     if manifest.root is None:
         return empty_listing()
     paths = manifest.table["path"].astype(str).tolist()
-    sizes = {path: (manifest.root / path).stat().st_size for path in set(paths)}
-    read = zip(paths, sha256, pixels, manifest.labels.tolist(), strict=True)
+    sizes = {path: (manifest.root / path).stat().st_size for path in set(paths) if not path.startswith(BUILTIN)}
+    read = [row for row in zip(paths, sha256, pixels, manifest.labels.tolist(), strict=True) if row[0] in sizes]
     skipped = pd.concat([unreadable[["path", "reason"]], manifest.skipped[["path", "reason"]]])
     unread = dict(zip(skipped["path"].astype(str), skipped["reason"].astype(str), strict=True))
     return _table(
