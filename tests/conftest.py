@@ -5,10 +5,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 ROOT = Path(__file__).resolve().parents[1]
 SHARED = ROOT.parent / "shared" / "data"
 sys.path.insert(0, str(ROOT))  # worker processes import functions of tests, and no current folder of `python -m pytest`
+
+# How long an input takes to draw says something of the machine and its load, and nothing of memorisk.
+settings.register_profile("memorisk", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("memorisk")
 
 
 @pytest.fixture(scope="session", autouse=True)
