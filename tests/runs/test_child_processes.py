@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from memorisk.runs import child_processes
-from memorisk.runs.child_processes import child_path, safe_environment, safe_start
+from memorisk.runs.child_processes import SAFE, child_path, environment_of, safe_start
 from tests.poison import imported_names, marked, poison
 from tests.runs.clusters import ENVIRONMENT, ROOT, dask_cluster, ray_cluster
 
@@ -145,7 +145,7 @@ def test_the_path_of_children_keeps_what_was_asked_for(monkeypatch: pytest.Monke
         assert os.environ["PYTHONSAFEPATH"] == "1"
     assert sys.path == ["", str(tmp_path), "/installed", ".", "/later"]
     monkeypatch.setenv("PYTHONSAFEPATH", "")
-    with safe_environment():
+    with environment_of(SAFE):
         assert os.environ["PYTHONSAFEPATH"] == "1"
     assert os.environ["PYTHONSAFEPATH"] == ""
 

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from memorisk.runs.child_processes import environment_of
 from memorisk.runs.errors import InputError, MissingExtraError, one_line
 
 SERVER = re.compile(r"(https?|sqlite)://")
@@ -93,7 +94,7 @@ def wandb_offline(folder: Path, *, name: str, key: str, config: Mapping[str, Any
     """
     own = folder / ".wandb-own"
     given = _QUIET | {f"WANDB_{what}_DIR": str(own / what.lower()) for what in ("CACHE", "CONFIG", "DATA")}
-    with _environment(given):
+    with environment_of(given):
         try:
             import wandb  # pyright: ignore[reportMissingImports]
         except ImportError:
@@ -127,18 +128,3 @@ def _keep_record(folder: Path, own: Path) -> None:
             record.replace(kept / record.name)
     for rest in (folder / "wandb", own):
         shutil.rmtree(rest, ignore_errors=True)
-
-
-@contextmanager
-def _environment(given: Mapping[str, str]) -> Iterator[None]:
-    """Variables of the environment, for a while."""
-    before = {name: os.environ.get(name) for name in given}
-    os.environ.update(given)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value

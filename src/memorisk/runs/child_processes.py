@@ -9,7 +9,7 @@ images would then run in place of NumPy. Every process that memorisk starts, it 
 import os
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from multiprocessing import forkserver
 from types import ModuleType
@@ -62,10 +62,14 @@ def without_current_folder() -> Iterator[None]:
 
 
 @contextmanager
-def safe_environment() -> Iterator[None]:
-    """Set the environment for children, and set it back afterwards."""
-    before = {name: os.environ.get(name) for name in SAFE}
-    os.environ.update(SAFE)
+def environment_of(variables: Mapping[str, str]) -> Iterator[None]:
+    """Set variables of the environment, and set them back afterwards.
+
+    Args:
+        variables: Values by name.
+    """
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
     try:
         yield
     finally:
@@ -88,7 +92,7 @@ def safe_start() -> Iterator[None]:
             "Python runs with -E, and processes that it starts would import from the current folder: start it with "
             "-P as well, or with -I in place of -E"
         )
-    with _lock, without_current_folder(), safe_environment(), _no_main_module(), _own_server():
+    with _lock, without_current_folder(), environment_of(SAFE), _no_main_module(), _own_server():
         yield
 
 

@@ -17,7 +17,7 @@ from typing import Any
 
 from threadpoolctl import threadpool_limits
 
-from memorisk.runs.child_processes import safe_environment
+from memorisk.runs.child_processes import SAFE, environment_of
 from memorisk.runs.environment import versions
 from memorisk.runs.errors import NO_SPACE, InputError, MemoriskError, one_line
 from memorisk.runs.signs import Pulse
@@ -155,7 +155,7 @@ def attempt_remotely(
     if (why := wanted.refuses()) is not None:
         return Outcome(index, error=f"worker {one_line(socket.gethostname(), 60)}: {why}", bad_input=True)
     shown = nullcontext() if pulse is None else pulse.shown()
-    with _alone, threadpool_limits(threads), safe_environment(), shown:
+    with _alone, threadpool_limits(threads), environment_of(SAFE), shown:
         return attempt(function, job, index)
 
 

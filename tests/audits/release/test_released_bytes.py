@@ -17,7 +17,10 @@ from PIL.PngImagePlugin import PngInfo
 from memorisk.audits.release.exporting import release
 from memorisk.audits.release.gate import gate
 from memorisk.audits.release.stating import state, write_statement
+from memorisk.audits.synthetic.audit import audit_synthetic
+from memorisk.images.clean_manifest import manifest_bytes
 from memorisk.runs.errors import InputError
+from tests.audits.release.conftest import OF, PASSES
 
 FIRST = "clean0000_0.png"
 
@@ -112,6 +115,36 @@ def test_a_set_that_was_changed_is_refused_by_name(made: Path, stated: Path, tmp
     assert named in found.line
     with pytest.raises(InputError, match=named.replace(".", r"\.")):
         state(made / "runs" / "clean", images=[folder])
+
+
+def test_a_file_added_where_the_audit_read_is_named_there(made: Path, tmp_path: Path, monkeypatch) -> None:
+    for name in ("train", "held", "clean"):
+        shutil.copytree(made / name, tmp_path / name)
+    monkeypatch.chdir(tmp_path)  # where the run's own path leads to the folder that is offered
+    added("Thumbs.db")(tmp_path / "clean")
+    for images in (["clean"], [tmp_path / "clean"]):
+        with pytest.raises(InputError, match=r"Thumbs\.db is not among the files that were audited"):
+            state(made / "runs" / "clean", images=images)
+    assert "Thumbs.db" in state(made / "runs" / "clean").audits[0].subject.why
+
+
+def test_a_run_that_hides_names_is_held_to_contents_and_labels(runs: Path, tmp_path: Path) -> None:
+    key = tmp_path / "key"
+    key.touch(mode=0o600)
+    key.write_bytes(b"0123456789abcdef")
+    release("clean", tmp_path / "out")
+    of_set = {**PASSES, **OF, "pseudonymise": True, "pseudonym_key": key}
+    audit_synthetic("train", str(tmp_path / "out"), held_out="held", out=tmp_path / "run", **of_set)
+    assert state(tmp_path / "run", images=[tmp_path / "out"]).released
+    table = tmp_path / "out" / "metadata.csv"
+    names = table.read_text().splitlines()[1:]
+    table.write_bytes(manifest_bytes(names, ["DOE"] * len(names)))
+    with pytest.raises(InputError, match="or has another label"):
+        state(tmp_path / "run", images=[tmp_path / "out"])
+    table.write_bytes(manifest_bytes(names, [""] * len(names)))
+    shutil.copy(tmp_path / "out" / names[1], tmp_path / "out" / names[0])
+    with pytest.raises(InputError, match="is not an image that was audited"):
+        state(tmp_path / "run", images=[tmp_path / "out"])
 
 
 def touched(folder: Path) -> None:

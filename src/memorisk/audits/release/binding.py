@@ -170,7 +170,7 @@ def _set(run: FinishedAudit, subject: Subject, offered: Offered, progress: Progr
                 _bound(subject, [files.released()], (path,) if path in offered.images else ()), refused=refused
             )
         refused[path] = problem
-    return Bound(replace(subject, why=refused.pop(own, _NAME_THEM.format(what="images"))), refused=refused)
+    return Bound(replace(subject, why=refused.get(own, _NAME_THEM.format(what="images"))), refused=refused)
 
 
 def _kept(run: FinishedAudit, subject: Subject, offered: Offered, progress: Progress) -> Bound:

@@ -65,8 +65,8 @@ class SetFiles:
             return differences(known, {next(iter(known)): self.listing[""]} if len(known) == 1 else self.listing)
         table = self._labels(known)
         found = {name: sha256 for name, sha256 in self.listing.items() if table is None or name != MANIFEST}
-        if hidden and sorted(found.values()) == sorted(known.values()):
-            return None
+        if hidden:
+            return self._hidden_difference(audited, found, table, depth, progress)
         problem = differences(known, found)
         if problem is None and table is not None and any(labels[name] != label for name, label in table.items()):
             return f"{MANIFEST} gives other labels than the audit saw"
@@ -101,6 +101,26 @@ class SetFiles:
         labels = read_manifest_bytes((self.root / MANIFEST).read_bytes())
         return labels if labels is not None and labels.keys() == self.listing.keys() - {MANIFEST} else None
 
+    def _hidden_difference(
+        self,
+        audited: pd.DataFrame,
+        found: Mapping[str, str],
+        table: Mapping[str, str] | None,
+        depth: int,
+        progress: Progress,
+    ) -> str | None:
+        """Name the first difference from an audit that hid the names of files: contents and labels are compared."""
+        labelled = table is not None and any(table.values())
+        wanted = Counter(zip(audited["sha256"], audited["label"] if labelled else [""] * len(audited), strict=True))
+        left = [name for name, sha256 in found.items() if not _taken(wanted, (sha256, (table or {}).get(name, "")))]
+        if not left and not wanted.total():
+            return None
+        if table is not None:
+            return self._other_pixels(audited, table, depth, progress)
+        if left:
+            return f"{one_line(left[0], 80)} is not among the files that were audited, or was changed"
+        return f"{wanted.total():,} of the files that were audited are missing"
+
     def _other_pixels(
         self, audited: pd.DataFrame, table: Mapping[str, str], depth: int, progress: Progress
     ) -> str | None:
@@ -113,10 +133,16 @@ class SetFiles:
                 pixels = hash_pixels(read_image(self.root / name, depth=depth))
             except InputError as error:
                 return str(error)
-            one = pixels, label
-            if not wanted[one]:
+            if not _taken(wanted, (pixels, label)):
                 return f"{one_line(name, 80)} is not an image that was audited, or has another label"
-            wanted[one] -= 1
             progress("comparing pixels with those that were audited", number, len(table))
-        left = sum(wanted.values())
+        left = wanted.total()
         return f"{left:,} of the images that were audited are missing" if left else None
+
+
+def _taken(wanted: Counter[tuple[str, str]], one: tuple[str, str]) -> bool:
+    """Take one away from what is wanted, if it is."""
+    if not wanted[one]:
+        return False
+    wanted[one] -= 1
+    return True
