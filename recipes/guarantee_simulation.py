@@ -256,11 +256,11 @@ FAMILY_NAMES = ("copies", "flipped", "cropped")
 IMAGES_TEXT = f"""\
 A quarter of the identities of each set trains. Of the others {IDENTITIES} are drawn for a calibration, with return, so
 that each is a new draw from people like these; one random image of each is copied by the family, and its score is minus
-the Euclidean distance of {SIDE} x {SIDE} pixels to its copy. A calibration is broken where more than {ALPHA:.0%} of
-the copies of all these people, each counting one, lie below its threshold. Each family is asked for alone, so that it
-has the whole 5 %. NIH and OCT name patients; in the others every image is an identity, as the filter is given it.
-"Round" and "fan" lay such a field over the images, black outside. Made images: smooth noise of unlike sharpness,
-contrast and brightness in a field (or within a black border) that all share.
+the Euclidean distance of {SIDE} x {SIDE} pixels to its copy. A calibration is broken where more than
+{100 * ALPHA:g} % of the copies of all these people, each counting one, lie below its threshold. Each family is asked
+for alone, so that it has the whole 5 %. NIH and OCT name patients; in the others every image is an identity, as the
+filter is given it. "Round" and "fan" lay such a field over the images, black outside. Made images: smooth noise of
+unlike sharpness, contrast and brightness in a field (or within a black border) that all share.
 
 Three rules. *{EARLIER}*: whoever has an image nearly a training image is left out, and people with nearly equal images
 are one, chains included (details of thumbnails correlate by {EARLIER_NEAR}). *{GIVEN}*: nobody is left out.
