@@ -112,7 +112,11 @@ def write_locks(uv: str, upgrade: bool) -> None:
         subprocess.CalledProcessError: uv found no resolution; it has said why.
     """
     build = [*project()["build-system"]["requires"], "editables", "setuptools"]
-    own = {"build": build, "tools": ["uv", "pip-audit"], "gate": ["cyclopts"]}
+    own = {
+        "build": build,
+        "tools": ["uv", "pip-audit"],
+        "gate": ["cyclopts", *project()["project"]["optional-dependencies"]["sign"]],
+    }
     extras_of = {"test": TESTED} | {name: (name,) for name in extras()}
     with tempfile.TemporaryDirectory() as name:
         folder, pyproject = Path(name), ROOT / "pyproject.toml"

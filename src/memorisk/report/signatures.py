@@ -230,7 +230,7 @@ def _ed25519(load: Callable[[], Any], name: str, kind: str) -> Any:
 
     try:
         key = load()
-    except UnsupportedAlgorithm as error:
+    except (UnsupportedAlgorithm, NotImplementedError) as error:  # the latter of points on a curve in compressed form
         if "bcrypt" in str(error):
             raise InputError(
                 f"{name} is an encrypted OpenSSH key: pip install 'cryptography[ssh]' to read it"
