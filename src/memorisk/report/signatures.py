@@ -211,7 +211,9 @@ def _unlocked(load: Callable[..., Any], data: bytes, secret: bytes | None, name:
         return load(data, secret)
     except TypeError:
         if secret is None:
-            raise InputError(f"{name} is encrypted: say where its passphrase is, env:NAME or file:PATH") from None
+            raise InputError(
+                f"{name} is encrypted: say where its passphrase is, --passphrase env:NAME or file:PATH"
+            ) from None
         raise InputError(f"{name} is not encrypted: leave the passphrase out") from None
     except ValueError:
         wrong = "" if secret is None else ", or its passphrase is another one"

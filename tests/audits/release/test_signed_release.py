@@ -18,13 +18,14 @@ ed25519 = pytest.importorskip("cryptography.hazmat.primitives.asymmetric.ed25519
 serialization = pytest.importorskip("cryptography.hazmat.primitives.serialization")
 
 
-def make_key(folder: Path, name: str) -> Path:
+def make_key(folder: Path, name: str, secret: bytes = b"") -> Path:
     """Write a key pair as OpenSSL does: NAME.pem, which its owner alone may read, and NAME.pub.pem."""
     private = ed25519.Ed25519PrivateKey.generate()
-    form, no_secret = serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    form = serialization.PrivateFormat.PKCS8
+    kept = serialization.BestAvailableEncryption(secret) if secret else serialization.NoEncryption()
     file = folder / f"{name}.pem"
     file.touch(mode=0o600)
-    file.write_bytes(private.private_bytes(serialization.Encoding.PEM, form, no_secret))
+    file.write_bytes(private.private_bytes(serialization.Encoding.PEM, form, kept))
     public = private.public_key().public_bytes(
         serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
     )
@@ -160,7 +161,9 @@ def test_the_three_commands_of_the_page_audit_sign_and_verify(made: Path, tmp_pa
     commands = page.partition("```sh\n")[2].partition("```")[0].splitlines()
     assert len(commands) == 3
     monkeypatch.chdir(tmp_path)
-    make_key(tmp_path, "release-key")
+    make_key(tmp_path, "release-key", b"a secret")
+    (tmp_path / "passphrase").touch(mode=0o600)
+    (tmp_path / "passphrase").write_text("a secret\n")
     for name, folder in {"TRAIN": "train", "SET": "clean", "OTHERS": "held"}.items():
         shutil.copytree(made / folder, name)
     small = [word for name, value in (PASSES | OF).items() for word in _flag(name, value)]
