@@ -37,7 +37,7 @@ from memorisk.runs.fingerprint import fingerprint
 from memorisk.runs.folder import check_out, open_run
 from memorisk.runs.progress import Progress, quiet
 from memorisk.scores.marks import WhiteBoxScore, paper_score, white_box_score
-from memorisk.statistics.mark_rank import place_among, rank_mark, rank_p
+from memorisk.statistics.mark_rank import noticeable_shift, place_among, rank_mark, rank_p
 
 REPORT = "report.html"
 
@@ -189,6 +189,9 @@ def analyse_feature(evidence: FeatureEvidence, options: FeatureOptions) -> Resul
         level=options.level,
         seed=options.seed,
     )
+    t = [np.array([a.statistic - float(np.mean(a.controls)) for a in answers]) for answers in (own, theirs)]
+    by_references = ranks.method == "references"
+    noticeable = noticeable_shift(*t, level=options.level, seed=options.seed) if by_references else float("inf")
     mark = evidence.mark
     ink = np.array([control.ink for control in evidence.controls]) if mark else np.full(ranks.n_controls, np.nan)
     controls = pd.DataFrame(
@@ -209,7 +212,7 @@ def analyse_feature(evidence: FeatureEvidence, options: FeatureOptions) -> Resul
     }
     papers = [[paper_score(a.mark, random) for random in a.random] for a in own if len(a.random)]
     numbers = {
-        "rank": asdict(ranks),
+        "rank": asdict(ranks) | {"noticeable": noticeable},
         "mean_kl": float(np.mean([a.mark.mean() for a in own])),
         "mean_log_kl": statistic,
         "reference_mean_log_kl": reference,
@@ -234,17 +237,16 @@ def analyse_feature(evidence: FeatureEvidence, options: FeatureOptions) -> Resul
             "level": options.level,
         },
         verdict=feature_verdict(numbers, options, evidence.described) | {"mark": _mark_summary(evidence, options)},
-        tables={"controls": controls, **_by_model(own, theirs)},
+        tables={"controls": controls, **_by_model(*t)},
     )
 
 
-def _by_model(own: list[MarkAnswers], theirs: list[MarkAnswers]) -> dict[str, pd.DataFrame]:
+def _by_model(own: np.ndarray, theirs: np.ndarray) -> dict[str, pd.DataFrame]:
     """T of every model, what the references' test compares; nothing without references."""
-    if not theirs:
+    if not len(theirs):
         return {}
-    every = [*own, *theirs]
-    t = [a.statistic - float(np.mean(a.controls)) for a in every]
-    return {"models": pd.DataFrame({"audited": [i < len(own) for i in range(len(every))], "t": t})}
+    audited = np.arange(len(own) + len(theirs)) < len(own)
+    return {"models": pd.DataFrame({"audited": audited, "t": np.concatenate([own, theirs])})}
 
 
 def _paper(papers: list[list[Any]]) -> dict[str, Any]:

@@ -64,10 +64,7 @@ class MarkRank:
     """Permutation test against the references; NaN without."""
     detectable: float
     """The least m that this method would have called significant at the level; infinite where none. A threshold: a
-    model that is as sensitive as this in the mean is found about every other time."""
-    noticeable: float
-    """The least shift of T that the references' test finds with probability 0.8 (`noticeable_shift`); infinite where
-    it finds none, or is not the test that counts."""
+    model that is as sensitive as this in the mean is found about every other time; `noticeable_shift` is the power."""
     n_controls: int
     """Controls."""
     n_models: int
@@ -129,11 +126,6 @@ def rank_mark(
         p_centred=p_centred,
         p_references=p_references,
         detectable=_detectable(method, over[1], t_references, theirs, s, level),
-        noticeable=(
-            noticeable_shift(t, t_references, level=level, draws=draws, seed=seed)
-            if method == "references"
-            else float("inf")
-        ),
         n_controls=c,
         n_models=s,
         n_references=r,
