@@ -184,8 +184,8 @@ def other_findings(context: Context, unscored: dict[str, Any], utility: dict[str
         found.append(Finding(UNDECIDED, reason, way))
     if unscored["without_partner"]:
         reason = (
-            f"{unpaired(unscored, units)} had no partner with the same labels and number of images, so nothing is known "
-            "of them"
+            f"{unpaired(unscored, units)} had no partner with the same labels and number of images, so nothing is "
+            "known of them"
         )
         way = (
             "the same images with at most a few of each patient; --design paper needs no partners, but scores 15 % of "
