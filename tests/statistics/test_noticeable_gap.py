@@ -86,15 +86,12 @@ def test_own_flips_are_counted_as_by_enumeration(offset):
 
 def test_a_part_of_many_flips_stands_for_all(monkeypatch):
     rng = np.random.default_rng(3)
-    rows = rng.normal(0.4, 1, (300, 12))
-    null = Null(make_units("test", np.zeros((12, 1)), ["t"]), 0.2, 4096, exact=True, seed=0)
-    observed = null.ranked(np.ones((1, 12)), rows.T)[0]
-    every = module._own_hits(null, rows, observed)
-    monkeypatch.setattr(module, "_MOST_OWN_FLIPS", 1024)
-    part = module._own_hits(null, rows, observed)
-    share = (every - 1) / 4095
-    limit = 5 * np.sqrt(np.maximum(share * (1 - share), 1 / 1024) / 1024)  # five binomial standard errors
-    assert (np.abs((part - 1) / 4095 - share) < limit + 1e-9)[observed > 0].all()
+    listing = of(rng.standard_t(4, (12, 75)) * 0.3, 425, 0.05)
+    every = power(listing, 0.8, seed=0, n_draws=2000)
+    monkeypatch.setattr(module, "_FEWEST_FLIPS", 1024)
+    monkeypatch.setattr(module, "_ENOUGH_ROOM", 1)
+    assert power(listing, 0.8, seed=0, n_draws=2000) == pytest.approx(every, abs=0.06)  # room 9 in place of 36
+    assert 0.2 < every < 0.95
 
 
 def noise(rng, seeds, unit, scale):

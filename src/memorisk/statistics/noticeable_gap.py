@@ -21,7 +21,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import gammaincinv
 
 from memorisk.runs.errors import InputError
-from memorisk.statistics.flips import FloatArray, IntArray, Units, flip_blocks, make_units, plan_flips, typical_error
+from memorisk.statistics.flips import FloatArray, IntArray, Units, make_units, plan_flips, typical_error
 from memorisk.statistics.nulls import MAX_DRAWS, Null, comparison_sizes
 from memorisk.statistics.proportions import clopper_pearson
 
@@ -47,8 +47,8 @@ MOST_SEEDS = 32
 _MOST_PATTERNS = 8
 """Of seeds that a group may lack: so many are drawn, since each has a null of its own."""
 
-_MOST_OWN_FLIPS = 2**12
-"""Flips of simulated patients."""
+_FEWEST_FLIPS, _ENOUGH_ROOM = 2**12, 32
+"""Simulated patients are ranked among all flips where there are so few, or a part of them that leaves so much room."""
 
 
 @dataclass(frozen=True)
@@ -188,7 +188,9 @@ def power(listing: ClassList, gap: float, *, seed: int, n_draws: int = N_DRAWS, 
     Returns:
         Share of simulated patients that are found.
     """
-    rng = np.random.default_rng([seed, 23])
+    rng, space = np.random.default_rng([seed, 23]), room(listing, n_seeds)
+    if not space or not len(listing.test.ids):
+        return 0.0
     patterns = listing.scored[rng.integers(len(listing.scored), size=_MOST_PATTERNS)]
     if (listing.scored == listing.scored[0]).all():
         patterns = listing.scored[:1]
@@ -198,7 +200,7 @@ def power(listing: ClassList, gap: float, *, seed: int, n_draws: int = N_DRAWS, 
         seeds = np.flatnonzero(pattern)
         if n_seeds is not None:  # as many seeds are missing as in the audit
             seeds = rng.choice(seeds, size=max(n_seeds - int((~pattern).sum()), 1))
-        shares.append(_found(listing, seeds, gap, int(n), rng).sum())
+        shares.append(_found(listing, space, seeds, gap, int(n), rng).sum())
     return float(sum(shares) / n_draws)
 
 
@@ -221,8 +223,13 @@ def seeds_needed(listing: ClassList, gap: float, *, seed: int, n_draws: int = 20
         if low == high:
             return None
         low += 1
-    if power(listing, gap, seed=seed, n_draws=n_draws, n_seeds=high) < POWER:
-        return None
+    step, tried = 0, low
+    while power(listing, gap, seed=seed, n_draws=n_draws, n_seeds=tried) < POWER:
+        if tried == high:
+            return None
+        low, step = tried + 1, max(2 * step, 1)
+        tried = min(tried + step, high)
+    high = tried
     while low < high:
         middle = (low + high) // 2
         enough = power(listing, gap, seed=seed, n_draws=n_draws, n_seeds=middle) >= POWER
@@ -249,12 +256,15 @@ def gap_profiles(gap: float, uniform: ArrayLike, present: ArrayLike) -> FloatArr
 
 
 def _found(
-    listing: ClassList, seeds: IntArray, gap: float, n_draws: int, rng: np.random.Generator
+    listing: ClassList, space: float, seeds: IntArray, gap: float, n_draws: int, rng: np.random.Generator
 ) -> NDArray[np.bool_]:
-    """Which of n simulated patients, scored in these seeds, the list finds."""
+    """Which of n simulated patients, scored in these seeds, the list finds; space is the class's `room`."""
     tests, n_seeds = listing.test, len(seeds)
     unseen = Units(tests.ids, tests.sizes, tests.scored[:, seeds], tests.gap[seeds], tests.unit_of)
     n_flips, exact = listing.flips(n_seeds)
+    part = max(_FEWEST_FLIPS, int(n_flips * _ENOUGH_ROOM / space))
+    if n_flips > part:
+        n_flips, exact = part, False
     null = Null(unseen, typical_error(unseen.gap) if listing.flip else None, n_flips, exact, seed=0)
 
     patient = rng.integers(len(tests.ids), size=n_draws)
@@ -285,19 +295,15 @@ def _own_hits(null: Null, rows: FloatArray, observed: FloatArray) -> FloatArray:
     """`[R]` how many flips of an image's own gaps `[R, S]` reach what was observed.
 
     A patient's images are counted each by itself, which counts a flip twice where two of them reach: too many, so that
-    the power is not overstated. Of more than 2^12 flips a part is tried, whose share stands for all.
+    the power is not overstated.
     """
-    n_seeds, exact = rows.shape[1], null.flips <= _MOST_OWN_FLIPS
-    total = observed
+    n_seeds, total = rows.shape[1], observed
     if null.offset is not None:  # the sum at which `flips.studentized` is what was observed
         square, error = observed**2 / max(n_seeds - 1, 1), observed * null.offset
         root = np.sqrt(np.maximum((1 + square) * square * np.mean(rows**2, axis=1) - square * error**2, 0.0))
         total = n_seeds * (error + root) / (1 + square)
-    limit = np.where(observed > 0, total * (1 - 1e-9), -np.inf)  # a sum of 2^12 terms rounds by less than 1e-12
+    limit = np.where(observed > 0, total * (1 - 1e-9), -np.inf)  # a sum of 64 terms rounds by less than 1e-13
     hits = np.zeros(len(rows))
-    for signs in flip_blocks(n_seeds, min(null.flips, _MOST_OWN_FLIPS), exact, 1, width=len(rows)):
+    for signs in null.blocks(len(rows)):
         hits += (signs @ rows.T >= limit).sum(0)
-    if exact:
-        return hits
-    own = rows.sum(1) >= limit  # the identity
-    return own + (hits - own) / (_MOST_OWN_FLIPS - 1) * (null.flips - 1)
+    return hits
