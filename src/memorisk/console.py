@@ -83,6 +83,11 @@ def show_result(result: Result, out: Path, *, as_json: bool) -> None:
         console.print(_target(target), soft_wrap=True)
     console.print()
     console.print(Text(STATUS[result.status], style="bold"))
+    if found := result.summary.get("noticeable"):
+        from memorisk.audits.classifier_words import noticed
+
+        unit = "image" if result.summary.get("groups_given") is False else "patient"
+        console.print(Text(f"  {noticed(found, unit, one_line(found['label'], 40))}"), soft_wrap=True)
     for reason in result.verdict.get("why") or ["no reason given"]:
         console.print(Text(f"  {reason}"), soft_wrap=True)
     if hints := result.verdict.get("what_would_decide"):

@@ -114,7 +114,7 @@ def _excess(evidence: Evidence, table: np.ndarray, summary: dict[str, object], t
     """
     items, seeds = evidence.items, len(evidence.seeds)
     unseen = group_table(evidence.gap[:, test], np.ones((seeds, len(test))), items.group[test].astype(str)).values
-    gained = {"test_mean": float(unseen.mean()) if unseen.size else float("nan")}
+    gained: dict[str, object] = {"test_mean": float(unseen.mean()) if unseen.size else float("nan")}
     if not _without_flips(evidence):
         return gained | {"excess": summary["mean"], "excess_low": summary["low"], "excess_high": summary["high"]}
     if not unseen.size or not len(table):
