@@ -8,7 +8,7 @@ import pytest
 
 from memorisk.runs.errors import InputError
 from memorisk.statistics.multiple import smallest_list
-from memorisk.statistics.verdict import Units, decide
+from memorisk.statistics.verdict import Finding, Units, decide
 
 NAN = float("nan")
 
@@ -178,3 +178,23 @@ def test_with_few_seeds_no_limit_of_a_class_counts(n_seeds):
     flagged = decide(pd.DataFrame([above | {"flagged": 2}]), n_seeds=n_seeds)
     assert flagged.status == "fail"
     assert flagged.why == ["class a: 2 groups are flagged"]
+
+
+@pytest.mark.parametrize(
+    ("own", "other", "status"),
+    [
+        ("pass", "fail", "fail"),
+        ("pass", "undecided", "undecided"),
+        ("undecided", "fail", "fail"),
+        ("undecided", "undecided", "undecided"),
+        ("fail", "undecided", "fail"),
+        ("fail", "fail", "fail"),
+    ],
+)
+def test_what_other_parts_of_the_audit_find_counts(own, other, status):
+    """A failure elsewhere fails; a doubt elsewhere keeps a pass away; both are told beside the classes' reasons."""
+    here = row(low=0.4, high=0.5) if own == "fail" else row(high=0.5 if own == "undecided" else 0.05)
+    found = verdict(here, findings=[Finding(other, "an attack", "a way" if other == "undecided" else "")])
+    assert found.status == status
+    assert "an attack" in found.why
+    assert (found.what_would_decide[-1:] == ["a way"]) == (other == "undecided")

@@ -6,7 +6,7 @@ small to split, never scored). Neither is ever counted as "0 memorized".
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -45,6 +45,18 @@ class Decision:
 
 
 @dataclass(frozen=True)
+class Finding:
+    """What another part of an audit (its attacks, its target, its coverage) says to the verdict."""
+
+    status: str
+    """`"fail"`, or `"undecided"` for what keeps a pass away. What raises no objection is no finding."""
+    why: str
+    """One sentence."""
+    what_would_decide: str = ""
+    """The way out; empty for a failure."""
+
+
+@dataclass(frozen=True)
 class Units:
     """What a group is called in sentences."""
 
@@ -66,6 +78,7 @@ def decide(
     q: float = DEFAULT_Q,
     units: Units = GROUPS,
     n_seeds: int = 0,
+    findings: Sequence[Finding] = (),
 ) -> Decision:
     """Apply the verdict rule to the table of classes.
 
@@ -83,6 +96,8 @@ def decide(
         units: What a group is called.
         n_seeds: Seeds that this audit had; 0 for unknown. With fewer than three no class's limits count, so that only
             flagged groups fail and nothing passes.
+        findings: What other parts of the audit found. One that fails fails the audit; one that is undecided keeps
+            every pass away, and is told where the audit fails, too.
 
     Returns:
         Status with reasons, one a class: those above the gate first, the furthest above at the head, then those with
@@ -105,13 +120,17 @@ def decide(
     failures = sorted(
         (found for row in rows if (found := _failure(row, gate, units, few is not None))), key=lambda f: f[0]
     )
-    if failures:
-        return Decision(FAIL, gate, [reason for _, reason in failures], [], tiers)
-    if not rows:
-        return Decision(UNDECIDED, gate, ["no class was audited"], ["a class with enough images to be split"], tiers)
+    failed = [reason for _, reason in failures] + [f.why for f in findings if f.status == FAIL]
+    others = [(f.why, f.what_would_decide) for f in findings if f.status == UNDECIDED]
+    if failed:
+        why, deciding = [*failed, *(why for why, _ in others)], [way for _, way in others]
+        return Decision(FAIL, gate, why, deciding, tiers)
     doubts = [doubt for row in rows for doubt in _doubts(row, gate, q, units, n_seeds)]
-    if few is not None:
+    if not rows:
+        doubts = [("no class was audited", "a class with enough images to be split")]
+    elif few is not None:
         doubts.insert(0, few)
+    doubts += others
     if doubts:
         return Decision(UNDECIDED, gate, [why for why, _ in doubts], [what for _, what in doubts], tiers)
     passed = f"the upper limit of every class ({len(rows)}) is below {GATES[gate]} and no {units.one} is flagged"
