@@ -81,7 +81,7 @@ def test_intervals_cover_where_trainings_differ(n_seeds):
     assert in_range(covers(intervals.__getitem__, 0.65, repeats), repeats)
     over_groups = []
     for i in intervals:
-        variance, df = min(i.spread.parts)  # of the two, over groups: trainings vary more here
+        variance, df = i.spread.parts[0]
         half = t.ppf(0.975, df) * np.sqrt(variance) / (i.estimate * (1 - i.estimate))
         over_groups.append(abs(logit(i.estimate) - logit(0.65)) <= half)
     assert np.mean(over_groups) < 0.8
@@ -116,18 +116,20 @@ def test_two_way_variance_is_that_of_the_table_of_pseudo_values():
     assert over_trainings > over_groups
     interval = seed_auc_jackknife(score, role, group)
     rest = max(over_groups - (within - over_groups) / 4, 0)
-    assert interval.spread.parts[0] == pytest.approx((over_trainings, 4))
-    assert interval.spread.parts[1][0] == pytest.approx(rest)
-    df = interval.spread.parts[1][1]
+    assert interval.spread.parts[1] == pytest.approx((over_trainings, 4))
+    assert interval.spread.parts[0][0] == pytest.approx(rest)
+    df = interval.spread.parts[0][1]
     a = interval.estimate
     half = np.sqrt(t.ppf(0.975, 4) ** 2 * over_trainings + t.ppf(0.975, df) ** 2 * rest) / (a * (1 - a))
     assert logit(interval.high) - logit(a) == pytest.approx(half)
     assert logit(a) - logit(interval.low) == pytest.approx(half)
+    of_trainings = t.ppf(0.975, 4) ** 2 * over_trainings / (half * a * (1 - a)) ** 2
+    assert interval.spread.of_trainings() == pytest.approx(of_trainings)
     assert t.ppf(0.975, interval.df) * np.sqrt(over_trainings + rest) == pytest.approx(half * a * (1 - a))
     # Trainings that share references: the larger of the two variances counts, with its own degrees of freedom.
     shared = seed_auc_jackknife(score, role, group, without=[0.4, 0.9, 0.5, 0.6])
     by_deletion = 3 / 4 * np.square(np.array([0.4, 0.9, 0.5, 0.6]) - 0.6).sum()
-    assert shared.spread.parts[0] == pytest.approx((by_deletion, 3))
+    assert shared.spread.parts[1] == pytest.approx((by_deletion, 3))
     for not_usable in ([0.4, np.nan, 0.9], [0.1, 0.9], [a, a, a, a]):
         assert seed_auc_jackknife(score, role, group, without=not_usable) == interval
 

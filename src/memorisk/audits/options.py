@@ -37,6 +37,9 @@ class AnalysisOptions:
     fail_on: Gate = "high"
     """The gate: the tier of memorization that no class may reach; never: the exit code is 0 whatever is found."""
 
+    attack_gate: float = 0.6
+    """No attack may tell members from others with this AUC (0.5 is guessing), on the twins or on --target."""
+
     def validate(self) -> None:
         """Check every value.
 
@@ -44,6 +47,10 @@ class AnalysisOptions:
             InputError: A value is outside what its field allows.
         """
         check_types(self)
+        if not 0.5 < self.attack_gate < 1:
+            raise InputError(
+                f"attack_gate is {self.attack_gate}; it is an AUC and must lie between 0.5 (guessing) and 1, as in 0.6"
+            )
         if not 0 < self.level < 1:
             raise InputError(f"level is {self.level}; it must lie between 0 and 1, as in 0.1")
         for name, allowed in (("correction", ("bh", "by", "bh-within")), ("fail_on", ("high", "moderate", "never"))):

@@ -11,9 +11,9 @@ coverage of 95 % intervals, 20 to 200 groups of 1 to 5 images, 10 groups against
 AUC of 0.5 to 0.9, down to 0.925 at 0.97; with G - 1 degrees of freedom 0.92 to 0.97 and 0.89.
 
 Where several trainings are averaged they are a sample, too. With v_S the variance of the mean over S trainings and
-v_E the part of it that v holds already (``Trainings``), ``half^2 = t_1^2 v_1 + t_2^2 max(v_2 - v_E, 0)``, v_1 the larger
-of v and v_S, one t quantile each, as in ``intervals.two_way_interval``. Simulated coverage of AUCs from 0.5 to 0.93, 3
-to 8 trainings that differ in how much they memorize: 0.90 to 0.99, and over groups alone 0.17 to 0.95
+v_E the part of it that v holds already (``Trainings``), ``half^2 = t_1^2 v_1 + t_2^2 max(v_2 - v_E, 0)``, v_1 the
+larger of v and v_S, one t quantile each, as in ``intervals.two_way_interval``. Simulated coverage of AUCs from 0.5 to
+0.93, 3 to 8 trainings that differ in how much they memorize: 0.90 to 0.99, and over groups alone 0.17 to 0.95
 (``docs/results/attack_coverage.md``).
 """
 
@@ -57,9 +57,15 @@ class Spread:
     scale: Scale
     """Where the interval is symmetric."""
     parts: tuple[tuple[float, float], ...]
-    """Variances that add up, each with the degrees of freedom of its t quantile; empty where nothing varies."""
+    """Variances that add up, over groups and then over trainings, each with the degrees of freedom of its t quantile;
+    empty where nothing varies."""
     pairs: int | None
     """Disjoint pairs that the estimate could be counted on, where nothing varies."""
+
+    def of_trainings(self, level: float = 0.95) -> float:
+        """The share of the interval's squared length that is due to the trainings, from 0 to 1."""
+        squares = [stats.t.ppf((1 + level) / 2, df) ** 2 * v for v, df in self.parts]
+        return float(squares[1] / sum(squares)) if len(squares) > 1 else 0.0
 
     def limits(self, estimate: float, level: float) -> tuple[float, float]:
         """Limits at a level of confidence."""
@@ -164,10 +170,12 @@ def _parts(variance: float, df: float, trainings: Trainings | None) -> tuple[tup
     """The larger variance whole, of the other what the larger does not hold already."""
     if trainings is None:
         return ((variance, df),)
-    lead, other = (variance, df), (trainings.variance, float(trainings.df))
-    if other[0] > lead[0]:
-        lead, other = other, lead
-    return (lead, (max(other[0] - trainings.error, 0.0), other[1]))
+    by_training = trainings.variance
+    if variance >= by_training:
+        by_training = max(by_training - trainings.error, 0.0)
+    else:
+        variance = max(variance - trainings.error, 0.0)
+    return ((variance, df), (by_training, float(trainings.df)))
 
 
 def _df_of(parts: tuple[tuple[float, float], ...], level: float) -> float:
@@ -226,8 +234,8 @@ def jackknife_variance(deleted: FloatArray, kind: NDArray[np.integer]) -> tuple[
     return variance, max(variance**2 / spread, 1.0)
 
 
-def counting_bound(share: float, n: int, level: float = 0.95) -> tuple[float, float]:
-    """Clopper-Pearson limits of a share of n independent trials; ``share * n`` need not be whole.
+def counting_bound(share: float, n: float, level: float = 0.95) -> tuple[float, float]:
+    """Clopper-Pearson limits of a share of n independent trials; neither n nor ``share * n`` need be whole.
 
     For an AUC of 1: n disjoint pairs of a member's and a non-member's group, one image of each, are all in the right
     order with probability AUC^n, so that ``low = ((1 - level) / 2)^(1/n)`` covers at least ``level``.
