@@ -21,15 +21,18 @@ from memorisk.report.result import Result
 from memorisk.statistics.attack_verdict import attack_findings, passed_words
 from memorisk.statistics.contrasts import unpaired_difference
 from memorisk.statistics.intervals import two_way_interval
+from memorisk.statistics.noticeable_gap import POWER
 from memorisk.statistics.prerequisites import unseen_against_test
-from memorisk.statistics.verdict import PASS, UNDECIDED, Finding, Units, decide
+from memorisk.statistics.verdict import PASS, RULE, UNDECIDED, Finding, Units, decide
 
-SCHEMA = 1
+SCHEMA = 2
 PER_CLASS = (
     *("label", "n", "frequency", "n_groups", "n_scored", "n_groups_scored", "n_test_groups"),
     *("mean", "median", "trimmed_mean", "low", "high", "tier", "smallest_list", "list_level"),
     *("flagged", "testable", "why_not"),
     *("median_low", "median_high", "trimmed_low", "trimmed_high", "df", "prerequisite_p"),
+    *("room", "noticeable_gap", "noticeable_power", "noticeable_low", "noticeable_high", "models_needed"),
+    *("verdict_flagged", "blocked", "test_mean", "excess", "excess_low", "excess_high"),
 )
 
 
@@ -52,14 +55,20 @@ def analyse(evidence: Evidence, options: AnalysisOptions, context: Context) -> R
     counts = numbers_of(evidence, context)
     units = units_of(counts)
     # Without a gate nothing stops a pipeline, but the status still says what was found: "never" is not an all-clear.
-    level = min((f.list_level for f in findings), default=options.level)  # what a class's list needs
     gate = "high" if options.fail_on == "never" else options.fail_on
     unscored = not_scored(evidence, context.n_validation, context.not_auditable)
     utility = utility_on_test(evidence)
     titles = {name: title for name, (title, _) in ATTACKS.items()}
     tried = attacks_for_verdict(attacks, context.target, context.random_split, titles)
     others = attack_findings(tried, options.attack_gate, units) + other_findings(context, unscored, utility, units)
-    decision = decide(per_class, gate=gate, q=level, units=units, n_seeds=len(evidence.seeds), findings=others)
+    decision = decide(
+        verdict_table(per_class),
+        gate=gate,
+        notice=options.notice,
+        units=units,
+        n_seeds=len(evidence.seeds),
+        findings=others,
+    )
     why = list(decision.why)
     if decision.status == PASS:
         why.append(passed_words(tried, options.attack_gate, units))
@@ -68,6 +77,7 @@ def analyse(evidence: Evidence, options: AnalysisOptions, context: Context) -> R
         "form": form_words(evidence, context),
         "level_q": options.level,
         "correction": options.correction,
+        "noticeable": noticeable(per_class, options.notice),
         **unscored,
         "roc": curves,
         "null": null_sample(evidence),
@@ -89,9 +99,10 @@ def analyse(evidence: Evidence, options: AnalysisOptions, context: Context) -> R
         "tiers": dict(zip(per_class["label"], per_class["tier"], strict=True)),
         "flagged_groups": {f.row["label"]: f.row["flagged"] for f in findings},
         "level": options.level,
+        "rule": RULE | {"notice": options.notice, "attack_gate": options.attack_gate},
+        "noticeable": summary["noticeable"],
         "not_scored": unscored,
         "left_out": {k: summary[k] for k in ("n_skipped", "n_missing", "n_not_sampled")},
-        "attack_gate": options.attack_gate,
         "aucs": _headline_aucs(attacks),
         "design": context.design,
         "protocol": context.protocol,
@@ -111,6 +122,35 @@ def analyse(evidence: Evidence, options: AnalysisOptions, context: Context) -> R
     )
 
 
+def verdict_table(per_class: pd.DataFrame) -> pd.DataFrame:
+    """The classes as the verdict reads them: its own list, and means less the test gap where the design needs that.
+
+    Args:
+        per_class: With the columns of ``PER_CLASS``.
+    """
+    limits = {k: per_class[f"excess_{k}"] for k in ("low", "high")}
+    return per_class.assign(**limits, flagged=per_class["verdict_flagged"], why_not=per_class["blocked"])
+
+
+def noticeable(per_class: pd.DataFrame, notice: float) -> dict[str, Any] | None:
+    """What a patient's gap must be to be noticed in four of five cases, in the class where it must be largest.
+
+    Args:
+        per_class: With ``noticeable_gap``.
+        notice: What a pass must be able to notice, in nats.
+
+    Returns:
+        ``gap`` in nats (None: none up to the largest tried), ``label``, ``power`` with ``low`` and ``high``,
+        ``probability`` asked for and ``notice``; None where no class has a list.
+    """
+    known = per_class[per_class["noticeable_gap"].notna()]
+    if known.empty:
+        return None
+    row = known.loc[known["noticeable_gap"].astype(float).idxmax()]
+    of_power = {k: row[f"noticeable_{k}"] for k in ("power", "low", "high")}
+    return {"gap": row["noticeable_gap"], "label": row["label"], **of_power, "probability": POWER, "notice": notice}
+
+
 def class_findings(evidence: Evidence, options: AnalysisOptions, context: Context) -> list[ClassFindings]:
     """Every class, in the order of their names; p-values only where they may be given."""
     checks = _prerequisites(evidence)
@@ -125,7 +165,7 @@ def class_findings(evidence: Evidence, options: AnalysisOptions, context: Contex
         elif not ok:
             blocked = "no p-values: canaries under the model that did not see them differ from test images"
         findings.append(audit_class(evidence, str(label), prerequisite_p=p, blocked=blocked))
-    return list_groups(findings, options)
+    return list_groups(findings, options, seed=abs(int(evidence.seeds[0])))
 
 
 def _prerequisites(evidence: Evidence) -> dict[str, tuple[float, bool]]:
@@ -192,8 +232,8 @@ def other_findings(context: Context, unscored: dict[str, Any], utility: dict[str
         found.append(Finding(UNDECIDED, reason, way))
     if unscored["without_partner"]:
         reason = (
-            f"{unpaired(unscored, units)} had no partner with the same labels and number of images, so nothing is known "
-            "of them"
+            f"{unpaired(unscored, units)} had no partner with the same labels and number of images, so nothing is "
+            "known of them"
         )
         way = (
             "the same images with at most a few of each patient; --design paper needs no partners, but scores 15 % of "

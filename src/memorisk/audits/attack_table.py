@@ -17,10 +17,11 @@ import numpy as np
 import pandas as pd
 
 from memorisk.audits.evidence import Evidence
+from memorisk.audits.options import ATTACK_GATE
 from memorisk.scores.attacks import ATTACKS, MEMBER, NEITHER, NON_MEMBER, attack_scores
 from memorisk.scores.lira import ONLINE_FROM, lira_scores, twin_references
 from memorisk.scores.rmia import rmia_scores
-from memorisk.statistics.attack_verdict import ATTACK_GATE, SURE_RATE, Attack
+from memorisk.statistics.attack_verdict import SURE_RATE, Attack
 from memorisk.statistics.correlation import Agreement, attack_agreement
 from memorisk.statistics.jackknife import JackknifeInterval
 from memorisk.statistics.roc import (

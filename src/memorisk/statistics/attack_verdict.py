@@ -24,8 +24,6 @@ from memorisk.runs.errors import one_line
 from memorisk.statistics.multiple import holm
 from memorisk.statistics.verdict import FAIL, UNDECIDED, Finding, Units
 
-ATTACK_GATE = 0.6
-"""The AUC that no attack may have (`--attack-gate`)."""
 SURE_RATE = 0.05
 """More members than this, found at 1 % false positives, fail a release: five times what guessing finds."""
 LEVEL = 0.025
