@@ -79,7 +79,7 @@ def attack_table(
     """
     scored = [*paper_attacks(evidence), *reference_attacks(evidence)]
     label, group = evidence.items.label, evidence.items.group
-    without = _without_trainings(evidence)
+    without = without_trainings(evidence)
     rows = []
     for attack in scored:
         for name in (ALL, *sorted(set(label))):
@@ -124,7 +124,7 @@ def _reference_attacks(evidence: Evidence, modes: list[str]) -> list[Scored]:
     return found
 
 
-def _without_trainings(evidence: Evidence) -> dict[tuple[str, str], list[float]]:
+def without_trainings(evidence: Evidence) -> dict[tuple[str, str], list[float]]:
     """By attack with references and by class: the mean AUC without each part of the trainings, in both their roles."""
     n_seeds, label = len(evidence.seeds), evidence.items.label
     modes = ["offline"] + (["online"] if 2 * n_seeds >= ONLINE_FROM else [])
