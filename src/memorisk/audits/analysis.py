@@ -143,10 +143,10 @@ def noticeable(per_class: pd.DataFrame, notice: float) -> dict[str, Any] | None:
         ``gap`` in nats (None: none up to the largest tried), ``label``, ``power`` with ``low`` and ``high``,
         ``probability`` asked for and ``notice``; None where no class has a list.
     """
-    known = per_class[per_class["noticeable_gap"].notna()]
-    if known.empty:
+    gaps = per_class["noticeable_gap"].to_numpy(dtype=np.float64)
+    if np.isnan(gaps).all():
         return None
-    row = known.loc[known["noticeable_gap"].astype(float).idxmax()]
+    row = per_class.iloc[int(np.nanargmax(gaps))]
     of_power = {k: row[f"noticeable_{k}"] for k in ("power", "low", "high")}
     return {"gap": row["noticeable_gap"], "label": row["label"], **of_power, "probability": POWER, "notice": notice}
 

@@ -52,10 +52,10 @@ def audit_class(evidence: Evidence, label: str, *, prerequisite_p: float, blocke
         blocked: Why no p-values may be given, or None.
     """
     items = evidence.items
-    own = items.label == label
+    of_class = items.label == label
     sign, gap = evidence.sign, evidence.gap
-    scored = np.flatnonzero(own & (items.split == "canary") & (sign != 0).any(axis=0))
-    test = np.flatnonzero(own & (items.split == "test"))
+    scored = np.flatnonzero(of_class & (items.split == "canary") & (sign != 0).any(axis=0))
+    test = np.flatnonzero(of_class & (items.split == "test"))
     groups, unit = np.unique(items.group[scored].astype(str), return_inverse=True)
     test_groups, test_unit = np.unique(items.group[test].astype(str), return_inverse=True)
     table = group_table(gap[:, scored], sign[:, scored], items.group[scored].astype(str)).values
@@ -68,15 +68,17 @@ def audit_class(evidence: Evidence, label: str, *, prerequisite_p: float, blocke
         listing = _listing(evidence, scored, test)
         null = _p_values(evidence, scored, unit, test, test_unit)
         p, floor = null.p_value, null.floor
-        images = _p_values(evidence, scored, np.arange(len(scored)), test, np.arange(len(test)))
-        image_p = dict(zip(scored.tolist(), images.p_value.tolist(), strict=True))
+        own = p[unit]  # of patients with one image each
+        if len(groups) < len(scored) or len(test_groups) < len(test):
+            own = _p_values(evidence, scored, np.arange(len(scored)), test, np.arange(len(test))).p_value
+        image_p = dict(zip(scored.tolist(), own.tolist(), strict=True))
 
     m = memorization(gap[:, scored], sign[:, scored])
     row = {
         "label": label,
-        "n": int(own.sum()),
-        "frequency": float(own.sum() / len(set(items.image))),
-        "n_groups": len(np.unique(items.group[own].astype(str))),
+        "n": int(of_class.sum()),
+        "frequency": float(of_class.sum() / len(set(items.image))),
+        "n_groups": len(np.unique(items.group[of_class].astype(str))),
         "n_scored": len(scored),
         "n_groups_scored": len(groups),
         "n_test_groups": len(test_groups),
@@ -114,7 +116,7 @@ def _excess(evidence: Evidence, table: np.ndarray, summary: dict[str, object], t
     """
     items, seeds = evidence.items, len(evidence.seeds)
     unseen = group_table(evidence.gap[:, test], np.ones((seeds, len(test))), items.group[test].astype(str)).values
-    gained = {"test_mean": float(unseen.mean()) if unseen.size else float("nan")}
+    gained: dict[str, object] = {"test_mean": float(unseen.mean()) if unseen.size else float("nan")}
     if not _without_flips(evidence):
         return gained | {"excess": summary["mean"], "excess_low": summary["low"], "excess_high": summary["high"]}
     if not unseen.size or not len(table):

@@ -139,7 +139,8 @@ def room(listing: ClassList, n_seeds: int | None = None) -> float:
     missing = (~listing.scored).sum(1)
     own = listing.test.n_seeds if n_seeds is None else n_seeds
     seeds = np.maximum(own - missing, 1)
-    flips = np.array([listing.flips(int(s))[0] for s in seeds], dtype=np.float64)
+    counts, back = np.unique(seeds, return_inverse=True)
+    flips = np.array([listing.flips(int(s))[0] for s in counts], dtype=np.float64)[back]
     parts = -(-listing.sizes // size)
     rooms = listing.level * (n_compared + 1) * flips / (parts * m)
     return float(np.sort(rooms)[int((1 - POWER) * m + 1e-9)])
