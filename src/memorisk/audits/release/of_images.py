@@ -59,7 +59,7 @@ def of_synthetic(run: FinishedAudit) -> AuditStatement:
             page="synthetic.md",
         ),
         seeds=(int(run.config.get("seed", 0)),),
-        settings=settings_of_run(run.config, (*_SETTINGS, "copied", "recall", "plants"))
+        settings=settings_of_run(run.config, (*_SETTINGS, "recall", "plants"))
         | {"features": str(v["features"]), "measure": str(v["measure"])},
         versions=dict(run.summary.get("versions") or {}),
         run_sha256=run.sha256,
