@@ -6,7 +6,7 @@
 Patients are points of a mixture of five Gaussians, an image each or one to five, split at random into 1,000 training
 and 200 held-out ones; the generator is the mixture itself, fitted to the training part, or narrower. Copies take the
 place of drawn images. Everything after the features is the audit's own code: distances, list, plants, cuts, verdict,
-and what a person said of pairs. A row that is kept in a folder is not computed again.
+and what a person said of pairs. Audits that are counted in a folder (--kept) are not made again.
 """
 
 import argparse
@@ -61,7 +61,7 @@ class World:
     dimensions: int = 64
     n_train: int = 1000
     n_held: int = 200
-    n_synthetic: int = 1000
+    n_synthetic: int = 500
     most_images: int = 1
     """Images a patient, one to so many."""
     same_people: float = 0.0
@@ -265,12 +265,17 @@ def one(world: World, seed: int, options: SyntheticOptions) -> Counter[str]:
     return counts
 
 
-def row(world: World, repeats: int) -> Counter[str]:
-    """All audits of a world."""
-    options, total = synthetic_options(SETTINGS), Counter[str]()
+def row(name: str, repeats: int, kept: Path | None = None) -> Counter[str]:
+    """All audits of a world; with a folder, those that are counted there are not made again."""
+    options, file = synthetic_options(SETTINGS), None if kept is None else kept / f"{name}.json"
     findings._published = lambda *_: None  # pyright: ignore (figures of the literature, which no verdict reads)
-    for seed in range(repeats):
-        total.update(one(world, seed, options))
+    total = Counter(json.loads(file.read_text()) if file and file.is_file() else {})
+    for seed in range(total["audits"], repeats):
+        total.update(one(ROWS[name], seed, options))
+        total["audits"] += 1
+        if file:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(json.dumps(total))
     return total
 
 
@@ -294,7 +299,7 @@ def table(counts: dict[str, Counter[str]], repeats: int) -> list[str]:
 TEXT = """\
 # Is the verdict on a synthetic set true?
 
-`python recipes/verdict_truth_sets.py`, {repeats} audits a row: 1,000 training and 200 held-out patients, 1,000 images,
+`python recipes/verdict_truth_sets.py`, {repeats} audits a row: 1,000 training and 200 held-out patients, 500 images,
 64 features but where the row says otherwise; 40 planted copies of each of three kinds (exact, which pixels show; noised
 by 0.2 and turned by 0.3 of the features' spread); `--recall 0.8`. Blended copies (0.85 of the source, as far from it as
 noised ones; "more": 0.7, farther than any plant, of which a pass says nothing) are planted nowhere.
@@ -317,14 +322,7 @@ def main() -> None:
     given = parser.parse_args()
     counts = {}
     for name in given.rows:
-        file = given.kept and given.kept / f"{name} {given.repeats}.json"
-        if file and file.is_file():
-            counts[name] = Counter(json.loads(file.read_text()))
-        else:
-            counts[name] = row(ROWS[name], given.repeats)
-            if file:
-                file.parent.mkdir(parents=True, exist_ok=True)
-                file.write_text(json.dumps(counts[name]))
+        counts[name] = row(name, given.repeats, given.kept)
         print(table({name: counts[name]}, given.repeats)[-1], flush=True)
     if given.out:
         given.out.write_text(TEXT.format(repeats=given.repeats, table="\n".join(table(counts, given.repeats))))
