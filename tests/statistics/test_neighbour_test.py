@@ -42,7 +42,7 @@ def test_parts_that_lie_apart_and_patients_under_several_names_are_told():
         neighbour_test(neighbours(shifted, group), group, part),
         neighbour_test(neighbours(x, each), each, part),
     ):
-        assert found.p_value == 2 * found.p_apart == 2 / 2000
+        assert found.p_value == 2 * found.p_apart == 2 / 1000
         assert not found.together
 
 

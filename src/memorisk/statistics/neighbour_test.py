@@ -56,7 +56,7 @@ def neighbour_test(
     part: ArrayLike,
     lead: ArrayLike | None = None,
     *,
-    draws: int = 1999,
+    draws: int = 999,
     seed: int = 0,
 ) -> NeighbourTest:
     """Permutation test of "the parts are a random split of the groups".

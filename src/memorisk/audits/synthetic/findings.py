@@ -339,7 +339,7 @@ def _of_detector(
             source = patients[plants.source]
             plant_p = copied_p(d.plant_source, [images_of[s] for s in source], d.held, theirs)
             power = plant_power(singled.plants(), source, kinds=plants.kind.tolist(), seed=seed)
-    unlike = _unlike(sets, d, patients, theirs, seed)
+    unlike = _unlike(sets, d, patients, theirs, number, seed)
     return DetectorFindings(
         asked, exposed, set_p, near_new, plant_p, singled, power, unlike, _published(d, theirs, seed)
     )
@@ -430,14 +430,14 @@ def _least_alike(tests: Sequence[NeighbourTest | None]) -> NeighbourTest | None:
 
 
 def _unlike(
-    sets: Sets, distances: Distances, patients: np.ndarray, theirs: np.ndarray, seed: int
+    sets: Sets, distances: Distances, patients: np.ndarray, theirs: np.ndarray, number: int, seed: int
 ) -> NeighbourTest | None:
+    """Of one of so many detectors, with draws enough for a p-value far below the verdict's level times all of them."""
     if not len(theirs) or sets.shared_patients:
         return None
     part, rows = np.repeat([0, 1], [len(patients), len(theirs)]), distances.among_rows
-    return neighbour_test(
-        distances.among_real, np.concatenate([patients, theirs])[rows], part[rows], distances.among_lead, seed=seed
-    )
+    whose, lead = np.concatenate([patients, theirs])[rows], distances.among_lead
+    return neighbour_test(distances.among_real, whose, part[rows], lead, draws=max(999, 400 * number), seed=seed)
 
 
 def _pixels(
