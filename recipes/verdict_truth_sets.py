@@ -280,27 +280,27 @@ def row(name: str, repeats: int, kept: Path | None = None) -> Counter[str]:
     return total
 
 
-def table(counts: dict[str, Counter[str]], repeats: int) -> list[str]:
+def table(counts: dict[str, Counter[str]]) -> list[str]:
     """The table, a row a world."""
     columns = ("pass", "undecided", "fail", "singled", "power", "by METHODS", "unlike")
     lines = [
-        "| what is true | pass (95 % upper limit) | undecided | fail | somebody singled out | one copy surely noticed "
-        "| METHODS' rule singles out | parts not alike | after the pairs were judged |",
-        "|" + "---|" * 9,
+        "| what is true | audits | pass (95 % upper limit) | undecided | fail | somebody singled out "
+        "| one copy surely noticed | METHODS' rule singles out | parts not alike | after the pairs were judged |",
+        "|" + "---|" * 10,
     ]
     for name, of in counts.items():
-        shown = [f"{100 * of[column] / repeats:.1f} %" for column in columns]
-        limit = clopper_pearson(of["pass"], repeats, 0.9).high  # one-sided at 95 %
+        shown = [f"{100 * of[column] / of['audits']:.1f} %" for column in columns]
+        limit = clopper_pearson(of["pass"], of["audits"], 0.9).high  # one-sided at 95 %
         shown[0] += f" ({100 * limit:.1f})"
         after = [f"{what} {n}" for what in ("pass", "fail", "undecided") if (n := of[f"judged, then {what}"])]
-        lines.append(f"| {name} | {' | '.join(shown)} | {', '.join(after) or '-'} |")
+        lines.append(f"| {name} | {of['audits']} | {' | '.join(shown)} | {', '.join(after) or '-'} |")
     return lines
 
 
 TEXT = """\
 # Is the verdict on a synthetic set true?
 
-`python recipes/verdict_truth_sets.py`, {repeats} audits a row: 1,000 training and 200 held-out patients, 500 images,
+`python recipes/verdict_truth_sets.py`: 1,000 training and 200 held-out patients, 500 images,
 64 features but where the row says otherwise; 40 planted copies of each of three kinds (exact, which pixels show; noised
 by 0.2 and turned by 0.3 of the features' spread); `--recall 0.8`. Blended copies (0.85 of the source, as far from it as
 noised ones; "more": 0.7, farther than any plant, of which a pass says nothing) are planted nowhere.
@@ -324,11 +324,9 @@ def main() -> None:
     counts = {}
     for name in given.rows:
         counts[name] = row(name, given.repeats, given.kept)
-        print(table({name: counts[name]}, given.repeats)[-1], flush=True)
+        print(table({name: counts[name]})[-1], flush=True)
     if given.out:
-        given.out.write_text(
-            TEXT.format(repeats=given.repeats, judged=JUDGED, table="\n".join(table(counts, given.repeats)))
-        )
+        given.out.write_text(TEXT.format(judged=JUDGED, table="\n".join(table(counts))))
 
 
 if __name__ == "__main__":
