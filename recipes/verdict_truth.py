@@ -251,15 +251,15 @@ def offsets(repeats: int) -> list[str]:
 
 PAGE = """# Does the verdict say what is true?
 
-Output of `recipes/verdict_truth.py --repeats {repeats}`: simulated audits of 1,000 patients (85 % scored, 15 % unseen) with
-16 models and two classes unless said otherwise, in which it is known who is remembered. Noise of trainings: t with 3
-degrees of freedom, of another size for each image (log-normal, 0.7), 0.1 nats in the median; twice the noise: 0.2; heavy
-tails: 2.2 degrees of freedom; unequal noise: log-normal, 1.2. Attacks, which are part of an audit's verdict, took no
-part: who is remembered a little, as everybody by 0.06 nats, is theirs to find.
+Output of `recipes/verdict_truth.py --repeats {repeats}`: simulated audits of 1,000 patients (85 % scored, 15 % unseen)
+with 16 models and two classes unless said otherwise, in which it is known who is remembered. Noise of trainings: t with
+3 degrees of freedom, of another size for each image (log-normal, 0.7), 0.1 nats in the median; twice the noise: 0.2;
+heavy tails: 2.2 degrees of freedom; unequal noise: log-normal, 1.2. Attacks, which are part of an audit's verdict, took
+no part: who is remembered a little, as everybody by 0.06 nats, is theirs to find.
 
 Where a patient has 2 nats or more, which a pass must notice, the limit is the upper 95 % one of passes; where nobody is
-remembered, of failures. Undecided audits were issued again with the number of models that they ask for, up to eight in a
-cell.
+remembered, of failures. Undecided audits were issued again with the number of models that they ask for, up to eight in
+a cell.
 
 {table}
 """
