@@ -5,12 +5,12 @@ METHODS section 1, "Class summary". The table is G group means x S seeds. There 
 *These patients* (`these_groups_interval`): what would the mean over the very groups of the table be in other trainings?
 Seeds are the only sample; the interval is Student's t over the seeds' means. This is what a class's mean says of the
 people whose images were trained on. It covers 94 to 96 % whatever the gaps look like, from 12 groups on
-(`docs/results/interval_coverage.md`).
+(`tests/statistics/test_intervals.py`).
 
 *Future patients, too* (`two_way_interval`): groups are a sample, and both are replicates. Where a few patients carry
-the mean no interval over groups covers it, since a sample without them looks like a class that has none: where one patient
-in ten is remembered (12, 25, 50, 100, 400 groups) this one covers 59, 74, 82, 89, 94 %, with lognormal gaps 75, 78, 82,
-87, 93 %, and giving it only where the sample looks little skewed is worse. Means of a class therefore do not use it.
+the mean no interval over groups covers it, since a sample without them looks like a class that has none: where one
+patient in ten is remembered (12, 25, 50, 100, 400 groups) this one covers 59, 74, 82, 89, 94 %, with lognormal gaps 75,
+78, 82, 87, 93 %, and giving it only where the sample looks little skewed is worse. Means of a class do not use it.
 The variance of the mean is METHODS' `v = (MS_G + MS_S - MS_E) / (GS)`, not below `max(MS_G, MS_S) / (GS)`.
 
 Deviations, each shown by simulation (`recipes/interval_coverage.py`; its tables are in `docs/results`):
