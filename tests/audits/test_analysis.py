@@ -13,7 +13,7 @@ from memorisk.audits.evidence import Evidence
 from memorisk.audits.options import AnalysisOptions
 from memorisk.report.page import render_page
 from memorisk.scores.differential import feldman_zhang
-from memorisk.statistics.intervals import two_way_interval
+from memorisk.statistics.intervals import these_groups_interval
 from memorisk.statistics.multiple import benjamini_hochberg
 from tests.audits.synthetic import twin_evidence
 
@@ -71,7 +71,7 @@ def test_the_tables_are_the_definitions(planted, result):
         groups = [
             [np.mean((sign * gap)[s, items.group == g]) for s in range(8)] for g in sorted(mine.index)
         ]  # each canary group has a partner in every seed here
-        interval = two_way_interval(groups)
+        interval = these_groups_interval(groups)
         row = result.per_class.set_index("label").loc[label]
         assert (row["mean"], row["low"], row["high"]) == pytest.approx((interval.estimate, interval.low, interval.high))
         assert row["n_groups_scored"] * 2 == row["n_scored"]

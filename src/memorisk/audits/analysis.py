@@ -20,7 +20,7 @@ from memorisk.audits.options import AnalysisOptions
 from memorisk.report.result import Result
 from memorisk.statistics.attack_verdict import attack_findings, passed_words
 from memorisk.statistics.contrasts import unpaired_difference
-from memorisk.statistics.intervals import two_way_interval
+from memorisk.statistics.intervals import these_groups_interval
 from memorisk.statistics.noticeable_gap import POWER
 from memorisk.statistics.prerequisites import unseen_against_test
 from memorisk.statistics.verdict import PASS, RULE, UNDECIDED, Finding, Units, decide
@@ -187,7 +187,7 @@ def _prerequisites(evidence: Evidence) -> dict[str, tuple[float, bool]]:
 
 
 def rarest_against_top(findings: list[ClassFindings]) -> dict[str, Any] | None:
-    """The mean M of the most memorized class less that of the rarest, with its interval (two sets of groups)."""
+    """The mean M of the most memorized class less that of the rarest, with its interval over trainings."""
     scored = [f for f in findings if len(f.table)]
     if len(scored) < 2:
         return None
@@ -206,7 +206,7 @@ def rarest_against_top(findings: list[ClassFindings]) -> dict[str, Any] | None:
     }
     if rarest is top:
         return found | {"difference": 0.0, "low": float("nan"), "high": float("nan")}
-    interval = unpaired_difference(two_way_interval(top.table), two_way_interval(rarest.table))
+    interval = unpaired_difference(these_groups_interval(top.table), these_groups_interval(rarest.table))
     return found | {"difference": interval.estimate, "low": interval.low, "high": interval.high}
 
 
