@@ -29,7 +29,9 @@ def make_result(labels=NAMES, *, seed=0, status="fail", ids=None, groups_of=3, i
     per_class = _classes(rng, labels, per_image, per_group)
     null = rng.normal(0, 0.12, 300)
     verdict = {
-        "schema": 1,
+        "schema": 2,
+        "audit": "classifier",
+        "rule": {"form": 2, "level": 0.1, "correction": "bh", "notice": 2.0},
         "status": status,
         "gate": "high",
         "why": [f"class {labels[1]}: the lower limit of its mean is above 0.3", "class naevus: 3 groups are flagged"],
@@ -57,6 +59,10 @@ def make_result(labels=NAMES, *, seed=0, status="fail", ids=None, groups_of=3, i
             "model": "small_cnn",
             "training": {"epochs": 30, "optimizer": "adam", "lr": 1e-4, "augment": None, "batch_size": 64},
             "level_q": 0.1,
+            "noticeable": {
+                **{"gap": 1.41, "label": labels[0], "power": 0.83, "low": 0.79, "high": 0.86},
+                **{"probability": 0.8, "notice": 2.0},
+            },
             "not_scored_images": 60,
             "not_scored_groups": 20,
             "not_auditable": ["too small a class"],
