@@ -47,7 +47,7 @@ def feature_verdict(numbers: dict[str, Any], options: FeatureOptions, described:
     rank = numbers["rank"]
     status, why, deciding = _decide(rank, numbers, options)
     return {
-        "schema": 1,
+        "schema": 2,
         "audit": "feature",
         "status": status,
         "gate": "never" if options.fail_on == "never" else options.gate,

@@ -45,7 +45,7 @@ def filter_verdict(numbers: dict[str, Any], options: ScreeningOptions, *, audite
         status, why = "fail", [f"every one of the {numbers['n_synthetic']:,} synthetic images is rejected", *why]
         deciding, gate = [*_of_nothing(numbers), *deciding], NOTHING_KEPT
     return {
-        "schema": 1,
+        "schema": 2,
         "audit": "filter",
         "status": status,
         "gate": "never" if options.fail_on == "never" else gate,
