@@ -183,8 +183,8 @@ def _status(
         found = unpaired(unscored, units)
         doubts.append(
             (
-                f"{found} had no partner with the same labels and number of images, so nothing is known of them",
-                "the same images with at most a few of each patient; --design paper needs no partners, but scores "
+                f"{found} had no partner, so nothing is known of them",
+                "the same audit in a new folder, which divides them between the models, too; --design paper scores "
                 "15 % of the images",
             )
         )

@@ -114,12 +114,13 @@ def make_jobs(
     """The two trainings of each seed, A and B (``paper``: candidate and independent)."""
     val = np.flatnonzero(plan.parts.part == VALIDATION) if recipe.own else None
 
-    def job(rows: np.ndarray, seed: int) -> TrainJob:
+    def job(rows: np.ndarray, seed: int, slots: int | None) -> TrainJob:
         """The training of a model that sees these rows."""
         return TrainJob(
             out=out,
             images=store.folder / "images.npy",
             rows=rows,
+            slots=slots,
             targets=recipe.targets.values,
             n_outputs=recipe.targets.n_outputs,
             model=recipe.model,
@@ -138,7 +139,7 @@ def make_jobs(
             score_augmentations=options.score_augmentations,
         )
 
-    return [(job(d.rows_a, d.seed), job(d.rows_b, d.seed)) for d in plan.designs]
+    return [(job(d.rows_a, d.seed, d.slots), job(d.rows_b, d.seed, d.slots)) for d in plan.designs]
 
 
 def refuse_early(pairs: list[tuple[TrainJob, TrainJob]], *, download: bool = True) -> None:

@@ -168,7 +168,10 @@ def _left_out(reading: Reading) -> list[Text]:
     for key, what in (
         ("n_test", "are the test part: no model saw them, and they serve as the null."),
         ("n_validation", "were set aside for choosing models, and are not scored."),
-        ("without_partner_images", "found no comparable partner in any seed, and are not scored."),
+        (
+            "without_partner_images",
+            "found no comparable partner in any seed, and are not scored.",
+        ),
         ("n_skipped", "could not be read and were left out."),
         ("n_missing", "or rows of the source have no file or are no images, and were left out."),
         ("n_not_sampled", "were left out by the sample that was asked for."),

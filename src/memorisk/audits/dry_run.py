@@ -39,8 +39,8 @@ class DryRun:
         not_auditable: Classes too small to split.
         classes: For each class what the audit could say of it: ``label``, ``n``, ``n_groups_scored``,
             ``n_test_groups``, ``smallest_list`` (where the class lists alone), ``testable``, ``why_not``.
-        without_partner: Groups (``without_partner``) and images (``without_partner_images``) that will not be scored,
-            since no other group holds as many images of the same labels.
+        without_partner: Groups (``without_partner``) and images (``without_partner_images``) that will not be scored:
+            in a run begun before they were divided between twins, those without a partner.
         seconds: Estimated seconds of training on this machine; None where that is not known beforehand.
         notes: What keeps a pass away whatever is measured.
     """
@@ -107,7 +107,9 @@ def _seconds_per_image(plan: Plan, recipe: Recipe, store: ImageStore, options: C
     rows = job.rows[: max(2, min(job.options.batch_size, _TIMED_PIXELS // int(np.prod(store.images.shape[1:3]))))]
     keep_freed_memory()
     begun: list[float] = []
-    short = replace(job, rows=rows, weights=weights, options=replace(job.options, epochs=2, batch_size=len(rows)))
+    short = replace(
+        job, rows=rows, slots=None, weights=weights, options=replace(job.options, epochs=2, batch_size=len(rows))
+    )
     train_network(
         short,
         build_network(short, store.images),

@@ -19,7 +19,7 @@ from memorisk.audits.classifier_jobs import Recipe, make_jobs, prepare_recipe
 from memorisk.audits.evidence import SCORES, Evidence, Items, evidence_from_table
 from memorisk.audits.losses import read_scores
 from memorisk.audits.options import ClassifierOptions, options_from
-from memorisk.audits.plan import Plan, draw_parts, linked_groups, make_plan
+from memorisk.audits.plan import Plan, draw_parts, linked_groups, make_plan, unmatched_of
 from memorisk.audits.pseudonyms import Pseudonyms
 from memorisk.audits.rendering import load_result
 from memorisk.images.sources import load_manifest
@@ -152,7 +152,7 @@ def open_finished(
     parts = draw_parts(
         store.manifest, linked_groups(store.manifest.groups, store.pixel_hashes), options, options.split_seed
     )
-    plan = make_plan(store.manifest, parts, options)
+    plan = make_plan(store.manifest, parts, options, unmatched_of(path))
     evidence = evidence_from_table(read_scores(path / SCORES))
     names = Pseudonyms.from_options(options)
     return FinishedRun(path, options, store, plan, evidence, _rows(evidence.items, plan, names, path))
