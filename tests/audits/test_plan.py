@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 
 from memorisk.audits.classifier import audit_classifier
+from memorisk.audits.evidence import WHOLE
 from memorisk.audits.options import ClassifierOptions, options_from
 from memorisk.audits.plan import (
     VALIDATION,
@@ -94,10 +95,10 @@ def test_findings_are_items_and_partners_hold_the_same_ones():
     images = manifest({"a": 30, "a|b": 30, "b": 30}, group_size=1)
     plan = plan_of(images, head="multi", models=4)
     assert plan.parts.classes == ["a", "b"]
-    assert len(plan.items) == 30 + 60 + 30
-    assert [plan.parts.classes[c] for c in plan.item_class] == plan.items.label.tolist()
+    assert len(plan.items) == 30 + 60 + 30 + 90  # one a finding, and one an image
+    assert [[*plan.parts.classes, WHOLE][c] for c in plan.item_class] == plan.items.label.tolist()
     for row, label in zip(plan.item_row, plan.items.label, strict=True):
-        assert label in images.labels[row].split("|")
+        assert label in [*images.labels[row].split("|"), WHOLE]
     for d in plan.designs:
         assert d.sign[plan.parts.rows("canary")].all()
         for finding in "ab":
@@ -105,6 +106,8 @@ def test_findings_are_items_and_partners_hold_the_same_ones():
             assert abs(held[0] - held[1]) <= 2  # one image more on a side, and one finding less on the other
     with pytest.raises(InputError, match="--head multi"):
         plan_of(images, models=2)
+    with pytest.raises(InputError, match="rename it"):
+        plan_of(manifest({"a": 30, WHOLE: 30}), head="multi", models=2)
     first = plan_of(images, head="first", models=2)
     assert first.parts.classes == ["a", "b"]
     assert len(first.items) == 90

@@ -13,8 +13,8 @@ from memorisk.audits.attack_table import attack_table
 from memorisk.audits.class_tests import ClassFindings, audit_class, list_groups
 from memorisk.audits.context import Context
 from memorisk.audits.coverage import not_scored, units_of, unpaired
-from memorisk.audits.evidence import Evidence
-from memorisk.audits.evidence_summary import image_table, null_sample, numbers_of, utility_on_test
+from memorisk.audits.evidence import WHOLE, Evidence
+from memorisk.audits.evidence_summary import beside_guessing, image_table, null_sample, numbers_of, utility_on_test
 from memorisk.audits.options import AnalysisOptions
 from memorisk.report.result import Result
 from memorisk.statistics.contrasts import unpaired_difference
@@ -136,7 +136,7 @@ def _prerequisites(evidence: Evidence) -> dict[str, tuple[float, bool]]:
 
 def rarest_against_top(findings: list[ClassFindings]) -> dict[str, Any] | None:
     """The mean M of the most memorized class less that of the rarest, with its interval (two sets of groups)."""
-    scored = [f for f in findings if len(f.table)]
+    scored = [f for f in findings if len(f.table) and f.row["label"] != WHOLE]
     if len(scored) < 2:
         return None
     smallest = min(int(str(f.row["n"])) for f in scored)
@@ -191,8 +191,8 @@ def _status(
     if utility["beats_guessing"] is False:
         doubts.append(
             (
-                f"the models are not better than guessing (balanced accuracy {utility['test_balanced_accuracy']:.2f}, "
-                f"chance {utility['chance']:.2f}): models that learned nothing remember nothing",
+                f"the models are not better than guessing ({beside_guessing(utility)}): models that learned nothing "
+                "remember nothing",
                 "the training that the released model really had (--epochs, --lr, --model, --weights)",
             )
         )

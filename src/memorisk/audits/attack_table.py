@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from memorisk.audits.evidence import Evidence
+from memorisk.audits.evidence import WHOLE, Evidence
 from memorisk.scores.attacks import ATTACKS, MEMBER, NEITHER, NON_MEMBER, attack_scores
 from memorisk.scores.lira import ONLINE_FROM, lira_scores, twin_references
 from memorisk.scores.rmia import rmia_scores
@@ -57,8 +57,8 @@ def attack_table(evidence: Evidence) -> tuple[pd.DataFrame, dict[str, Any], dict
     label, group = evidence.items.label, evidence.items.group
     rows = []
     for attack in scored:
-        for name in (ALL, *sorted(set(label))):
-            keep = np.ones(len(label), dtype=bool) if name == ALL else label == name
+        for name in (ALL, *sorted(set(label) - {WHOLE})):
+            keep = evidence.items.whole if name == ALL else label == name
             rows.append(_row(attack, str(name), attack.score[:, keep], attack.role[:, keep], group[keep]))
     curves = {attack.name: _curve(attack) for attack in scored}
     return pd.DataFrame(rows, columns=pd.Index(COLUMNS)), {k: v for k, v in curves.items() if v}, _agreement(evidence)

@@ -322,6 +322,12 @@ def _limits(reading: Reading) -> list[Block]:
 
 def _utility(utility: object) -> str:
     """How good the audited models are at their task."""
+    if isinstance(utility, dict) and utility.get("loss_test") is not None:
+        return (
+            "On the test part the audited models' loss of all findings of an image is "
+            f"{utility['loss_test']:.2f} nats; naming each finding by its frequency would give "
+            f"{utility['loss_guessing']:.2f}."
+        )
     keys = ("test_accuracy", "test_balanced_accuracy", "majority_share")
     values = [number(utility.get(k)) for k in keys] if isinstance(utility, dict) else [None]
     known = [percent(v) for v in values if v is not None]

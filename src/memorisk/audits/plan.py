@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from memorisk.audits.evidence import Items
+from memorisk.audits.evidence import WHOLE, Items
 from memorisk.audits.options import ClassifierOptions
 from memorisk.images.manifest import Manifest, listed, refuse_leaking_splits, require_labels
 from memorisk.images.splits import NOT_AUDITABLE, merge_linked, small_classes, split_by_group
@@ -56,7 +56,7 @@ class Plan:
         designs: One a seed.
         items: What is scored: an image under a label.
         item_row: [I] the image of each item.
-        item_class: [I] the class number of each item.
+        item_class: [I] the class number of each item; -1 for all findings together.
         unmatched: What became of groups without a partner.
     """
 
@@ -94,6 +94,10 @@ def draw_parts(manifest: Manifest, linked: list[tuple[str, str]], options: Class
     labels = training_labels(manifest, options.head)
     classes = sorted({c for label in labels for c in str(label).split("|")}) if options.head == "multi" else None
     classes = classes or sorted(set(labels))
+    if WHOLE in classes:
+        raise InputError(
+            f"{one_line(manifest.name)} has a class {WHOLE!r}, the name of all findings together: rename it"
+        )
     if len(classes) < 2 and options.head != "multi":
         raise InputError(f"{one_line(manifest.name)} holds one class ({one_line(classes[0], 60)}): two are needed")
     if options.head == "binary" and len(classes) != 2:
@@ -216,11 +220,11 @@ def _placebo_seeds(options: ClassifierOptions, seed: int) -> list[int]:
 
 
 def _items(manifest: Manifest, parts: Parts, head: str) -> tuple[Items, np.ndarray, np.ndarray]:
-    """What is scored: each image under its label, or under each of its findings; validation images are not."""
-    number = {c: i for i, c in enumerate(parts.classes)}
+    """What is scored: each image under its label, or under each of its findings and under all; no validation images."""
+    number = {WHOLE: -1, **{c: i for i, c in enumerate(parts.classes)}}
     rows, names = [], []
     for row in np.flatnonzero(parts.part != VALIDATION):
-        for name in str(parts.labels[row]).split("|") if head == "multi" else (parts.labels[row],):
+        for name in [*str(parts.labels[row]).split("|"), WHOLE] if head == "multi" else [parts.labels[row]]:
             rows.append(row)
             names.append(name)
     at = np.array(rows, dtype=np.intp)

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
-from memorisk.audits.evidence import SCORES, evidence_from_table
+from memorisk.audits.evidence import SCORES, WHOLE, evidence_from_table
 from memorisk.audits.losses import read_scores
 from memorisk.audits.rendering import load_result
 from memorisk.report.frames import numbers, rows, texts
@@ -138,6 +138,7 @@ def cell_from_run(folder: str | Path, *, architecture: str | None = None, datase
     path = Path(folder)
     result = load_result(path)
     evidence = evidence_from_table(read_scores(path / SCORES))
+    evidence = evidence.select(evidence.items.label != WHOLE)
     if not {"label", "frequency"} <= set(result.per_class.columns):
         raise InputError(f"{one_line(path)} is no audit of a classifier: its result has no classes with a frequency")
     shares = numbers(result.per_class, "frequency").tolist()

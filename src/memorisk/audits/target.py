@@ -57,7 +57,8 @@ def audit_target(
         )
         passes = np.stack([reorder(one, order) for one in augmented])
     own = score_passes(reorder(logits, order), passes, plan, recipe.targets)
-    items = plan.items
+    one = plan.items.whole
+    own, items, evidence = {k: v[one] for k, v in own.items()}, plan.items.select(one), evidence.select(one)
     member, test = items.split != "test", items.split == "test"
     scores = target_scores(own, evidence, member, test)
     attacks = {name: _auc(score, member, test, items.group) for name, score in scores.items()}
