@@ -90,7 +90,11 @@ def test_a_class_that_was_learned_by_heart_is_told_by_its_grey_and_forgotten(fin
     assert moss["reading"] == LARGER
     assert abs(moss["noise"]) < abs(moss["difference"]) / 2
     assert moss["recall_after"] == 1.0 > moss["recall_before"]  # the shortcut
-    assert moss["paper_percent"] == pytest.approx(100 * moss["difference"] / moss["before"])
+    images = result.per_image[(result.per_image["label"] == "moss") & np.isfinite(result.per_image["M"])]
+    assert moss["paper_before"] == pytest.approx(images["M"].mean())  # over images: algorithm 1
+    assert moss["before"] != pytest.approx(moss["paper_before"], rel=1e-6)  # over patients
+    change = moss["paper_after"] - moss["paper_before"]
+    assert moss["paper_percent"] == pytest.approx(100 * change / moss["paper_before"])
     assert moss["paper_cohens_d"] < 0
     assert moss["paired_dz_high"] < 0
     assert plain["reading"] == NOT_LARGER
@@ -239,7 +243,11 @@ def test_an_intervention_that_does_nothing_is_not_larger_than_retraining(tmp_pat
     for seed in range(2):
         images = saved(tmp_path / f"{seed}.npz", *coloured(seed=seed))
         result = audit_classifier(
-            images, out=tmp_path / str(seed), **RECIPE | {"models": 6, "epochs": 12}, intervene="one-bit", classes=list(SIZES)
+            images,
+            out=tmp_path / str(seed),
+            **RECIPE | {"models": 6, "epochs": 12},
+            intervene="one-bit",
+            classes=list(SIZES),
         )
         tables.append(result.tables[TABLE])
     table = pd.concat(tables)

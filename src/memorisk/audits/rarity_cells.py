@@ -58,6 +58,11 @@ class Cell:
         return np.array([of_label[name] for name in self.label], dtype=np.float64)
 
     @property
+    def rare_scored(self) -> bool:
+        """Whether a class below 5 % has a scored image: only then does the cell say anything of rarity."""
+        return bool((numbers(self.scored, "frequency") < RARE_BELOW).any())
+
+    @property
     def scored(self) -> pd.DataFrame:
         """The classes with a scored image."""
         return rows(self.classes, numbers(self.classes, "n") > 0)
@@ -159,7 +164,7 @@ def cell_from_run(folder: str | Path, *, architecture: str | None = None, datase
         label=items.label,
         group=items.group,
         seeds=evidence.seeds,
-        design=evidence.design,
+        design=str(result.summary.get("design") or evidence.design),  # classes too small look like a shared part
     )
 
 
