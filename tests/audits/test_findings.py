@@ -18,6 +18,7 @@ from memorisk.audits.evidence import WHOLE, Evidence, Items
 from memorisk.audits.finished_run import open_finished
 from memorisk.audits.options import AnalysisOptions, options_from
 from memorisk.audits.plan import draw_parts, make_plan
+from memorisk.audits.rarity import cell_from_run
 from memorisk.images.manifest import Manifest
 from memorisk.report.result import Result
 from memorisk.statistics.nulls import sign_flip_p_values
@@ -163,5 +164,6 @@ def test_an_audit_from_images_to_pages(tmp_path: Path):
     assert rows.loc[WHOLE, "n_scored"] == result.summary["n_canary"]
     assert result.summary["without_partner"] == 0
     assert "naming each finding by its frequency" in (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
+    assert cell_from_run(tmp_path / "run").classes["label"].tolist() == ["none", "x", "y", "z"]
     finished = open_finished(tmp_path / "run")
     assert WHOLE not in set(finished.evidence.items.label)

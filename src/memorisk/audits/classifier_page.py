@@ -100,7 +100,7 @@ def _verdict(reading: Reading) -> list[Block]:
     items = [
         Fact("Images scored", count(reading.images_scored), _of(reading.summary.get("n_images"))),
         *([] if reading.unit == "image" else [groups]),
-        Fact("Classes", count(len(reading.per_class)), reading.tier_note()),
+        Fact("Classes", count(len(reading.findings)), reading.tier_note()),
         Fact("Models trained", _whole(reading.summary.get("n_models")), reading.seed_note()),
         Fact(f"{reading.units.capitalize()} flagged", count(reading.flagged_total)),
     ]

@@ -148,6 +148,7 @@ def cell_from_run(folder: str | Path, *, architecture: str | None = None, datase
         raise InputError(f"{one_line(path)} is no audit of a classifier: its result has no classes with a frequency")
     shares = numbers(result.per_class, "frequency").tolist()
     frequency = dict(zip(texts(result.per_class, "label"), shares, strict=True))
+    frequency.pop(WHOLE, None)
     sign, items = evidence.sign, evidence.items
     missing = sorted(set(items.label.astype(str)) - set(frequency))
     if missing:
