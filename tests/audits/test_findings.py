@@ -105,7 +105,7 @@ def test_what_is_memorized_of_a_finding_that_is_not_there_shows_in_the_row_of_al
     assert per_class.loc[WHOLE, "n"] == result.summary["n_images"] == 150
     assert result.summary["n_classes"] == 3
     both = result.per_image[(result.per_image["image"] == patient)].set_index("label")["M"]
-    assert both[WHOLE] > 2
+    assert float(both.loc[WHOLE]) > 2  # pyright: ignore[reportArgumentType]
 
 
 def test_attacks_on_everybody_take_each_image_once():

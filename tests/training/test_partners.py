@@ -180,7 +180,9 @@ def _small_p_values(audits: int, noise: float, who: str, design: Callable[..., T
 def test_the_null_holds_its_level_for_whoever_had_no_partner(noise, who):
     """One patient of each audit, so that p-values are independent: at most a binomial's share of them is small."""
     audits = 160
-    small = _small_p_values(audits, noise, who, lambda *given, seed: twin_design(*given, NONE, seed=seed))
+    small = _small_p_values(
+        audits, noise, who, lambda one, two, rows, seed: twin_design(one, two, rows, NONE, seed=seed)
+    )
     assert small <= stats.binom.isf(1e-4, audits, 0.05)
 
 
