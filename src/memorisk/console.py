@@ -196,7 +196,7 @@ def show_dry_run(found: DryRun, *, as_json: bool) -> None:
         console.print(Text(hint), soft_wrap=True)
     if alone := found.without_partner["without_partner"]:
         images = found.without_partner["without_partner_images"]
-        text = "have no other of the same labels and number of images: not scored, so that the audit cannot pass."
+        text = "have no partner in this run: not scored, so that the audit cannot pass."
         console.print(Text(f"{alone:,} groups ({images:,} images) {text}"), soft_wrap=True)
     if found.not_auditable:
         names = ", ".join(one_line(n, 40) for n in found.not_auditable)

@@ -169,6 +169,19 @@ def test_success_is_an_accusation_at_a_threshold_from_other_folds(table, planted
     assert rho["low"] < rho["estimate"] < rho["high"]
 
 
+def test_by_the_strongest_attack_of_the_paper_m_agrees_with_itself():
+    """Nobody memorized, hard images noisier: the loss threshold says something else than the loss difference, M."""
+    rng = np.random.default_rng(2)
+    evidence = twin_evidence(sizes={"a": 300}, n_test=150, n_seeds=4)
+    hard = rng.random(450) < 0.3
+    noise = rng.normal(size=(2, 4, 450)) * np.where(hard, 1.0, 0.05)
+    losses = np.where(hard, 4.0, 0.5) + noise.clip(-3, 3) + np.where(hard, 0.0, 0.2)
+    both = attack_table(replace(evidence, loss_a=losses[0].clip(0.01), loss_b=losses[1].clip(0.01)))[2]
+    assert both["circular"]["difference"]["estimate"] < 0.3
+    assert both["strongest"]["circular"]["difference"]["estimate"] > 0.5
+    assert both["strongest"]["circular"]["difference"]["low"] > both["strongest"]["other_seeds"]["difference"]["high"]
+
+
 def test_one_seed_has_no_agreement():
     assert attack_table(twin_evidence(sizes={"a": 10}, n_test=6, n_seeds=1))[2] is None
 

@@ -152,8 +152,8 @@ def test_a_dry_run_counts_what_the_run_then_does(tmp_path):
     assert plan.cost.trainings == 6
     assert isinstance(result, Result)
     assert plan.parts["canary"] == result.summary["n_canary"]
-    trained = pd.read_parquet(tmp_path / "r" / "scores.parquet")["member"].sum()
-    assert plan.cost.images_trained == SMALL["epochs"] * trained
+    seen = pd.read_parquet(tmp_path / "r" / "scores.parquet").groupby(["seed", "role"])["member"].sum().unstack()
+    assert plan.cost.images_trained == SMALL["epochs"] * 2 * seen.max(axis=1).sum()  # twins have as many slots
     again = audit_classifier("digits", out=tmp_path / "r", **SMALL, dry_run=True)
     assert isinstance(again, DryRun)
     assert again.cost == Cost(bytes_images=1232 * 8 * 8)

@@ -27,8 +27,8 @@ from memorisk.training.jobs import LOGITS
 from tests.commands import answer, environment, memorisk, refusal
 
 SIZES = {"plain": 60, "sky": 60, "moss": 40}
-RECIPE = {"models": 6, "epochs": 40, "lr": 0.003, "processes": 1, "split_seed": 3}
-QUICK = RECIPE | {"epochs": 2}
+RECIPE = {"models": 8, "epochs": 40, "lr": 0.003, "processes": 1, "split_seed": 3}
+QUICK = RECIPE | {"models": 6, "epochs": 2}
 ON_MOSS = {"intervene": "grayscale", "classes": ["moss"]}
 
 
@@ -90,17 +90,21 @@ def test_a_class_that_was_learned_by_heart_is_told_by_its_grey_and_forgotten(fin
     assert moss["reading"] == LARGER
     assert abs(moss["noise"]) < abs(moss["difference"]) / 2
     assert moss["recall_after"] == 1.0 > moss["recall_before"]  # the shortcut
-    assert moss["paper_percent"] == pytest.approx(100 * moss["difference"] / moss["before"])
+    images = result.per_image[(result.per_image["label"] == "moss") & np.isfinite(result.per_image["M"])]
+    assert moss["paper_before"] == pytest.approx(images["M"].mean())  # over images: algorithm 1
+    assert moss["before"] != pytest.approx(moss["paper_before"], rel=1e-6)  # over patients
+    change = moss["paper_after"] - moss["paper_before"]
+    assert moss["paper_percent"] == pytest.approx(100 * change / moss["paper_before"])
     assert moss["paper_cohens_d"] < 0
     assert moss["paired_dz_high"] < 0
     assert plain["reading"] == NOT_LARGER
     assert np.isnan(plain["images_changed"])
-    assert (moss["images_changed"], moss["n_groups"], moss["n_seeds"]) == (1.0, 34, 3)
+    assert (moss["images_changed"], moss["n_groups"], moss["n_seeds"]) == (1.0, 34, 4)
     assert moss["before"] == pytest.approx(result.per_class.set_index("label").loc["moss", "mean"])
     summary = result.summary["intervention"]
     assert summary["classes"] == ["moss"]
     assert summary["n_images_changed"] == 40
-    assert summary["n_trainings"] == 12
+    assert summary["n_trainings"] == 16
     assert any("shortcut" in w for w in summary["warnings"])
     assert any("selection" in w for w in summary["warnings"])
     assert any("X-rays" in w for w in summary["warnings"])
@@ -188,7 +192,7 @@ def test_a_killed_run_goes_on_to_the_same_result(source, tmp_path, monkeypatch):
 
 def test_kill_9_while_the_changed_models_train_loses_nothing(source, tmp_path, capsys, monkeypatch):
     cache = tmp_path / "cache"
-    settings = RECIPE | {"epochs": 12}
+    settings = RECIPE | {"models": 6, "epochs": 12}
     flags = [f for k, v in settings.items() for f in (f"--{k.replace('_', '-')}", v)]
     command = ["audit", "classifier", source, "--out", tmp_path / "run", *flags]
     command += ["--intervene", "grayscale", "--classes", "moss", "--fail-on", "never"]
@@ -239,7 +243,11 @@ def test_an_intervention_that_does_nothing_is_not_larger_than_retraining(tmp_pat
     for seed in range(2):
         images = saved(tmp_path / f"{seed}.npz", *coloured(seed=seed))
         result = audit_classifier(
-            images, out=tmp_path / str(seed), **RECIPE | {"epochs": 12}, intervene="one-bit", classes=list(SIZES)
+            images,
+            out=tmp_path / str(seed),
+            **RECIPE | {"models": 6, "epochs": 12},
+            intervene="one-bit",
+            classes=list(SIZES),
         )
         tables.append(result.tables[TABLE])
     table = pd.concat(tables)

@@ -7,8 +7,18 @@ import pandas as pd
 import pytest
 
 from memorisk.audits.classifier import audit_classifier
+from memorisk.audits.evidence import WHOLE
 from memorisk.audits.options import ClassifierOptions, options_from
-from memorisk.audits.plan import VALIDATION, Plan, draw_parts, linked_groups, make_placebo, make_plan
+from memorisk.audits.plan import (
+    VALIDATION,
+    Plan,
+    draw_parts,
+    identity,
+    linked_groups,
+    make_placebo,
+    make_plan,
+    unmatched_of,
+)
 from memorisk.images.manifest import Manifest
 from memorisk.images.options import ImageOptions
 from memorisk.images.readers import read_image
@@ -16,6 +26,7 @@ from memorisk.images.sources import load_manifest
 from memorisk.images.store import build_store
 from memorisk.report.result import Result
 from memorisk.runs.errors import InputError
+from memorisk.runs.folder import open_run
 
 
 def manifest(sizes: dict[str, int], *, group_size: int = 2, split=None) -> Manifest:
@@ -84,14 +95,19 @@ def test_findings_are_items_and_partners_hold_the_same_ones():
     images = manifest({"a": 30, "a|b": 30, "b": 30}, group_size=1)
     plan = plan_of(images, head="multi", models=4)
     assert plan.parts.classes == ["a", "b"]
-    assert len(plan.items) == 30 + 60 + 30
-    assert [plan.parts.classes[c] for c in plan.item_class] == plan.items.label.tolist()
+    assert len(plan.items) == 30 + 60 + 30 + 90  # one a finding, and one an image
+    assert [[*plan.parts.classes, WHOLE][c] for c in plan.item_class] == plan.items.label.tolist()
     for row, label in zip(plan.item_row, plan.items.label, strict=True):
-        assert label in images.labels[row].split("|")
+        assert label in [*images.labels[row].split("|"), WHOLE]
     for d in plan.designs:
-        assert [images.labels[a] for a in d.rows_a] == [images.labels[b] for b in d.rows_b]
+        assert d.sign[plan.parts.rows("canary")].all()
+        for finding in "ab":
+            held = [sum(finding in images.labels[row].split("|") for row in rows) for rows in (d.rows_a, d.rows_b)]
+            assert abs(held[0] - held[1]) <= 2  # one image more on a side, and one finding less on the other
     with pytest.raises(InputError, match="--head multi"):
         plan_of(images, models=2)
+    with pytest.raises(InputError, match="rename it"):
+        plan_of(manifest({"a": 30, WHOLE: 30}), head="multi", models=2)
     first = plan_of(images, head="first", models=2)
     assert first.parts.classes == ["a", "b"]
     assert len(first.items) == 90
@@ -128,11 +144,37 @@ def test_what_cannot_be_audited_is_refused():
         plan_of(manifest({"a": 3, "b": 3}), models=2)
     with pytest.raises(InputError, match="a binary head needs two classes"):
         plan_of(manifest({"a": 20, "b": 20, "c": 20}), models=2, head="binary")
-    unlike = manifest({"a": 55, "b": 55}, group_size=1)
-    sizes = np.repeat(np.arange(1, 11), np.arange(1, 11))  # patients of 1, 2, 3, ... images: none has a partner
-    unlike.table["group"] = [f"{label}-{n}" for label, n in zip(unlike.labels, np.r_[sizes, sizes], strict=True)]
-    with pytest.raises(InputError, match="no two groups hold the same labels equally often"):
-        plan_of(unlike, models=2)
+
+
+def nobody_alike() -> Manifest:
+    """Patients of 1, 2, 3, ... images of one class."""
+    images = manifest({"a": 55, "b": 55}, group_size=1)
+    sizes = np.repeat(np.arange(1, 11), np.arange(1, 11))
+    images.table["group"] = [f"{label}-{n}" for label, n in zip(images.labels, np.r_[sizes, sizes], strict=True)]
+    return images
+
+
+def test_patients_of_whom_no_two_are_alike_are_all_scored():
+    plan = plan_of(nobody_alike(), models=4)
+    assert all(d.sign[plan.parts.rows("canary")].all() for d in plan.designs)
+
+
+def test_a_run_begun_before_goes_on_as_it_was(tmp_path):
+    """Its designs left out whoever had no partner; a new run says in its identity that it does not."""
+    options = options_from({"models": 2})
+    new = identity(options, "hash", {})
+    assert new["unmatched"] == "divided"
+    old = identity(options, "hash", {}, "shared")
+    assert old == {k: v for k, v in new.items() if k != "unmatched"}
+    for name, run in (("old", old), ("new", new)):
+        with open_run(tmp_path / name, {"run": run}, identity=["run"]) as folder:
+            folder.log("started")
+    assert unmatched_of(tmp_path / "old") == "shared"
+    assert unmatched_of(tmp_path / "new") == unmatched_of(tmp_path / "none") == "divided"
+    images = nobody_alike()
+    parts = draw_parts(images, [], options, 0)
+    with pytest.raises(InputError, match="no group outside the test part has a partner"):
+        make_plan(images, parts, options, "shared")
 
 
 @pytest.fixture(scope="module")

@@ -87,7 +87,7 @@ def test_across_cells_the_units_are_data_sets_and_classes():
     assert signs["n_units"].tolist() == [12, 4]
     assert signs["p_one_sided"].tolist() == pytest.approx([2**-12, 0.0625])
     assert signs["smallest_one_sided"].tolist() == pytest.approx([2**-12, 0.0625])
-    assert signs["why"].tolist() == ["no class below 5 %: oct"] * 2
+    assert signs["why"].tolist() == ["no class below 5 % was scored: oct"] * 2
     ours = found[(found["form"] == "ours") & (found["unit"] == "class within data set")]
     assert ours["n_units"].tolist() == [31, 31]
     assert ours["n_rows"].tolist() == [12 * 7 + 3] * 2
@@ -100,6 +100,18 @@ def test_across_cells_the_units_are_data_sets_and_classes():
     assert len(ranks) == 13
     assert ranks["why"].iloc[-1].startswith("no rare (below 5 %) class")
     assert np.isnan(ranks["p_two_sided"].iloc[-1])
+
+
+def test_a_data_set_whose_rare_class_was_not_scored_does_not_vote():
+    """Its rare class was too small to be split: nothing was measured of rarity there."""
+    sizes = {"a": 200, "b": 150}
+    shares = {"a": 0.55, "b": 0.42, "rare": 0.03}
+    unscored = cell("r", "small", sizes, frequency=shares)
+    assert not unscored.rare_scored
+    found = rarity_across([cell("r", "HAM10000", scale=4), unscored], draws=99)
+    signs = found[found["statistic"] == "sign test of mean rho"]
+    assert signs["n_units"].tolist() == [1, 1]
+    assert signs["why"].tolist() == ["no class below 5 % was scored: small"] * 2
 
 
 def test_classes_of_few_patients_can_be_left_out_of_our_model():

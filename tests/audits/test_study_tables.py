@@ -192,12 +192,14 @@ def test_tables_3_and_6_are_those_of_the_intervention(tables: dict[str, StudyTab
     saved = Result.load(root / "cnn").tables["intervention"].set_index("label")
     assert three.paper["Class"].tolist() == six.paper["Class"].tolist() == ["3", "8"]
     assert three.paper["Basis"].tolist() == ["Structure", "n/a"]
+    images = Result.load(root / "cnn").per_image
     for label in ("3", "8"):
         row, printed = saved.loc[label], one(six.paper, Class=label)
-        assert printed["Baseline"] == f"{row['before']:+.2f}".replace("-", "−")
-        assert printed["Change"] == f"{100 * (row['after'] - row['before']) / abs(row['before']):+.0f}%".replace(
-            "-", "−"
-        )
+        of_class = images[(images["label"] == label) & images["M"].notna()]["M"].mean()
+        assert printed["Baseline"] == f"{of_class:+.2f}".replace("-", "−")  # over images, as table 5 and algorithm 1
+        assert row["paper_before"] == pytest.approx(of_class)
+        change = 100 * (row["paper_after"] - of_class) / abs(of_class)
+        assert printed["Change"] == f"{change:+.0f}%".replace("-", "−")
         assert printed["d"] == f"{row['paper_cohens_d']:+.2f}".replace("-", "−")
         ours = one(three.ours, label=label)
         for column in ("difference", "low", "high", "noise", "noise_low", "excess_high", "n_groups", "reading"):
@@ -211,7 +213,8 @@ def test_the_architecture_printed_is_the_one_with_the_largest_effect(runs: Study
     shutil.copytree(root / "cnn", tmp_path / "other")
     path = tmp_path / "other" / "tables" / "intervention.parquet"
     table = read_table(path)
-    write_table(path, table.assign(difference=10 * table["difference"], paper_percent=-77.0, before=1.0))
+    larger = table["paper_before"] + 10 * (table["paper_after"] - table["paper_before"])
+    write_table(path, table.assign(paper_after=larger, paper_percent=-77.0))
     (tmp_path / "other" / SEAL).unlink()
     both = replace(runs, cells={(CNN, PLAIN): root / "cnn", ("other", PLAIN): tmp_path / "other"}, defences={})
     three = study_tables(both, draws=9)[2]
@@ -270,14 +273,20 @@ def test_table_8_marks_the_best_attack_and_leads_with_one_chosen_beforehand(tabl
     attacks = Result.load(root / "cnn").attacks
     own = attacks[attacks["label"] == "6"].set_index("attack")
     ours = one(table.ours, dataset=PLAIN, architecture=CNN, label="6")
-    assert ours[["auc", "low", "high"]].tolist() == own.loc["loss_threshold", ["auc", "low", "high"]].tolist()
+    assert ours[["auc", "low", "high"]].tolist() == own.loc["differential", ["auc", "low", "high"]].tolist()
     best = own.loc[["loss_threshold", "confidence_ratio", "differential", "gaussian_likelihood_ratio"], "auc"].max()
     assert ours["best_auc"] == best
     assert one(table.paper, Dataset=f"{PLAIN} ({CNN})", Class="6")["MIA AUC"] == f"{best:.3f}"
     agreement = Result.load(root / "resnet").summary["agreement"]
-    row = one(table.extra["agreement"], architecture=RESNET, form="other seeds")
-    assert row["difference"] == agreement["other_seeds"]["difference"]["estimate"]
-    assert len(table.extra["agreement"]) == 6
+    rows = {
+        "other seeds, loss threshold": agreement["other_seeds"],
+        "other seeds, loss difference": agreement["strongest"]["other_seeds"],
+        "the attacked models, loss difference (paper)": agreement["strongest"]["circular"],
+    }
+    for form, found in rows.items():
+        row = one(table.extra["agreement"], architecture=RESNET, form=form)
+        assert row["spearman"] == found["spearman"]["estimate"]
+    assert len(table.extra["agreement"]) == 9
 
 
 def test_an_attack_that_cannot_be_measured_is_said_so(runs: StudyRuns, root: Path, tmp_path: Path):

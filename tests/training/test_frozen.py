@@ -13,6 +13,7 @@ from memorisk.runs.errors import InputError
 from memorisk.training.fit import fit
 from memorisk.training.frozen import fit_heads, new_head, trunk_features
 from memorisk.training.options import TrainOptions
+from memorisk.training.order import batch_order
 from memorisk.training.predict import predict_logits
 from tests.reordered_sums import ReorderedSums
 from tests.rounding import SoftmaxRegression, gamma
@@ -50,6 +51,20 @@ def test_heads_equal_those_trained_alone(digits: Digits, head: str, weighted: bo
         torch.testing.assert_close(heads.bias[k], alone.bias.detach(), rtol=0, atol=atol)
         np.testing.assert_allclose(heads.losses[:, k], log.losses, atol=atol)
     assert float((heads.weight[0] - heads.weight[1]).abs().max()) > 100 * atol
+
+
+def test_empty_slots_are_filled_alike_alone_and_together(digits: Digits) -> None:
+    """150 images in 170 slots: as many steps as 170 images, and the same heads either way."""
+    features = torch.from_numpy(digits.features)
+    options = TrainOptions(epochs=2, lr=1e-2, batch_size=32)
+    heads = fit_heads(features, digits.labels, ROWS, options, n_outputs=10, seeds=SEEDS, slots=170)
+    alone = new_head(64, 10, SEEDS[0], dtype=torch.float64)
+    log = fit(alone, features, digits.labels, ROWS[0], options, seed=SEEDS[0], slots=170)
+    assert (log.steps, log.n_images) == (2 * 6, 150)
+    atol = rounding_bound(options, 170, torch.float64)
+    torch.testing.assert_close(heads.weight[0], alone.weight.detach(), rtol=0, atol=atol)
+    in_order = [np.r_[ROWS[0], ROWS[0]][batch_order(SEEDS[0], epoch, 150, 170)] for epoch in (0, 1)]
+    assert all(len(set(rows)) == 150 for rows in in_order)
 
 
 @pytest.mark.parametrize("sums", [nullcontext, ReorderedSums])

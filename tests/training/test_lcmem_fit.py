@@ -133,6 +133,25 @@ def test_killed_it_goes_on_to_the_same_bytes(tmp_path: Path) -> None:
     assert content(tmp_path / "run") == content(tmp_path / "whole")
 
 
+def test_stage_one_may_do_some_of_what_stage_two_does(tmp_path: Path) -> None:
+    """One image of a pair always, the other in about half of the pairs; and only what was named."""
+    latents = latents_of(patients(tmp_path))
+    data = PairData.build(latents, *parts(latents), latents.groups, ignore=False)
+    plain, flipped = (
+        StageTraining.first(data, replace(TINY, stage1_augment=how, sample_normalisation=1.0).filled())
+        for how in ("none", "flip")
+    )
+    batch = plain.sampler.batches(0, plain.batches, plain.size)[0]
+    x, moved = (one._normalised(batch, torch.Generator().manual_seed(1)) for one in (plain, flipped))
+    same = (x - moved).abs().amax(dim=(1, 2, 3)) < 1e-6
+    mirrored = (x.flip(3) - moved).abs().amax(dim=(1, 2, 3)) < 1e-6
+    assert (same | mirrored).all()
+    assert mirrored.any()
+    assert same[: len(batch)].any()
+    with pytest.raises(InputError, match="operation of stage1_augment"):
+        replace(TINY, stage1_augment="noise,sharpen").filled()
+
+
 def test_mild_augmentation_changes_stage_one_only_where_it_is_asked_for(tmp_path: Path) -> None:
     latents = latents_of(patients(tmp_path))
     data = PairData.build(latents, *parts(latents), latents.groups, ignore=False)

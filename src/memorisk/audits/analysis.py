@@ -14,8 +14,8 @@ from memorisk.audits.class_tests import ClassFindings, audit_class, list_groups
 from memorisk.audits.classifier_words import ATTACKS
 from memorisk.audits.context import Context
 from memorisk.audits.coverage import not_scored, units_of, unpaired
-from memorisk.audits.evidence import Evidence
-from memorisk.audits.evidence_summary import image_table, null_sample, numbers_of, utility_on_test
+from memorisk.audits.evidence import WHOLE, Evidence
+from memorisk.audits.evidence_summary import beside_guessing, image_table, null_sample, numbers_of, utility_on_test
 from memorisk.audits.options import AnalysisOptions
 from memorisk.report.result import Result
 from memorisk.statistics.attack_verdict import attack_findings, passed_words
@@ -196,7 +196,7 @@ def _prerequisites(evidence: Evidence) -> dict[str, tuple[float, bool]]:
 
 def rarest_against_top(findings: list[ClassFindings]) -> dict[str, Any] | None:
     """The mean M of the most memorized class less that of the rarest, with its interval over trainings."""
-    scored = [f for f in findings if len(f.table)]
+    scored = [f for f in findings if len(f.table) and f.row["label"] != WHOLE]
     if len(scored) < 2:
         return None
     smallest = min(int(str(f.row["n"])) for f in scored)
@@ -239,19 +239,16 @@ def other_findings(context: Context, unscored: dict[str, Any], utility: dict[str
         )
         found.append(Finding(UNDECIDED, reason, way))
     if unscored["without_partner"]:
-        reason = (
-            f"{unpaired(unscored, units)} had no partner with the same labels and number of images, so nothing is "
-            "known of them"
-        )
+        reason = f"{unpaired(unscored, units)} had no partner, so nothing is known of them"
         way = (
-            "the same images with at most a few of each patient; --design paper needs no partners, but scores 15 % of "
+            "the same audit in a new folder, which divides them between the models, too; --design paper scores 15 % of "
             "the images"
         )
         found.append(Finding(UNDECIDED, reason, way))
     if utility["beats_guessing"] is False:
         reason = (
-            f"the models are not better than guessing (balanced accuracy {utility['test_balanced_accuracy']:.2f}, "
-            f"chance {utility['chance']:.2f}): models that learned nothing remember nothing"
+            f"the models are not better than guessing ({beside_guessing(utility)}): models that learned nothing "
+            "remember nothing"
         )
         way = "the training that the released model really had (--epochs, --lr, --model, --weights)"
         found.append(Finding(UNDECIDED, reason, way))

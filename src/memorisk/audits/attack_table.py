@@ -10,13 +10,13 @@ independent trainings: LiRA and RMIA are scored again without each of up to ``MO
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from memorisk.audits.evidence import Evidence
+from memorisk.audits.evidence import WHOLE, Evidence
 from memorisk.audits.options import ATTACK_GATE
 from memorisk.scores.attacks import ATTACKS, MEMBER, NEITHER, NON_MEMBER, attack_scores
 from memorisk.scores.lira import ONLINE_FROM, lira_scores, twin_references
@@ -35,6 +35,8 @@ from memorisk.statistics.roc import (
 from memorisk.statistics.thresholds import seed_youden_by_folds, youden_by_folds
 
 ALL = "(all)"
+STRONGEST = "differential"
+"""The attack that paper 000 names as its strongest: the loss of the model that did not see the image less its loss."""
 COLUMNS = (
     *("label", "attack", "auc", "low", "high", "p_auc", "tpr_at_1pct", "tpr_low", "tpr_high", "p_tpr", "tpr_at_01pct"),
     *("balanced_accuracy", "n_members", "n_non_members", "n_groups", "n_member_groups", "n_non_member_groups"),
@@ -82,11 +84,12 @@ def attack_table(
     without = without_trainings(evidence)
     rows = []
     for attack in scored:
-        for name in (ALL, *sorted(set(label))):
-            keep = np.ones(len(label), dtype=bool) if name == ALL else label == name
+        for name in (ALL, *sorted(set(label) - {WHOLE})):
+            keep = evidence.items.whole if name == ALL else label == name
             left = without.get((attack.name, str(name)))
             rows.append(attack_row(attack, str(name), keep, group, gate, left))
-    curves = {attack.name: _curve(attack) for attack in scored}
+    whole = evidence.items.whole
+    curves = {a.name: _curve(replace(a, score=a.score[:, whole], role=a.role[:, whole])) for a in scored}
     return pd.DataFrame(rows, columns=pd.Index(COLUMNS)), {k: v for k, v in curves.items() if v}, _agreement(evidence)
 
 
@@ -132,8 +135,8 @@ def without_trainings(evidence: Evidence) -> dict[tuple[str, str], list[float]]:
     found: dict[tuple[str, str], list[float]] = {}
     for part in parts:
         for attack in _reference_attacks(evidence.of_seeds(np.setdiff1d(np.arange(n_seeds), part)), modes):
-            for name in (ALL, *sorted(set(label))):
-                own = np.ones(len(label), dtype=bool) if name == ALL else label == name
+            for name in (ALL, *sorted(set(label) - {WHOLE})):
+                own = evidence.items.whole if name == ALL else label == name
                 sides = [
                     (s[own & (r == MEMBER)], s[own & (r == NON_MEMBER)])
                     for s, r in zip(attack.score, attack.role, strict=True)
@@ -269,18 +272,26 @@ def _curve(attack: Scored) -> dict[str, list[float]] | None:
 def _agreement(evidence: Evidence) -> dict[str, Any] | None:
     """Whether M, from other seeds, tells whom the loss attack finds; in the same seed the question is circular.
 
-    Found is a member that the attack on that seed's model accuses, at a threshold chosen on the other folds.
+    ``strongest`` holds both forms for the attack that the paper names as its strongest, the loss difference: its figure
+    4a is the circular one, M against itself (section 4, "partly tautological").
     """
     if len(evidence.seeds) < 2:
         return None
+    evidence = evidence.select(evidence.items.whole)
+    attacks = {attack.name: attack for attack in paper_attacks(evidence)}
+    found = _success_by_m(evidence, attacks["loss_threshold"])
+    return None if found is None else found | {"strongest": _success_by_m(evidence, attacks[STRONGEST])}
+
+
+def _success_by_m(evidence: Evidence, attack: Scored) -> dict[str, Any] | None:
+    """M against whether an attack on each seed's model accuses a member, at a threshold chosen on the other folds."""
     group = evidence.items.group.astype(str)
-    loss = next(a for a in paper_attacks(evidence) if a.name == "loss_threshold")
-    success = np.full(loss.score.shape, np.nan)
-    for s, role in enumerate(loss.role):
+    success = np.full(attack.score.shape, np.nan)
+    for s, role in enumerate(attack.role):
         used, members = role != NEITHER, role == MEMBER
         if not members.any() or not (role == NON_MEMBER).any():
             continue
-        found = youden_by_folds(loss.score[s, used], members[used], group[used])
+        found = youden_by_folds(attack.score[s, used], members[used], group[used])
         if not found.note:
             success[s, members] = found.accused[members[used]]
     if not np.isfinite(success).any():

@@ -28,7 +28,7 @@ from memorisk.audits.intervention_plan import Intended, check_classes, plan_inte
 from memorisk.audits.intervention_table import with_intervention
 from memorisk.audits.options import WORKER_MODULES, ClassifierOptions, options_from
 from memorisk.audits.placebo import run_placebo
-from memorisk.audits.plan import Plan, draw_parts, identity, linked_groups, make_plan
+from memorisk.audits.plan import Plan, draw_parts, identity, linked_groups, make_plan, unmatched_of
 from memorisk.audits.privacy import check_bound, measure_bound, plan_privacy
 from memorisk.audits.pseudonyms import Pseudonyms
 from memorisk.audits.rendering import write_report
@@ -98,7 +98,7 @@ def audit_classifier(
         names = Pseudonyms.from_options(options)
         config = {"images": str(images), "out": str(folder), **asdict(options)}
         names = names.knowing(config)
-        fixed = identity(options, store.data_hash, recipe.describe())
+        fixed = identity(options, store.data_hash, recipe.describe(), plan.unmatched)
         with open_run(folder, names.settings(config | {"run": fixed}), identity=["run"]) as run:
             return _run(run, plan, recipe, store, options, linked, intended, names, progress)
 
@@ -129,7 +129,7 @@ def _prepared(
     manifest = store.manifest
     linked = linked_groups(manifest.groups, store.pixel_hashes)
     parts = draw_parts(manifest, linked, options, options.split_seed)
-    plan = make_plan(manifest, parts, options)
+    plan = make_plan(manifest, parts, options, unmatched_of(folder))
     recipe = prepare_recipe(store, plan, options)
     refuse_early(make_jobs(folder, store, plan, recipe, options), download=not dry_run)
     check_bound(plan, options)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from memorisk.audits.evidence import Evidence, stack_evidence
+from memorisk.audits.evidence import Evidence, margin_of_loss, stack_evidence
 from memorisk.audits.options import ClassifierOptions
 from memorisk.audits.plan import VALIDATION, Plan
 from memorisk.images.store import ImageStore
@@ -114,12 +114,13 @@ def make_jobs(
     """The two trainings of each seed, A and B (``paper``: candidate and independent)."""
     val = np.flatnonzero(plan.parts.part == VALIDATION) if recipe.own else None
 
-    def job(rows: np.ndarray, seed: int) -> TrainJob:
+    def job(rows: np.ndarray, seed: int, slots: int | None) -> TrainJob:
         """The training of a model that sees these rows."""
         return TrainJob(
             out=out,
             images=store.folder / "images.npy",
             rows=rows,
+            slots=slots,
             targets=recipe.targets.values,
             n_outputs=recipe.targets.n_outputs,
             model=recipe.model,
@@ -138,7 +139,7 @@ def make_jobs(
             score_augmentations=options.score_augmentations,
         )
 
-    return [(job(d.rows_a, d.seed), job(d.rows_b, d.seed)) for d in plan.designs]
+    return [(job(d.rows_a, d.seed, d.slots), job(d.rows_b, d.seed, d.slots)) for d in plan.designs]
 
 
 def refuse_early(pairs: list[tuple[TrainJob, TrainJob]], *, download: bool = True) -> None:
@@ -252,7 +253,9 @@ def score_passes(
 def score_logits(logits: np.ndarray, plan: Plan, targets: Targets) -> dict[str, np.ndarray]:
     """Loss, margin and correctness of every item under one model.
 
-    Multi-label heads are scored per finding: binary cross-entropy of a finding that the image has.
+    Multi-label heads are scored per finding, by the binary cross-entropy of a finding that the image has, and per image
+    by the sum over all findings, present and absent, ``-log p`` of all that the image was labelled with: what was
+    learned of a finding that an image was said not to have is in that sum alone.
 
     Args:
         logits: [N, k] of all images.
@@ -268,5 +271,11 @@ def score_logits(logits: np.ndarray, plan: Plan, targets: Targets) -> dict[str, 
         z, t = chosen[:, 0], plan.item_class.astype(np.float64)
     else:
         z, t = chosen[np.arange(len(chosen)), plan.item_class], np.ones(len(chosen))
-    margin = (2 * t - 1) * z
-    return {"loss": binary_cross_entropy(z, t), "margin": margin, "correct": margin > 0}
+    loss, margin = binary_cross_entropy(z, t), (2 * t - 1) * z
+    correct, whole = margin > 0, plan.item_class < 0
+    if whole.any():
+        each = targets.values[plan.item_row[whole]]
+        loss[whole] = binary_cross_entropy(chosen[whole].ravel(), each.ravel()).reshape(each.shape).sum(axis=1)
+        margin[whole] = margin_of_loss(loss[whole])
+        correct[whole] = ((chosen[whole] > 0) == (each > 0)).all(axis=1)
+    return {"loss": loss, "margin": margin, "correct": correct}

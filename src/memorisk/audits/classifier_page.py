@@ -104,7 +104,7 @@ def _verdict(reading: Reading) -> list[Block]:
     items = [
         Fact("Images scored", count(reading.images_scored), _of(reading.summary.get("n_images"))),
         *([] if reading.unit == "image" else [groups]),
-        Fact("Classes", count(len(reading.per_class)), reading.tier_note()),
+        Fact("Classes", count(len(reading.findings)), reading.tier_note()),
         Fact("Models trained", _whole(reading.summary.get("n_models")), reading.seed_note()),
         Fact(f"{reading.units.capitalize()} flagged", count(reading.flagged_total)),
     ]
@@ -172,7 +172,10 @@ def _left_out(reading: Reading) -> list[Text]:
     for key, what in (
         ("n_test", "are the test part: no model saw them, and they serve as the null."),
         ("n_validation", "were set aside for choosing models, and are not scored."),
-        ("without_partner_images", "found no comparable partner in any seed, and are not scored."),
+        (
+            "without_partner_images",
+            "found no comparable partner in any seed, and are not scored.",
+        ),
         ("n_skipped", "could not be read and were left out."),
         ("n_missing", "or rows of the source have no file or are no images, and were left out."),
         ("n_not_sampled", "were left out by the sample that was asked for."),
@@ -331,6 +334,12 @@ def _limits(reading: Reading) -> list[Block]:
 
 def _utility(utility: object) -> str:
     """How good the audited models are at their task."""
+    if isinstance(utility, dict) and utility.get("loss_test") is not None:
+        return (
+            "On the test part the audited models' loss of all findings of an image is "
+            f"{utility['loss_test']:.2f} nats; naming each finding by its frequency would give "
+            f"{utility['loss_guessing']:.2f}."
+        )
     keys = ("test_accuracy", "test_balanced_accuracy", "majority_share")
     values = [number(utility.get(k)) for k in keys] if isinstance(utility, dict) else [None]
     known = [percent(v) for v in values if v is not None]

@@ -9,6 +9,7 @@ import pandas as pd
 
 from memorisk.audits import classifier_words as words
 from memorisk.audits.coverage import units_of
+from memorisk.audits.evidence import WHOLE
 from memorisk.report.blocks import Block, Callout, Inline, Name, Paragraph, Steps, Text
 from memorisk.report.formats import count
 from memorisk.report.frames import largest_first, numbers, rows, texts, truths
@@ -31,6 +32,7 @@ class Reading:
         redacted: Whether they are.
         images_scored: Images with an M.
         groups_scored: Groups with an M.
+        flagged_total: Flagged groups; one flagged under several findings counts once.
         unit: What a group is called.
         units: The same for several.
     """
@@ -39,6 +41,7 @@ class Reading:
     redacted: bool
     images_scored: int
     groups_scored: int
+    flagged_total: int
     unit: str
     units: str
 
@@ -51,6 +54,7 @@ class Reading:
             redacted=redact,
             images_scored=_distinct(result.per_image, "image"),
             groups_scored=_distinct(result.per_group, "group"),
+            flagged_total=_distinct(rows(result.per_group, truths(result.per_group, "flagged")), "group"),
             unit=units.one,
             units=units.many,
         )
@@ -82,9 +86,9 @@ class Reading:
         return largest_first(self.result.per_class, "mean")
 
     @property
-    def flagged_total(self) -> int:
-        """How many groups are flagged."""
-        return int(truths(self.result.per_group, "flagged").sum())
+    def findings(self) -> pd.DataFrame:
+        """The same without the row of all findings together."""
+        return rows(self.per_class, [label != WHOLE for label in texts(self.per_class, "label")])
 
     @property
     def verdict_flagged(self) -> int:

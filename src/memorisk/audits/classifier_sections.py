@@ -139,7 +139,7 @@ def _other_summaries(table: pd.DataFrame) -> list[Block]:
 
 def rarity_section(reading: Reading) -> list[Block]:
     """Frequency against M, and the rarest class against the most memorized one."""
-    table = reading.per_class
+    table = reading.findings
     if not {"frequency", "mean", "low", "high"} <= set(table) or not len(table):
         return [Paragraph("Frequencies of the classes are not part of this result.")]
     blocks: list[Block] = []

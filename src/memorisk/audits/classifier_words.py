@@ -22,8 +22,8 @@ GATES = {
 
 DESIGNS = {
     "balanced": "Every image outside the test part was left out of exactly half of the models, in twin pairs: two "
-    "models alike in everything but which of two comparable {units} they were trained on. In a pair in which an image "
-    "had no comparable partner, both models were trained on it, and that pair says nothing of it.",
+    "models alike in everything but which half of the {units} they were trained on. Both halves hold as many images of "
+    "each label, as nearly as can be.",
     "matched": "Pairs of twin models share the training part; the canary part was halved anew for each seed, one half "
     "for each twin. Only the canary part (15 % of the images) is scored.",
     "paper": "A candidate model was trained on the training and the canary part, an independent model on the training "

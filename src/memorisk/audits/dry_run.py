@@ -44,8 +44,8 @@ class DryRun:
             single patient, were trainings to differ by nothing but their gap: ``room`` on the list,
             ``noticeable_gap`` (nats), ``notice_power`` at what a pass must notice, and the ``models_needed`` for it,
             NaN where these suffice.
-        without_partner: Groups (``without_partner``) and images (``without_partner_images``) that will not be scored,
-            since no other group holds as many images of the same labels.
+        without_partner: Groups (``without_partner``) and images (``without_partner_images``) that will not be scored:
+            in a run begun before they were divided between twins, those without a partner.
         seconds: Estimated seconds of training on this machine; None where that is not known beforehand.
         notes: What keeps a pass away whatever is measured.
     """
@@ -113,7 +113,9 @@ def _seconds_per_image(plan: Plan, recipe: Recipe, store: ImageStore, options: C
     rows = job.rows[: max(2, min(job.options.batch_size, _TIMED_PIXELS // int(np.prod(store.images.shape[1:3]))))]
     keep_freed_memory()
     begun: list[float] = []
-    short = replace(job, rows=rows, weights=weights, options=replace(job.options, epochs=2, batch_size=len(rows)))
+    short = replace(
+        job, rows=rows, slots=None, weights=weights, options=replace(job.options, epochs=2, batch_size=len(rows))
+    )
     train_network(
         short,
         build_network(short, store.images),

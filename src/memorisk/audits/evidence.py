@@ -7,7 +7,7 @@ audited by
 | column | type | meaning |
 |---|---|---|
 | image | text | id of the image |
-| label | text | its class (multi-label: one row per finding that the image has) |
+| label | text | its class (multi-label: one row per finding that the image has, and one named ``(all findings)``) |
 | group | text | patient, lesion, video; left out: each image is its own |
 | split | text | train (seen by both twins), canary, test (seen by neither) |
 | seed | integer | which twin pair |
@@ -32,6 +32,8 @@ from memorisk.runs.files import atomic_path
 
 REQUIRED = ("image", "label", "split", "seed", "role", "member", "loss")
 SPLITS = ("train", "canary", "test")
+WHOLE = "(all findings)"
+"""Label of the row of a multi-label image whose loss is that of all findings, present and absent, together."""
 SCORES = "scores.parquet"
 """Its name in a run folder."""
 ROLES = (("A", "B"), ("candidate", "independent"))
@@ -56,6 +58,12 @@ class Items:
     def __len__(self) -> int:
         """The number of items."""
         return len(self.image)
+
+    @property
+    def whole(self) -> np.ndarray:
+        """[I] one item an image: of a multi-label image that of all findings together, where the table has it."""
+        found = self.label == WHOLE
+        return found if found.any() else np.ones(len(self.label), dtype=bool)
 
     def select(self, keep: np.ndarray) -> "Items":
         """Some of the items."""
@@ -241,14 +249,18 @@ def _checked(table: pd.DataFrame) -> pd.DataFrame:
         )
     table["loss"] = loss
     if "margin" not in table.columns:
-        # log p - log(1 - p) with p = exp(-loss); a loss of 0 has no finite margin and is read as the smallest float
-        table["margin"] = -loss - np.log(-np.expm1(-np.maximum(loss, np.finfo(float).tiny)))
+        table["margin"] = margin_of_loss(loss)
     margin = np.asarray(pd.to_numeric(table["margin"], errors="coerce"), dtype=np.float64)
     table["margin"] = margin
     if not np.isfinite(margin).all():
         raise InputError("column margin holds values that are no finite numbers; leave it out to have it computed")
     table["correct"] = _booleans(table, "correct") if "correct" in table.columns else loss < np.log(2)
     return table
+
+
+def margin_of_loss(loss: np.ndarray) -> np.ndarray:
+    """``log p - log(1 - p)`` with ``p = exp(-loss)``, [n]; a loss of 0 has none and is read as the smallest float."""
+    return -loss - np.log(-np.expm1(-np.maximum(loss, np.finfo(float).tiny)))
 
 
 def _seeds(values: pd.Series) -> np.ndarray:

@@ -8,7 +8,7 @@ from scipy import stats
 
 from memorisk.audits.class_tests import ClassFindings
 from memorisk.audits.context import Context
-from memorisk.audits.evidence import Evidence
+from memorisk.audits.evidence import WHOLE, Evidence
 from memorisk.scores.differential import feldman_zhang, memorization
 
 NULL_SAMPLE = 4000  # values kept for the figure of members beside the null
@@ -68,7 +68,7 @@ def numbers_of(evidence: Evidence, context: Context) -> dict[str, Any]:
         "protocol": context.protocol,
         "n_images": context.n_images if context.n_images is not None else len(images),
         "n_groups": len(np.unique(group.astype(str))),
-        "n_classes": len(np.unique(items.label.astype(str))),
+        "n_classes": len(set(items.label.tolist()) - {WHOLE}),
         "n_train": count["train"],
         "n_canary": count["canary"],
         "n_test": count["test"],
@@ -114,8 +114,12 @@ def utility_on_test(evidence: Evidence) -> dict[str, Any]:
     """Accuracy and balanced accuracy on the test part, mean over models, beside the share of the commonest class.
 
     ``balanced_accuracy_low`` is a lower 97.5 % limit over test groups (normal, classes independent) and models; it and
-    ``beats_guessing`` are None where images have several labels, since guessing has no such rate there.
+    ``beats_guessing`` are None where images have several labels, since guessing has no such rate there. With rows of
+    all findings together the models' loss is compared with that of naming each finding by its frequency
+    (`_loss_beside_frequencies`); what is "balanced" over classes is None then.
     """
+    if (evidence.items.label == WHOLE).any():
+        return _loss_beside_frequencies(evidence)
     test = evidence.items.split == "test"
     label, group = evidence.items.label[test].astype(str), evidence.items.group[test].astype(str)
     every = np.concatenate([evidence.correct_a, evidence.correct_b])[:, test].astype(np.float64)
@@ -142,4 +146,54 @@ def utility_on_test(evidence: Evidence) -> dict[str, Any]:
         "beats_guessing": None if low is None else bool(low > 1 / len(classes)),
         "majority_share": float(np.bincount(number).max() / len(label)),
         "n_classes": len(classes),
+    }
+
+
+def beside_guessing(utility: dict[str, Any]) -> str:
+    """How good the models are and how good guessing is, in numbers.
+
+    Args:
+        utility: From `utility_on_test`.
+    """
+    if utility.get("loss_test") is not None:
+        return f"loss of all findings {utility['loss_test']:.2f} nats, by frequencies {utility['loss_guessing']:.2f}"
+    return f"balanced accuracy {utility['test_balanced_accuracy']:.2f}, chance {utility['chance']:.2f}"
+
+
+def _loss_beside_frequencies(evidence: Evidence) -> dict[str, Any]:
+    """Loss of all findings of a test image, and of naming each finding by its frequency outside the test part.
+
+    ``test_accuracy`` is the share of images of which all findings are right, ``majority_share`` that of the commonest
+    set of findings.
+
+    ``beats_guessing`` says whether the lower 97.5 % limit of the mean difference lies above 0: normal, over test groups
+    (of unequal size: residuals added up within each) and models.
+    """
+    items = evidence.items
+    whole, findings = items.label == WHOLE, sorted(set(items.label.tolist()) - {WHOLE})
+    images, place = np.unique(items.image.astype(str), return_inverse=True)
+    present = np.zeros((len(images), len(findings)), dtype=bool)
+    number = {name: i for i, name in enumerate(findings)}
+    present[place[~whole], [number[name] for name in items.label[~whole]]] = True
+    test, other = whole & (items.split == "test"), whole & (items.split != "test")
+    share = (present[place[other]].sum(axis=0) + 0.5) / (other.sum() + 1)  # Jeffreys: never 0, never 1
+    guessed = -np.where(present[place[test]], np.log(share), np.log1p(-share)).sum(axis=1)
+    gain = guessed - np.concatenate([evidence.loss_a, evidence.loss_b])[:, test]  # [K, J]
+    each = gain.mean(axis=0)
+    unit = np.unique(items.group[test].astype(str), return_inverse=True)[1]
+    residual = np.bincount(unit, weights=each - each.mean())
+    n_units = len(residual)
+    over_groups = (residual**2).sum() / len(each) ** 2 * n_units / max(n_units - 1, 1)
+    over_models = gain.mean(axis=1).var(ddof=1) / len(gain)
+    low = float(each.mean() - stats.norm.ppf(0.975) * np.sqrt(over_groups + over_models)) if n_units > 1 else None
+    right = np.concatenate([evidence.correct_a, evidence.correct_b])[:, test]
+    _, counts = np.unique(present[place[test]], axis=0, return_counts=True)
+    return {
+        "test_accuracy": float(right.mean()),
+        **dict.fromkeys(("test_balanced_accuracy", "balanced_accuracy_low", "chance")),
+        "majority_share": float(counts.max() / test.sum()),
+        "n_classes": len(findings),
+        "loss_test": float((guessed - each).mean()),
+        "loss_guessing": float(guessed.mean()),
+        "beats_guessing": None if low is None else bool(low > 0),
     }

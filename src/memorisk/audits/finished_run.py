@@ -16,10 +16,10 @@ from safetensors.torch import load_file
 from torch import nn
 
 from memorisk.audits.classifier_jobs import Recipe, make_jobs, prepare_recipe
-from memorisk.audits.evidence import SCORES, Evidence, Items, evidence_from_table
+from memorisk.audits.evidence import SCORES, WHOLE, Evidence, Items, evidence_from_table
 from memorisk.audits.losses import read_scores
 from memorisk.audits.options import ClassifierOptions, options_from
-from memorisk.audits.plan import Plan, draw_parts, linked_groups, make_plan
+from memorisk.audits.plan import Plan, draw_parts, linked_groups, make_plan, unmatched_of
 from memorisk.audits.pseudonyms import Pseudonyms
 from memorisk.audits.rendering import load_result
 from memorisk.images.sources import load_manifest
@@ -152,8 +152,9 @@ def open_finished(
     parts = draw_parts(
         store.manifest, linked_groups(store.manifest.groups, store.pixel_hashes), options, options.split_seed
     )
-    plan = make_plan(store.manifest, parts, options)
+    plan = make_plan(store.manifest, parts, options, unmatched_of(path))
     evidence = evidence_from_table(read_scores(path / SCORES))
+    evidence = evidence.select(evidence.items.label != WHOLE)  # what is explained is explained by finding
     names = Pseudonyms.from_options(options)
     return FinishedRun(path, options, store, plan, evidence, _rows(evidence.items, plan, names, path))
 
@@ -199,7 +200,7 @@ def _rows(items: Items, plan: Plan, names: Pseudonyms, folder: Path) -> np.ndarr
     """[I] the store's row of each item of the score table."""
     known = pd.MultiIndex.from_arrays([names.names(plan.items.image), plan.items.label])
     place = known.get_indexer(pd.MultiIndex.from_arrays([items.image, items.label]))
-    if len(items) != len(plan.items) or (place < 0).any():
+    if len(items) != (plan.items.label != WHOLE).sum() or (place < 0).any():
         cure = (
             "put the pseudonym key it was made with back" if names.key is not None else "issue the run's command again"
         )

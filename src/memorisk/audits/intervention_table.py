@@ -48,7 +48,9 @@ COLUMNS = {
     "excess_low": "lower limit",
     "excess_high": "upper limit",
     "reading": "whether the difference is larger than what retraining alone does",
-    "paper_percent": "paper's column: 100 (after - before) / |before|",
+    "paper_before": "paper's column: mean over images of the seed-averaged M (algorithm 1), before",
+    "paper_after": "paper's column: the same after the intervention",
+    "paper_percent": "paper's column: 100 (after - before) / |before|, of the paper's means",
     "paper_cohens_d": "paper's column: Cohen's d over images, one seed-averaged M each",
     "paper_cohens_d_low": "lower limit over groups",
     "paper_cohens_d_high": "upper limit",
@@ -128,6 +130,7 @@ def _memorized(before: Evidence, after: Evidence, rerun: Evidence, own: np.ndarr
     tables = [group_table(e.gap[:, scored], sign[:, scored], group).values for e in (before, after, rerun)]
     found = retraining_difference(tables[0], tables[1], tables[2])
     images = [memorization(e.gap[:, scored], sign[:, scored]) for e in (before, after)]
+    means = [float(m.mean()) if len(m) else float("nan") for m in images]
     return {
         "n_groups": found.difference.n_groups,
         "n_seeds": found.difference.n_seeds,
@@ -137,7 +140,9 @@ def _memorized(before: Evidence, after: Evidence, rerun: Evidence, own: np.ndarr
         **_limits(found.noise, "noise", "noise_"),
         **_limits(found.excess, "excess", "excess_"),
         "reading": _why_insufficient(found),
-        "paper_percent": percent_change(found.before, found.after),
+        "paper_before": means[0],
+        "paper_after": means[1],
+        "paper_percent": percent_change(*means),
         **_limits(cohens_d(images[0], images[1], group, group), "paper_cohens_d", "paper_cohens_d_"),
         **_limits(paired_dz(images[0], images[1], group), "paired_dz", "paired_dz_"),
     }

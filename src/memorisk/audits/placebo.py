@@ -56,7 +56,9 @@ def run_placebo(
 def placebo_plans(store: ImageStore, plan: Plan, options: ClassifierOptions) -> Iterator[tuple[Plan, np.ndarray]]:
     """The plan of every repeat, and [S, I] the signs that its design would have given its items."""
     for repeat in range(options.placebo):
-        yield make_placebo(store.manifest, plan.parts, options, seed=options.split_seed + 1 + repeat)
+        yield make_placebo(
+            store.manifest, plan.parts, options, seed=options.split_seed + 1 + repeat, unmatched=plan.unmatched
+        )
 
 
 def summarise(findings: list) -> dict[str, Any]:

@@ -2,17 +2,19 @@
 
 from dataclasses import dataclass
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from memorisk.audits.evidence import Items
+from memorisk.audits.evidence import WHOLE, Items
 from memorisk.audits.options import ClassifierOptions
 from memorisk.images.manifest import Manifest, listed, refuse_leaking_splits, require_labels
 from memorisk.images.splits import NOT_AUDITABLE, merge_linked, small_classes, split_by_group
 from memorisk.runs.errors import InputError, one_line
+from memorisk.runs.folder import is_run, read_config
 from memorisk.training.targets import training_labels
-from memorisk.training.twins import TwinDesign, paper_design, placebo_design, twin_design
+from memorisk.training.twins import TwinDesign, Unmatched, paper_design, placebo_design, twin_design
 
 SHARES = (0.7, 0.15, 0.15)  # paper 000, A.1
 VALIDATION = "val"
@@ -54,7 +56,8 @@ class Plan:
         designs: One a seed.
         items: What is scored: an image under a label.
         item_row: [I] the image of each item.
-        item_class: [I] the class number of each item.
+        item_class: [I] the class number of each item; -1 for all findings together.
+        unmatched: What became of groups without a partner.
     """
 
     design: str
@@ -63,6 +66,7 @@ class Plan:
     items: Items
     item_row: np.ndarray
     item_class: np.ndarray
+    unmatched: Unmatched = "divided"
 
 
 def linked_groups(groups: np.ndarray, pixel_hashes: np.ndarray) -> list[tuple[str, str]]:
@@ -90,6 +94,10 @@ def draw_parts(manifest: Manifest, linked: list[tuple[str, str]], options: Class
     labels = training_labels(manifest, options.head)
     classes = sorted({c for label in labels for c in str(label).split("|")}) if options.head == "multi" else None
     classes = classes or sorted(set(labels))
+    if WHOLE in classes:
+        raise InputError(
+            f"{one_line(manifest.name)} has a class {WHOLE!r}, the name of all findings together: rename it"
+        )
     if len(classes) < 2 and options.head != "multi":
         raise InputError(f"{one_line(manifest.name)} holds one class ({one_line(classes[0], 60)}): two are needed")
     if options.head == "binary" and len(classes) != 2:
@@ -145,8 +153,14 @@ def _carve_validation(
     return carved
 
 
-def make_plan(manifest: Manifest, parts: Parts, options: ClassifierOptions) -> Plan:
+def make_plan(manifest: Manifest, parts: Parts, options: ClassifierOptions, unmatched: Unmatched = "divided") -> Plan:
     """Designs for every seed, and the items to score.
+
+    Args:
+        manifest: The images.
+        parts: Who may be trained on.
+        options: Design and seeds.
+        unmatched: What becomes of groups without a partner; of a run that is there by `unmatched_of`.
 
     Raises:
         InputError: There is nothing to score.
@@ -163,17 +177,19 @@ def make_plan(manifest: Manifest, parts: Parts, options: ClassifierOptions) -> P
         if design == "paper":
             designs.append(paper_design(manifest.n, canaries, shared, seed=seed))
         else:
-            designs.append(twin_design(parts.labels, parts.groups, canaries, shared, seed=seed))
+            designs.append(twin_design(parts.labels, parts.groups, canaries, shared, seed=seed, unmatched=unmatched))
     if not any(d.sign.any() for d in designs):
         raise InputError(
-            f"{one_line(manifest.name)}: no two groups hold the same labels equally often, so no canary has a partner; "
-            "use finer groups, or --design paper"
+            f"{one_line(manifest.name)}: no group outside the test part has a partner, so nothing can be "
+            "compared; use finer groups, or --design paper"
         )
     items, rows, numbers = _items(manifest, parts, options.head)
-    return Plan(design, parts, designs, items, rows, numbers)
+    return Plan(design, parts, designs, items, rows, numbers, unmatched)
 
 
-def make_placebo(manifest: Manifest, parts: Parts, options: ClassifierOptions, *, seed: int) -> tuple[Plan, np.ndarray]:
+def make_placebo(
+    manifest: Manifest, parts: Parts, options: ClassifierOptions, *, seed: int, unmatched: Unmatched = "divided"
+) -> tuple[Plan, np.ndarray]:
     """The same audit of canaries that no model sees: decoys in their slots, on a fresh split.
 
     ``balanced`` has no T to take decoys from: here C gets as many images as E, the rest of the pool are the decoys.
@@ -187,8 +203,9 @@ def make_placebo(manifest: Manifest, parts: Parts, options: ClassifierOptions, *
     if options.train is not None:  # the user's function stops on a validation part here too
         part = _carve_validation(part, parts.labels, parts.groups, from_part="train", seed=seed)
     fresh = Parts(part, parts.labels, parts.groups, parts.classes, parts.too_small, random=True)
+    canaries, train = fresh.rows("canary"), fresh.rows("train")
     designs = [
-        placebo_design(parts.labels, parts.groups, fresh.rows("canary"), fresh.rows("train"), seed=s, balanced=balanced)
+        placebo_design(parts.labels, parts.groups, canaries, train, seed=s, balanced=balanced, unmatched=unmatched)
         for s in _placebo_seeds(options, seed)
     ]
     items, rows, numbers = _items(manifest, fresh, options.head)
@@ -203,11 +220,11 @@ def _placebo_seeds(options: ClassifierOptions, seed: int) -> list[int]:
 
 
 def _items(manifest: Manifest, parts: Parts, head: str) -> tuple[Items, np.ndarray, np.ndarray]:
-    """What is scored: each image under its label, or under each of its findings; validation images are not."""
-    number = {c: i for i, c in enumerate(parts.classes)}
+    """What is scored: each image under its label, or under each of its findings and under all; no validation images."""
+    number = {WHOLE: -1, **{c: i for i, c in enumerate(parts.classes)}}
     rows, names = [], []
     for row in np.flatnonzero(parts.part != VALIDATION):
-        for name in str(parts.labels[row]).split("|") if head == "multi" else (parts.labels[row],):
+        for name in [*str(parts.labels[row]).split("|"), WHOLE] if head == "multi" else [parts.labels[row]]:
             rows.append(row)
             names.append(name)
     at = np.array(rows, dtype=np.intp)
@@ -216,7 +233,15 @@ def _items(manifest: Manifest, parts: Parts, head: str) -> tuple[Items, np.ndarr
     return items, at, np.array([number[n] for n in names], dtype=np.int64)
 
 
-def identity(options: ClassifierOptions, data_hash: str, training: dict[str, Any]) -> dict[str, Any]:
+def unmatched_of(folder: Path) -> Unmatched:
+    """What becomes of groups without a partner in this run: as it was begun, so that older ones go on as they were."""
+    run = read_config(folder).get("run") if is_run(folder) else None
+    return "shared" if isinstance(run, dict) and run.get("unmatched") != "divided" else "divided"
+
+
+def identity(
+    options: ClassifierOptions, data_hash: str, training: dict[str, Any], unmatched: Unmatched = "divided"
+) -> dict[str, Any]:
     """The settings that make a run folder the same run: what a later command may not change in it."""
     return {
         "data_hash": data_hash,
@@ -226,5 +251,6 @@ def identity(options: ClassifierOptions, data_hash: str, training: dict[str, Any
         "threads": options.threads,
         "pseudonymise": options.pseudonymise,
         "training": training,
+        **({"unmatched": unmatched} if unmatched == "divided" else {}),  # runs made before do not name theirs
         **({"score_augmentations": options.score_augmentations} if options.score_augmentations else {}),
     }

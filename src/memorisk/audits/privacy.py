@@ -31,13 +31,16 @@ from memorisk.training.private import per_patient, privacy_of
 _BOUND = 53  # keeps the shared images of the bound's target apart from other random streams
 
 
-def privacy_summary(options: TrainOptions, groups: np.ndarray, *, known: bool) -> dict[str, Any] | None:
+def privacy_summary(
+    options: TrainOptions, groups: np.ndarray, *, known: bool, slots: int | None = None
+) -> dict[str, Any] | None:
     """The promise of a private training in numbers; None where it makes none.
 
     Args:
         options: Of one training, epochs filled in.
         groups: [n] patient of each image it is trained on.
         known: Whether the data say whose each image is.
+        slots: Places in an epoch, where these are more than images.
 
     Returns:
         ``epsilon, delta, noise_multiplier, clip, sampling_rate, steps`` as `Privacy`; ``n_trained``;
@@ -45,7 +48,7 @@ def privacy_summary(options: TrainOptions, groups: np.ndarray, *, known: bool) -
     """
     if not options.private:
         return None
-    privacy = privacy_of(len(groups), options)
+    privacy = privacy_of(slots or len(groups), options)
     spent = (privacy.noise_multiplier, privacy.sampling_rate, privacy.steps, privacy.delta)
     return {
         **asdict(privacy),
@@ -56,9 +59,10 @@ def privacy_summary(options: TrainOptions, groups: np.ndarray, *, known: bool) -
 
 
 def plan_privacy(plan: Plan, options: TrainOptions, *, known: bool) -> dict[str, Any] | None:
-    """The promise for the models of an audit: that of the smallest, for which a slot is sampled most often."""
-    rows = min((r for d in plan.designs for r in (d.rows_a, d.rows_b)), key=len)
-    return privacy_summary(options, plan.parts.groups[rows], known=known)
+    """The promise for the models of an audit: that of the fewest slots, of which each is sampled most often."""
+    models = [(d.slots or len(rows), rows) for d in plan.designs for rows in (d.rows_a, d.rows_b)]
+    slots, rows = min(models, key=lambda model: model[0])
+    return privacy_summary(options, plan.parts.groups[rows], known=known, slots=slots)
 
 
 def check_bound(plan: Plan, options: ClassifierOptions) -> None:
@@ -114,6 +118,7 @@ def bound_job(
     target = replace(
         make_jobs(out, store, plan, recipe, options)[0][0],
         rows=pairs.training_rows(shared),
+        slots=None,
         targets=pairs.targets(_numbers(plan)).astype(recipe.targets.values.dtype),
         seed=int(np.random.SeedSequence([options.split_seed, _BOUND, 1]).generate_state(1)[0]),
     )

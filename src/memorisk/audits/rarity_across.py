@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 
 from memorisk.audits.rarity_cells import (
     NAN,
-    RARE_BELOW,
     Cell,
     distinct,
     finite,
@@ -34,7 +33,8 @@ def rarity_across(cells: Iterable[Cell], *, draws: int = 9999, seed: int = 0, mi
     """Everything that is said over cells, a row per statistic (columns ``ACROSS``).
 
     * sign test of the cells' mean rho: the paper's; of the data sets' mean rho: ours, since cells share data sets.
-      As in the paper, data sets without a rare class (below 5 %) take no part.
+      As in the paper, data sets without a rare class (below 5 %) take no part; nor does one whose rare classes were
+      too small to be scored, since its rho says nothing of them.
     * our mixed model with the p of permuting frequencies within data sets, and the same slope judged class by class
       (delete-one-class interval, studentised permutation), which also holds where rare classes' means are noisier;
     * the paper's mixed model, over all rows and per architecture;
@@ -59,11 +59,11 @@ def rarity_across(cells: Iterable[Cell], *, draws: int = 9999, seed: int = 0, mi
 
 
 def _sign_rows(cells: Sequence[Cell]) -> list[dict[str, Any]]:
-    with_rare = [c for c in cells if (numbers(c.classes, "frequency") < RARE_BELOW).any()]
+    with_rare = [c for c in cells if c.rare_scored]
     rho = [_mean(rho_per_seed(c.frequency, c.m)) for c in with_rare]
     known = [(c.dataset, r) for c, r in zip(with_rare, rho, strict=True) if not np.isnan(r)]
     left_out = sorted({c.dataset for c in cells} - {c.dataset for c in with_rare})
-    why = f"no class below 5 %: {', '.join(left_out)}" if left_out else ""
+    why = f"no class below 5 % was scored: {', '.join(left_out)}" if left_out else ""
     sets = list(dict.fromkeys(name for name, _ in known))
     by_set = [float(np.mean([r for other, r in known if other == name])) for name in sets]
     return [

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
-from memorisk.audits.evidence import SCORES, evidence_from_table
+from memorisk.audits.evidence import SCORES, WHOLE, evidence_from_table
 from memorisk.audits.losses import read_scores
 from memorisk.audits.rendering import load_result
 from memorisk.report.frames import numbers, rows, texts
@@ -56,6 +56,11 @@ class Cell:
         """[I] frequency of each image's class."""
         of_label = dict(zip(texts(self.classes, "label"), numbers(self.classes, "frequency"), strict=True))
         return np.array([of_label[name] for name in self.label], dtype=np.float64)
+
+    @property
+    def rare_scored(self) -> bool:
+        """Whether a class below 5 % has a scored image: only then does the cell say anything of rarity."""
+        return bool((numbers(self.scored, "frequency") < RARE_BELOW).any())
 
     @property
     def scored(self) -> pd.DataFrame:
@@ -138,10 +143,12 @@ def cell_from_run(folder: str | Path, *, architecture: str | None = None, datase
     path = Path(folder)
     result = load_result(path)
     evidence = evidence_from_table(read_scores(path / SCORES))
+    evidence = evidence.select(evidence.items.label != WHOLE)
     if not {"label", "frequency"} <= set(result.per_class.columns):
         raise InputError(f"{one_line(path)} is no audit of a classifier: its result has no classes with a frequency")
     shares = numbers(result.per_class, "frequency").tolist()
     frequency = dict(zip(texts(result.per_class, "label"), shares, strict=True))
+    frequency.pop(WHOLE, None)
     sign, items = evidence.sign, evidence.items
     missing = sorted(set(items.label.astype(str)) - set(frequency))
     if missing:
@@ -158,7 +165,7 @@ def cell_from_run(folder: str | Path, *, architecture: str | None = None, datase
         label=items.label,
         group=items.group,
         seeds=evidence.seeds,
-        design=evidence.design,
+        design=str(result.summary.get("design") or evidence.design),  # classes too small look like a shared part
     )
 
 

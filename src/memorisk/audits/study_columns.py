@@ -111,14 +111,14 @@ _CLASSES = (
 )
 _ATTACKS = (
     *(_DATASET, _MODEL, _CLASS, _number("frequency", "Share", "percent")),
-    _limits("auc", "AUC of the loss threshold [95 %]", "low", "high", missing="not measurable"),
+    _limits("auc", "AUC of the loss difference [95 %]", "low", "high", missing="not measurable"),
     _limits("mean", "Mean M [95 %]", "mean_low", "mean_high"),
     *(_number("best_auc", "Best AUC (optimistic)", missing="not measurable"), _text("best_attack", "Attack")),
     *(_number("n_members", "Members", "count"), _number("n_non_members", "Non-members", "count")),
     *(_number("n_groups", "Patients", "count"), _WHY),
 )
 _AGREEMENT = (
-    *(_DATASET, _MODEL_ROW, _text("form", "M comes from")),
+    *(_DATASET, _MODEL_ROW, _text("form", "M comes from, attack")),
     _limits("difference", "Attack success, M > 0.3 less M ≤ 0.1 [95 %]"),
     *(_number("success_high", "M > 0.3", "percent"), _number("success_low", "M ≤ 0.1", "percent")),
     _limits("spearman", "Spearman's rho [95 %]"),

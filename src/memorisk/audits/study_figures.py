@@ -110,7 +110,10 @@ def _by_regime(own: pd.DataFrame, dataset: str) -> Figure:
 
 
 def figure_4a(tables: Tables) -> list[Block]:
-    """Attack success at high less that at low M, by cell: M from other seeds, and the paper's circular form."""
+    """Attack success at high less that at low M, by cell: M from other seeds, and the paper's circular form.
+
+    The paper's is by its strongest attack, the loss difference, which is M itself.
+    """
     agreement = tables["table_8"].extra.get("agreement", pd.DataFrame())
     if agreement.empty:
         return []
@@ -126,11 +129,12 @@ def figure_4a(tables: Tables) -> list[Block]:
                 cut=False,
             ),
             title="Figure 4 (a). Does M tell whom an attack finds?",
-            caption="Success of the loss attack at M > 0.3 less that at M ≤ 0.1. M from other seeds than the attacked "
-            "model's answers the question; M from the attacked models themselves is circular, and tends to agree even "
-            f"where nothing is memorized.{_cut(labels)}",
+            caption="Success of an attack at M > 0.3 less that at M ≤ 0.1. M from other seeds than the attacked "
+            "model's answers the question, for the loss threshold, which an attacker can compute, and for the loss "
+            "difference. The paper's form sets the loss difference against M from the attacked models, which is the "
+            f"same number: it agrees even where nothing is memorized.{_cut(labels)}",
             alternative=_highest(named, "form", "cell", ends),
-            table=Table(frame=agreement, columns=COLUMNS["agreement"], caption="Both forms."),
+            table=Table(frame=agreement, columns=COLUMNS["agreement"], caption="Every form."),
         )
     ]
 

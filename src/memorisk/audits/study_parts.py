@@ -13,12 +13,13 @@ import numpy as np
 import pandas as pd
 
 from memorisk.audits.defence import TABLE
-from memorisk.audits.evidence import SCORES, Evidence, evidence_from_table
+from memorisk.audits.evidence import SCORES, WHOLE, Evidence, evidence_from_table
 from memorisk.audits.explain import FOLDER as EXPLAIN
 from memorisk.audits.explain import SUMMARY as EXPLAINED
 from memorisk.audits.losses import read_scores
 from memorisk.audits.rarity import Cell, cell_from_run
 from memorisk.audits.rendering import load_result
+from memorisk.report.frames import rows, texts
 from memorisk.report.result import Result
 from memorisk.runs.errors import MemoriskError, one_line
 from memorisk.runs.files import read_json, read_table
@@ -187,6 +188,8 @@ def _try(read: Callable[[], Part], name: str, unread: dict[str, str]) -> list[Pa
 
 def _read_cell(architecture: str, dataset: str, folder: Path) -> StudyCell:
     result = load_result(folder)
+    findings = [label != WHOLE for label in texts(result.per_class, "label")]
+    result = result.replace(per_class=rows(result.per_class, findings))  # the paper's classes
     rarity = cell_from_run(folder, architecture=architecture, dataset=dataset)
     tables, summary, why = _read_explained(folder / EXPLAIN, result)
     return StudyCell(architecture, dataset, result, dict(read_config(folder)), rarity, tables, summary, why)

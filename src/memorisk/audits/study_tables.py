@@ -8,6 +8,7 @@ figure cannot differ from its table.
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
+from memorisk.audits.evidence_summary import beside_guessing
 from memorisk.audits.study_columns import COLUMNS, EXTRA_TITLES
 from memorisk.audits.study_parts import DEFENCES, StudyReading, StudyRuns, StudyTable, read_runs
 from memorisk.audits.study_tables_classes import table_1, table_5, table_8
@@ -54,10 +55,9 @@ def _doubts(reading: StudyReading) -> tuple[str, ...]:
     for cell in reading.cells:
         utility = cell.result.summary.get("utility") or {}
         if utility.get("beats_guessing") is False:
-            found = f"balanced accuracy on unseen images {utility['test_balanced_accuracy']:.3f}, guessing gives"
             lines.append(
-                f"{cell.dataset}, {cell.architecture}: its models are not surely better than guessing ({found} "
-                f"{utility['chance']:.3f}), so that these numbers say little"
+                f"{cell.dataset}, {cell.architecture}: its models are not surely better than guessing on unseen images "
+                f"({beside_guessing(utility)}), so that these numbers say little"
             )
     return tuple(lines)
 

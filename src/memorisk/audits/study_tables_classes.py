@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from memorisk.audits.rarity import RARE_BELOW, Cell, class_table, rarity_across, rarity_table, table_one
+from memorisk.audits.attack_table import STRONGEST
+from memorisk.audits.rarity import class_table, rarity_across, rarity_table, table_one
 from memorisk.audits.study_parts import StudyCell, StudyReading, StudyTable
 from memorisk.audits.study_text import mean_and_spread, plain, share, signed
 from memorisk.report.frames import largest_first, numbers, rows, texts
@@ -14,7 +15,6 @@ from memorisk.runs.errors import InputError, one_line
 from memorisk.scores.attacks import ATTACKS
 
 NO_CELL = "no cell is finished"
-CHOSEN_ATTACK = "loss_threshold"
 _RARITY_NOTE = (
     "The paper's rho counts images as independent and its sign test counts cells that share data sets; ours permutes "
     "frequencies over classes, tests class means and takes the data set as the unit, each beside the smallest p it "
@@ -26,9 +26,15 @@ _CLASSES_NOTE = (
 )
 _ATTACKS_NOTE = (
     "The best of several attacks is chosen on the images it is judged by, so the paper's column is optimistic; ours is "
-    "one attack chosen beforehand, the loss threshold, with its interval over patients."
+    "one attack chosen beforehand, the loss difference, which the paper names as its strongest, with its interval over "
+    "patients. It needs the twin, which an attacker does not have."
 )
-_FORMS = {"other_seeds": "other seeds", "circular": "the attacked models (paper)"}
+_FORMS = {
+    ("other_seeds",): "other seeds, loss threshold",
+    ("strongest", "other_seeds"): "other seeds, loss difference",
+    ("strongest", "circular"): "the attacked models, loss difference (paper)",
+}
+"""Where M comes from and which attack it is set against, by place in the result."""
 
 
 def table_1(reading: StudyReading, *, draws: int, seed: int) -> StudyTable:
@@ -44,20 +50,16 @@ def table_1(reading: StudyReading, *, draws: int, seed: int) -> StudyTable:
     if not cells:
         return _empty("table_1", title, _RARITY_NOTE, ["Model"], NO_CELL)
     ours = rarity_table(cells, draws=draws, seed=seed)
-    with_rare = [cell.dataset for cell in cells if _has_rare(cell)]
+    with_rare = [cell.dataset for cell in cells if cell.rare_scored]
     left_out = [name for name in reading.datasets if name not in with_rare]
     shown = rows(ours, [name in with_rare for name in texts(ours, "dataset")])
-    missing = [f"{one_line(n, 60)}: no class below 5 %, so it is not in the paper's layout" for n in left_out]
+    missing = [f"{one_line(n, 60)}: no class below 5 % was scored, so it is not in the paper's form" for n in left_out]
     extra = {}
     try:
         extra["across"] = rarity_across(cells, draws=draws, seed=seed)
     except InputError as error:
         missing.append(f"over cells: {error}")
     return StudyTable("table_1", title, _printed_rho(shown), ours, _RARITY_NOTE, missing=tuple(missing), extra=extra)
-
-
-def _has_rare(cell: Cell) -> bool:
-    return bool((numbers(cell.classes, "frequency") < RARE_BELOW).any())
 
 
 def _printed_rho(table: pd.DataFrame) -> pd.DataFrame:
@@ -114,7 +116,7 @@ def _class_figures(cell: StudyCell) -> pd.DataFrame:
 
 
 def table_8(reading: StudyReading) -> StudyTable:
-    """The attacks by class; M against their success is ``extra["agreement"]`` (figure 4a)."""
+    """Attacks by class, by the paper's strongest; M against their success is ``extra["agreement"]`` (figure 4a)."""
     title = "Membership inference by class: the best attack's AUC and mean M"
     headings = ["Dataset", "Class", "Freq. %", "MIA AUC", "M(x)"]
     if not reading.cells:
@@ -142,7 +144,7 @@ def _attack_figures(cell: StudyCell) -> pd.DataFrame:
     found = []
     for row in cell.result.per_class.to_dict("records"):
         own = rows(attacks, [name == row["label"] for name in texts(attacks, "label")])
-        chosen = rows(own, [name == CHOSEN_ATTACK for name in texts(own, "attack")]).to_dict("records")
+        chosen = rows(own, [name == STRONGEST for name in texts(own, "attack")]).to_dict("records")
         fixed: dict[str, Any] = dict(chosen[0]) if chosen else {}
         best = largest_first(rows(own, [name in of_paper for name in texts(own, "attack")]), "auc").head(1)
         best_auc = float(numbers(best, "auc")[0]) if len(best) else float("nan")
@@ -169,12 +171,19 @@ def _agreement(cells: Sequence[StudyCell]) -> tuple[pd.DataFrame, list[str]]:
         if not isinstance(both, dict):
             missing.append(f"{cell.name}: M against attack success needs two seeds")
             continue
-        for form, shown in _FORMS.items():
+        if not isinstance(both.get("strongest"), dict):
+            missing.append(f"{cell.name}: has no success of the loss difference; issue the run's command again")
+        for place, shown in _FORMS.items():
+            form: Any = both
+            for name in place:
+                form = (form or {}).get(name)
+            if form is None:
+                continue
             row: dict[str, Any] = {"dataset": cell.dataset, "architecture": cell.architecture, "form": shown}
             for name in ("difference", "spearman"):
-                limits = both[form][name]
+                limits = form[name]
                 row |= {name: limits["estimate"], f"{name}_low": limits["low"], f"{name}_high": limits["high"]}
-            row |= {name: both[form][name] for name in ("success_high", "success_low", "n_high", "n_low")}
+            row |= {name: form[name] for name in ("success_high", "success_low", "n_high", "n_low")}
             found.append(row)
     return pd.DataFrame(found), missing
 

@@ -20,7 +20,7 @@ from torch import nn
 
 from memorisk.audits.attack_table import ALL, Scored, attack_row
 from memorisk.audits.classifier_jobs import Recipe, score_passes
-from memorisk.audits.evidence import Evidence
+from memorisk.audits.evidence import WHOLE, Evidence
 from memorisk.audits.options import ClassifierOptions
 from memorisk.audits.plan import Plan
 from memorisk.images.store import ImageStore
@@ -68,9 +68,10 @@ def audit_target(
         )
         passes = np.stack([reorder(one, order) for one in augmented])
     own = score_passes(reorder(logits, order), passes, plan, recipe.targets)
-    items = plan.items
-    member, test = items.split != "test", items.split == "test"
-    attacked = attack_target(own, evidence, member, test, options.attack_gate)
+    split, one = plan.items.split, plan.items.whole
+    attacked = attack_target(own, evidence, split != "test", split == "test", options.attack_gate)
+    own, evidence = {k: v[one] for k, v in own.items()}, evidence.select(one)
+    member, test = split[one] != "test", split[one] == "test"
     replication = replicates(own, evidence, member, test)
     return {
         "file": options.target.name if options.target else "",
@@ -114,8 +115,8 @@ def attack_target(
         ok = np.isfinite(score)
         role = np.where(ok & member, MEMBER, np.where(ok & test, NON_MEMBER, NEITHER)).astype(np.int8)
         attack = Scored(name, score[None], role[None], control=name == CONTROL)
-        for part in (ALL, *sorted(set(label))):
-            keep = np.ones(len(label), dtype=bool) if part == ALL else label == part
+        for part in (ALL, *sorted(set(label) - {WHOLE})):
+            keep = evidence.items.whole if part == ALL else label == part
             rows[name, str(part)] = attack_row(attack, str(part), keep, group, gate)
     of_all = {
         n: {k: v for k, v in row.items() if k not in ("label", "attack")} for (n, c), row in rows.items() if c == ALL

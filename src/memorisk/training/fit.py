@@ -65,6 +65,7 @@ def fit(
     options: TrainOptions,
     *,
     seed: int,
+    slots: int | None = None,
     device: str | torch.device = "cpu",
     checkpoint: str | Path | None = None,
     checkpoint_seconds: float = 30.0,
@@ -75,7 +76,7 @@ def fit(
 ) -> FitLog:
     """Train a network in place: optimiser and schedule of ``options``, mean loss over each batch.
 
-    The order of slots in an epoch is a function of (seed, epoch, len(rows)); dropout and augmentation draw from
+    The order of slots in an epoch is a function of (seed, epoch, slots); dropout and augmentation draw from
     (seed, epoch, step). On a CPU the same arguments and threads give the same bytes.
 
     Args:
@@ -85,6 +86,7 @@ def fit(
         rows: Which images to train on, in slot order, [n].
         options: The settings, with epochs and lr filled in (`resolve_options`).
         seed: Decides order, dropout and augmentation; not the initialisation, which the model comes with.
+        slots: Places in an epoch, where there are more of them than images: `batch_order` says what fills them.
         device: "cpu", "cuda" or "cuda:1".
         checkpoint: File for the state at the end of an epoch; if it exists, training goes on from there. The caller
             removes it once the result is kept.
@@ -106,7 +108,7 @@ def fit(
         raise InputError(f"regime {options.one_regime} is trained by fit_private, which clips and adds noise")
     where = check_device(device)
     place(model, where)
-    training = Training.build(model, images, targets, rows, options, where, class_weights, normalisation)
+    training = Training.build(model, images, targets, rows, options, where, class_weights, normalisation, slots)
     kept = None
     if checkpoint is not None:
         identity = training.identity(seed) if watch is None else fingerprint(training.identity(seed), watch.identity)
@@ -164,6 +166,7 @@ class Training:
     augment: Augmentation | None
     normalisation: Normalisation | None
     weights: torch.Tensor | None
+    slots: int
 
     @classmethod
     def build(
@@ -176,6 +179,7 @@ class Training:
         device: torch.device,
         class_weights: np.ndarray | torch.Tensor | None,
         normalisation: Normalisation | None,
+        slots: int | None = None,
     ) -> "Training":
         """Check everything and put it on the device; arguments as for `fit`."""
         check_images(images)
@@ -203,6 +207,7 @@ class Training:
             augment=build_augmentation(options.augmentations, source),
             normalisation=normalisation,
             weights=weights,
+            slots=max(slots or 0, len(rows)),
         )
 
     def run(
@@ -223,7 +228,7 @@ class Training:
                 self.model.state_dict(),
                 build_optimizer([p for p in self.model.parameters() if p.requires_grad], self.options),
                 self.options,
-                n=len(self.targets),
+                n=self.slots,
                 checkpoint=checkpoint,
                 on_epoch=on_epoch,
                 scaler=torch.amp.GradScaler(self.device.type, enabled=self.precision == "fp16"),
@@ -232,12 +237,11 @@ class Training:
 
     def log(self, progress: Progress, seconds: float) -> FitLog:
         """The log of a training that is done."""
-        n = len(self.targets)
         return FitLog(
             losses=tuple(progress.losses[:, 0].tolist()),
             epochs=progress.epoch,
-            steps=progress.epoch * len(batch_bounds(n, self.options.batch_size)),
-            n_images=n,
+            steps=progress.epoch * len(batch_bounds(self.slots, self.options.batch_size)),
+            n_images=len(self.targets),
             precision=self.precision,
             normalisation=self.normalisation,
             resumed_from=progress.resumed_from,
@@ -247,7 +251,7 @@ class Training:
     def losses(self, seed: int, epoch: int, bounds: Bounds, reseed: Callable[[int], None]) -> Iterator[torch.Tensor]:
         """The loss of each batch of an epoch."""
         model, loss_of, augment = self.model, self.loss_of, self.augment
-        order = batch_order(seed, epoch, len(self.targets))
+        order = batch_order(seed, epoch, len(self.targets), self.slots)
         targets = self.targets[order.to(self.device)]
         slots = [order[start:stop] for start, stop in bounds]
         seeds = step_seeds(seed, epoch, len(bounds))
@@ -266,7 +270,10 @@ class Training:
         pixels = self.normalisation and [self.normalisation.mean, self.normalisation.std]
         weights = None if self.weights is None else self.weights.tolist()
         rows, targets = self.source.rows.numpy(), self.targets.cpu().numpy()
-        return fingerprint(repr(self.options), self.precision, seed, layout, start, pixels, weights, rows, targets)
+        more = [self.slots] if self.slots > len(rows) else []
+        return fingerprint(
+            repr(self.options), self.precision, seed, layout, start, pixels, weights, rows, targets, *more
+        )
 
 
 def _count_outputs(model: nn.Module, source: PixelSource) -> int:

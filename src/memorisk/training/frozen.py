@@ -104,6 +104,7 @@ def fit_heads(
     *,
     n_outputs: int,
     seeds: Sequence[int],
+    slots: int | None = None,
     device: str | torch.device = "cpu",
 ) -> Heads:
     """Train K linear heads, each on its own rows and seed, as ``fit(new_head(d, k, seed), features, ...)`` would.
@@ -117,6 +118,7 @@ def fit_heads(
         options: The settings, epochs and lr filled in.
         n_outputs: Logits per head.
         seeds: K seeds; each decides its head's initialisation and batch order.
+        slots: Where these are more than images, as for `fit`.
         device: Where to train.
 
     Raises:
@@ -137,7 +139,7 @@ def fit_heads(
 
     def losses_of(epoch: int, bounds: Bounds) -> Iterator[torch.Tensor]:
         """Losses of an epoch, [K] a step."""
-        order = ordered_rows(rows, seeds, epoch).to(where)  # [K, n]
+        order = ordered_rows(rows, seeds, epoch, slots).to(where)  # [K, slots]
         for start, stop in bounds:
             chosen = order[:, start:stop]  # [K, b]
             logits = torch.baddbmm(bias[:, None], x_all[chosen], weight.mT)  # [K, b, d] x [K, d, k]
@@ -145,7 +147,7 @@ def fit_heads(
 
     optimizer = build_optimizer([weight, bias], options)
     state = {"weight": weight, "bias": bias}
-    progress = run_epochs(losses_of, state, optimizer, options, n=rows.shape[1], n_models=len(seeds))
+    progress = run_epochs(losses_of, state, optimizer, options, n=slots or rows.shape[1], n_models=len(seeds))
     return Heads(weight.detach(), bias.detach(), progress.losses)
 
 

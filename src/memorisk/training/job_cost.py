@@ -79,4 +79,4 @@ def _job_cost(job: TrainJob, weight_bytes: int | None, passed: int) -> Cost:
     )
     if job.own is not None:
         return left + Cost(trainings=1, steps=None, images_trained=None)
-    return left + fit_cost(len(job.rows), job.options)
+    return left + fit_cost(job.n_slots, job.options)

@@ -49,6 +49,7 @@ class TrainJob:
         out: The run folder.
         images: The store's array, [N, H, W, C].
         rows: Image rows to train on, in slot order.
+        slots: Places in an epoch, where these are more than rows.
         targets: [N] or [N, k] targets of all images.
         n_outputs: Number of logits.
         model: Name of the network.
@@ -90,6 +91,7 @@ class TrainJob:
     checkpoint_seconds: float = 30.0
     secret_noise: int | None = None
     score_augmentations: int = 0
+    slots: int | None = None
 
     def __post_init__(self) -> None:
         """Read the user's function once, where the job is made; its text is part of what names the job."""
@@ -110,8 +112,15 @@ class TrainJob:
             "own_settings": self.own_settings,
             "own_source": self.own_source,
         }
+        if self.n_slots > len(self.rows):
+            training["slots"] = self.n_slots
         val = np.empty(0, dtype=np.int64) if self.val_rows is None else self.val_rows
         return f"{self.seed}-{fingerprint(training, self.rows, self.targets, val)}"
+
+    @property
+    def n_slots(self) -> int:
+        """Places in an epoch."""
+        return max(self.slots or 0, len(self.rows))
 
     @property
     def noise_seed(self) -> int:
@@ -204,7 +213,7 @@ def check_job(job: TrainJob) -> None:
         refuse_augmentation(job.options)
     network = build_network(job, images)
     if job.options.private:
-        refuse_private(network, len(job.rows), job.options)
+        refuse_private(network, job.n_slots, job.options)
     rehearse(network, images, job.targets, job.rows, job.options, device=job.device, normalisation=job.normalisation)
 
 
@@ -220,7 +229,7 @@ def _training(job: TrainJob) -> JobLog:
         write_array(job.augmented_file, augmented_logits(job, model, images))
     keep_result(job, model, logits)
     checkpoint.unlink(missing_ok=True)
-    privacy = asdict(privacy_of(len(job.rows), job.options)) if job.options.private else None
+    privacy = asdict(privacy_of(job.n_slots, job.options)) if job.options.private else None
     return JobLog(job.key, log.losses[-1], log.seconds, log.resumed_from, privacy, tuple(notes))
 
 
@@ -245,6 +254,7 @@ def train_network(
     """
     given: dict[str, Any] = {
         "seed": job.seed,
+        "slots": job.n_slots,
         "device": job.device,
         "checkpoint": checkpoint,
         "checkpoint_seconds": job.checkpoint_seconds,

@@ -1,7 +1,8 @@
 """Trainings that are one computation: all heads of a frozen trunk, or small networks stacked on a GPU.
 
 The jobs' files are the same as if each had run alone (``jobs.run_training``), so that a run may change machines
-half-way. A paper-design pair has unequal numbers of slots; jobs are therefore taken together by their number of slots.
+half-way. A paper-design pair has unequal numbers of slots, twins with partners of unlike size unequal numbers of
+images; jobs are therefore taken together by both.
 """
 
 from collections import defaultdict
@@ -57,9 +58,9 @@ def run_jointly(jobs: Sequence[TrainJob], on_done: Done) -> bool:
 
 
 def _batches(jobs: Sequence[TrainJob], at_once: int) -> list[list[TrainJob]]:
-    by_length: dict[int, list[TrainJob]] = defaultdict(list)
+    by_length: dict[tuple[int, int], list[TrainJob]] = defaultdict(list)
     for job in jobs:
-        by_length[len(job.rows)].append(job)
+        by_length[len(job.rows), job.n_slots].append(job)
     return [same[i : i + at_once] for same in by_length.values() for i in range(0, len(same), at_once)]
 
 
@@ -81,6 +82,7 @@ def _frozen(jobs: Sequence[TrainJob], on_done: Done) -> None:
                     first.options,
                     n_outputs=first.n_outputs,
                     seeds=[job.seed for job in batch],
+                    slots=batch[0].n_slots,
                     device=first.device,
                 )
                 for k, job in enumerate(batch):
@@ -110,6 +112,7 @@ def _stacked(batch: list[TrainJob], images: np.ndarray, on_done: Done) -> None:
         [job.rows for job in batch],
         first.options,
         seeds=[job.seed for job in batch],
+        slots=first.n_slots,
         device=first.device,
         checkpoint=checkpoint,
         checkpoint_seconds=first.checkpoint_seconds,

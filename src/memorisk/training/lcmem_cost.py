@@ -49,7 +49,7 @@ def _stage_cost(training: StageTraining) -> Cost:
     wanted = latents.store is not None and (second or not len(pairs.positive))
     copies = len(FAMILIES) * len(pairs.copied) if wanted else 0
     trained = epochs * 4 * max(1, training.batches * training.size // 2)  # two images a pair, as many negative pairs
-    augmented = second or training.options.stage1_augment == "mild" or training.sampler.copies_needed
+    augmented = second or training.options.stage1_augment != "none" or training.sampler.copies_needed
     encoded = copies + (trained if augmented else 0) if _encodes(latents) else 0
     return Cost(
         trainings=1,

@@ -51,7 +51,7 @@ from memorisk.training.lcmem_start import latent_start, recipe
 from memorisk.training.loop import Bounds, Watch, run_epochs
 from memorisk.training.optimizers import build_optimizer
 from memorisk.training.order import step_seeds
-from memorisk.training.pair_augmentations import MildAugmentation, PairAugmentation
+from memorisk.training.pair_augmentations import MildAugmentation, PairAugmentation, operations_of
 from memorisk.training.pair_losses import pair_loss
 from memorisk.training.pair_sampler import PairBatch, PairSampler
 
@@ -215,9 +215,9 @@ class StageTraining:
             same_dataset=options.same_dataset,
             seed=options.seed,
         )
-        mild = stage.number == 1 and options.stage1_augment == "mild"
-        if (sampler.copies_needed or mild) and latents.store is None:
-            why = "stage1_augment augments images" if mild else "without identities images are augmented"
+        moved = stage.number == 1 and options.stage1_augment != "none"
+        if (sampler.copies_needed or moved) and latents.store is None:
+            why = "stage1_augment augments images" if moved else "without identities images are augmented"
             raise InputError(f"{why}, and these latents were given without images")
         notes = (*notes, *_copied(sampler, stage, data.identities_known))
         batches, size = sampler.plan(options.pairs or len(rows), stage.batch_size)
@@ -305,14 +305,20 @@ class StageTraining:
         """Latents of the first, then of the second images, as the branch takes them: [2b, c, h, w]."""
         both = np.concatenate([batch.first, batch.second])
         copied = torch.from_numpy(np.tile(batch.copied, 2))
-        strong, mild = copied, torch.zeros_like(copied)
-        if self.stage.number == 2:
+        strong, moved = copied, torch.zeros_like(copied)
+        how: PairAugmentation | MildAugmentation = MildAugmentation()
+        asked = self.options.stage1_augment
+        if self.stage.number == 2 or asked not in ("none", "mild"):
             first = torch.rand(len(batch), generator=generator) < _AUGMENT_FIRST
-            strong = copied | torch.cat([first, torch.ones(len(batch), dtype=torch.bool)])
-        elif self.options.stage1_augment == "mild":
-            mild = ~copied
+            moved = torch.cat([first, torch.ones(len(batch), dtype=torch.bool)]) & ~copied
+            if self.stage.number == 2:
+                strong, moved = strong | moved, torch.zeros_like(copied)
+            else:
+                how = PairAugmentation(operations=operations_of(asked))
+        elif asked == "mild":
+            moved = ~copied
         z = self.latents(both)
-        for chosen, augmentation in ((strong, PairAugmentation()), (mild, MildAugmentation())):
+        for chosen, augmentation in ((strong, PairAugmentation()), (moved, how)):
             places = chosen.nonzero()[:, 0]
             if len(places):
                 pixels = self.encoder.pixels(both[places.numpy()])

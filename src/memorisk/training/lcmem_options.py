@@ -24,6 +24,7 @@ from memorisk.runs.errors import InputError, unknown_name
 from memorisk.runs.settings import check_types
 from memorisk.training.detector_options import PROTOCOLS
 from memorisk.training.options import PRECISIONS, TrainOptions
+from memorisk.training.pair_augmentations import operations_of
 
 BCE_SHARE, TEMPERATURE = 0.8, 0.07
 _BASELINE = {"backbone": "resnet101@none", "dimension": 512, "stages": 1, "epochs": 100, "patience": 5}
@@ -97,9 +98,10 @@ class LatentOptions:
     """Of NT-Xent."""
     sample_normalisation: float | None = None
     """Probability in stage 1 that a latent is normalised by itself, as it always is afterwards; lcmem only."""
-    stage1_augment: Literal["none", "mild"] = "none"
+    stage1_augment: str = "none"
     """mild: images of stage 1 are moved and brightened a little (`pair_augmentations.MildAugmentation`), for small data
-    sets; none is the paper's."""
+    sets; or operations of stage 2 with commas between them, as in "blur,noise", for the single-stage rows of the
+    paper's table 4; none is the paper's."""
     same_dataset: float = 0.9
     """Share of the negative pairs within one data set, of the corrected protocol."""
     network_size: int | None = None
@@ -160,11 +162,12 @@ class LatentOptions:
             ("protocol", PROTOCOLS),
             ("identities", ("use", "ignore")),
             ("precision", PRECISIONS),
-            ("stage1_augment", ("none", "mild")),
             ("stages", (1, 2)),
         ):
             if getattr(self, name) not in allowed:
                 raise unknown_name(name, getattr(self, name), [str(one) for one in allowed])
+        if self.stage1_augment not in ("none", "mild"):
+            operations_of(self.stage1_augment)
         counts = ("epochs", "patience", "stage2_epochs", "stage2_patience", "dimension", "threads", "network_size")
         for name in (*counts, "pairs", "batch_size", "stage2_batch_size"):
             least = 2 if name.endswith(("batch_size", "pairs")) else 1

@@ -23,9 +23,25 @@ def _sequence(seed: int, *key: int) -> np.random.SeedSequence:
     return np.random.SeedSequence(seed, spawn_key=key)
 
 
-def batch_order(seed: int, epoch: int, n: int) -> torch.Tensor:
-    """The permutation of ``n`` slots in an epoch: a function of (seed, epoch, n) and nothing else. [n] int64."""
-    return torch.from_numpy(np.random.default_rng(_sequence(seed, _ORDER, epoch)).permutation(n))
+def batch_order(seed: int, epoch: int, n: int, slots: int | None = None) -> torch.Tensor:
+    """The permutation of slots in an epoch: a function of (seed, epoch, slots) and nothing else. [slots] int64.
+
+    A twin whose partners are smaller has fewer images than slots; the last ones are empty. Each holds one of the twin's
+    own images in their place, drawn anew in each epoch, so that both twins have as many steps of as many images, all
+    else stays where it is, and no image is trained on more than another.
+
+    Args:
+        seed: Of the training.
+        epoch: 0, 1, ...
+        n: Images.
+        slots: Slots, where there are more of them.
+    """
+    rng = np.random.default_rng(_sequence(seed, _ORDER, epoch))
+    order = rng.permutation(n if slots is None else slots)
+    empty = np.flatnonzero(order >= n)
+    if len(empty):
+        order[empty] = rng.integers(n, size=len(empty))
+    return torch.from_numpy(order)
 
 
 def step_seeds(seed: int, epoch: int, n_steps: int) -> list[int]:

@@ -22,7 +22,7 @@ rotation, flip, brightness, contrast and JPEG), in the order rotation, flip, blu
 Magnitudes: rotation uniform to 20 degrees either way, JPEG quality uniform from 10 to 95 (appendix B). The paper gives
 no ranges for the others, and the released configuration had the identity for brightness and contrast; here blur is
 log-uniform from 0.1 to 6 pixels, noise uniform to 0.3, brightness and contrast log-uniform from one half to 2: what
-the copies are tested with.
+the copies are tested with. `operations_of` reads some of them from a text, for the single-stage rows of table 4.
 """
 
 from collections.abc import Callable
@@ -59,6 +59,8 @@ Operation = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 _STREAM = 4004  # keeps these draws apart from other uses of a seed
 _BLOCK = 1 << 22  # pixels at a time
 _PROBABILITY = 0.5
+OPERATIONS = ("rotate", "flip", "blur", "noise", "brightness", "contrast", "jpeg")
+"""What stage 2 does, in this order; stage 1 may do some of it."""
 _COLUMNS = 14
 
 
@@ -92,6 +94,18 @@ def augmented(images: np.ndarray, rows: np.ndarray, family: str, strength: float
         x = to_unit(np.stack([images[row] for row in some]))
         out[begin : begin + size] = from_unit(_apply(x, some, family, float(strength), seed), images.dtype)
     return out
+
+
+def operations_of(text: str) -> tuple[str, ...]:
+    """Some of `OPERATIONS`, named with commas between them, in their own order.
+
+    Raises:
+        InputError: One is none of them.
+    """
+    named = {part.strip() for part in text.split(",")}
+    for name in sorted(named - set(OPERATIONS)):
+        raise unknown_name("operation of stage1_augment", name, ("none", "mild", *OPERATIONS))
+    return tuple(name for name in OPERATIONS if name in named)
 
 
 def to_unit(images: np.ndarray) -> torch.Tensor:
@@ -163,6 +177,8 @@ class PairAugmentation:
     """Largest change of brightness and contrast: log-uniform from 1 / factor to factor."""
     quality: tuple[int, int] = (10, 95)
     """Of JPEG, uniform."""
+    operations: tuple[str, ...] = OPERATIONS
+    """Which are done; what is drawn for one does not depend on the others."""
 
     def apply(self, x: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
         """An augmented copy of each image.
@@ -176,7 +192,8 @@ class PairAugmentation:
         """
         check_pixels(tuple(x.shape))
         drawn = torch.rand(len(x), _COLUMNS, generator=generator, dtype=torch.float64)
-        acts, values = drawn[:, :7] < self.probability, drawn[:, 7:]
+        asked = torch.tensor([name in self.operations for name in OPERATIONS])
+        acts, values = (drawn[:, :7] < self.probability) & asked, drawn[:, 7:]
         n_noisy = int(acts[:, 3].sum())
         normal = torch.randn(n_noisy, *x.shape[1:], generator=generator, dtype=torch.float32).to(x.device, x.dtype)
         spread = float(np.log(self.factor))

@@ -107,6 +107,7 @@ def fit_private(
     *,
     seed: int,
     noise_seed: int,
+    slots: int | None = None,
     device: str | torch.device = "cpu",
     checkpoint: str | Path | None = None,
     checkpoint_seconds: float = 30.0,
@@ -126,6 +127,7 @@ def fit_private(
         seed: Of the sampled slots, augmentation and dropout.
         noise_seed: Of the noise. The guarantee holds against whoever does not know it: draw it from the system's
             entropy for a model that is to be released, and forget it.
+        slots: As for `fit`, but that an empty slot stays empty: no image has two.
         device: As for `fit`.
         checkpoint: As for `fit`.
         checkpoint_seconds: As for `fit`.
@@ -144,9 +146,9 @@ def fit_private(
     begun = time.perf_counter()
     where = check_device(device)
     place(model, where)
-    privacy = privacy or privacy_of(len(rows), options)
+    privacy = privacy or privacy_of(max(slots or 0, len(rows)), options)
     exact = replace(options, precision="fp32")
-    training = Training.build(model, images, targets, rows, exact, where, None, normalisation)
+    training = Training.build(model, images, targets, rows, exact, where, None, normalisation, slots)
     with _clipping(training, privacy, ghost=ghost) as (hooks, optimizer):
         steps = _Steps(training, privacy, hooks, optimizer, seed, noise_seed)
         kept = None
@@ -335,7 +337,7 @@ class _Steps:
                 self.training.model.state_dict(),
                 self.optimizer,
                 self.training.options,
-                n=len(self.training.targets),
+                n=self.training.slots,
                 checkpoint=checkpoint,
                 on_epoch=on_epoch,
             )
@@ -343,7 +345,8 @@ class _Steps:
     def losses(self, epoch: int, bounds: Bounds, reseed: Callable[[int], None]) -> Iterator[_ClippedLoss]:
         """The clipped loss of each step of an epoch."""
         training = self.training
-        slots = poisson_slots(self.seed, epoch, len(training.targets), len(bounds), self.privacy.sampling_rate)
+        n, rate = len(training.targets), self.privacy.sampling_rate
+        slots = [s[s < n] for s in poisson_slots(self.seed, epoch, training.slots, len(bounds), rate)]
         noise = noise_seeds(self.noise_seed, epoch, len(bounds))
         for step, step_seed in enumerate(step_seeds(self.seed, epoch, len(bounds))):
             reseed(step_seed)

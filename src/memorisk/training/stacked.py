@@ -55,6 +55,7 @@ def fit_stacked(
     options: TrainOptions,
     *,
     seeds: Sequence[int],
+    slots: int | None = None,
     device: str | torch.device = "cpu",
     checkpoint: str | Path | None = None,
     checkpoint_seconds: float = 30.0,
@@ -70,6 +71,7 @@ def fit_stacked(
         rows_list: K arrays of equally many rows, in slot order.
         options: The settings, epochs and lr filled in.
         seeds: K seeds; twins share theirs.
+        slots: Where these are more than images, as for `fit`.
         device: Where to train.
         checkpoint: File for the state of all K, as for `fit`.
         checkpoint_seconds: Least time between two writes of it.
@@ -92,14 +94,14 @@ def fit_stacked(
     dtype = next(models[0].parameters()).dtype
     source = PixelSource(images, np.arange(len(images)), device=where, dtype=dtype, normalisation=normalisation)
     values = target_tensor(targets, options.head, dtype)
-    together = Together(models[0], parameters, source, values, rows, options, tuple(seeds), where)
+    together = Together(models[0], parameters, source, values, rows, options, tuple(seeds), where, slots)
     kept = None
     if checkpoint is not None:
         kept = Checkpoint(Path(checkpoint), together.identity(normalisation), checkpoint_seconds)
     optimizer = build_optimizer([p for p in parameters.values() if p.requires_grad], options)
     progress = run_epochs(
         together.losses, parameters, optimizer, options,
-        n=rows.shape[1], n_models=len(models), checkpoint=kept, on_epoch=on_epoch,
+        n=together.slots, n_models=len(models), checkpoint=kept, on_epoch=on_epoch,
     )  # fmt: skip
     unstack_parameters(models, parameters)
     return together.logs(progress, normalisation, time.perf_counter() - begun)
@@ -117,6 +119,7 @@ class Together:
         options: The settings.
         seeds: K.
         device: Where they are trained.
+        slots: Where these are more than images.
 
     Raises:
         InputError: The network's outputs do not fit the targets.
@@ -132,9 +135,10 @@ class Together:
         options: TrainOptions,
         seeds: tuple[int, ...],
         device: torch.device,
+        slots: int | None = None,
     ) -> None:
         self.parameters, self.source, self.rows, self.options = parameters, source, rows, options
-        self.seeds, self.device = seeds, device
+        self.seeds, self.device, self.slots = seeds, device, slots or rows.shape[1]
         self.targets = targets.to(device)
         self.precision = choose_precision(options.precision, device)
         skeleton = copy.deepcopy(model).to("meta").train()
@@ -152,7 +156,7 @@ class Together:
 
     def losses(self, epoch: int, bounds: Bounds) -> Iterator[torch.Tensor]:
         """The losses [K] of each batch of an epoch."""
-        order = ordered_rows(self.rows, self.seeds, epoch)  # [K, n] on the CPU
+        order = ordered_rows(self.rows, self.seeds, epoch, self.slots)  # [K, slots] on the CPU
         targets = self.targets[order.to(self.device)]
         chosen = [order[:, start:stop].reshape(-1) for start, stop in bounds]
         for (start, stop), flat in zip(bounds, self.source.batches(chosen), strict=True):
@@ -163,13 +167,12 @@ class Together:
 
     def logs(self, progress: Progress, normalisation: Normalisation | None, seconds: float) -> list[FitLog]:
         """The logs of trainings that are done; each has the time of all."""
-        n = self.rows.shape[1]
         return [
             FitLog(
                 losses=tuple(losses.tolist()),
                 epochs=progress.epoch,
-                steps=progress.epoch * len(batch_bounds(n, self.options.batch_size)),
-                n_images=n,
+                steps=progress.epoch * len(batch_bounds(self.slots, self.options.batch_size)),
+                n_images=self.rows.shape[1],
                 precision=self.precision,
                 normalisation=normalisation,
                 resumed_from=progress.resumed_from,
@@ -184,7 +187,8 @@ class Together:
         start = [round(float(value.detach().double().abs().sum()), 3) for value in self.parameters.values()]
         pixels = normalisation and [normalisation.mean, normalisation.std]
         targets, rows = self.targets.cpu().numpy(), self.rows.numpy()
-        return fingerprint(repr(self.options), self.precision, self.seeds, layout, start, pixels, rows, targets)
+        more = [self.slots] if self.slots > rows.shape[1] else []
+        return fingerprint(repr(self.options), self.precision, self.seeds, layout, start, pixels, rows, targets, *more)
 
     def _pixels(self, flat: torch.Tensor) -> torch.Tensor:
         """[K b, ...] to [K, b, ...]."""

@@ -28,9 +28,9 @@ def stack_rows(rows_list: Sequence[np.ndarray], seeds: Sequence[int], n_images: 
     return rows
 
 
-def ordered_rows(rows: torch.Tensor, seeds: Sequence[int], epoch: int) -> torch.Tensor:
-    """Rows [K, n] in the order in which an epoch visits them: for each model as `fit` with its seed would."""
-    orders = {seed: batch_order(seed, epoch, rows.shape[1]) for seed in set(seeds)}  # twins share theirs
+def ordered_rows(rows: torch.Tensor, seeds: Sequence[int], epoch: int, slots: int | None = None) -> torch.Tensor:
+    """Rows [K, slots] in the order in which an epoch visits them: for each model as `fit` with its seed would."""
+    orders = {seed: batch_order(seed, epoch, rows.shape[1], slots) for seed in set(seeds)}  # twins share theirs
     return rows.gather(1, torch.stack([orders[seed] for seed in seeds]))
 
 

@@ -106,9 +106,9 @@ class TrainDetectorOptions(ImageOptions):
     sample_normalisation: float | None = None
     """Probability in lcmem's stage 1 that a latent is normalised by itself (0.01), as it always is afterwards."""
 
-    stage1_augment: Literal["none", "mild"] | None = None
-    """mild: images of stage 1 are moved and brightened a little, for small data sets; none is the paper's and the
-    default. Not for copy."""
+    stage1_augment: str | None = None
+    """mild: images of stage 1 are moved and brightened a little, for small data sets; or some of rotate, flip, blur,
+    noise, brightness, contrast, jpeg with commas between them; none is the paper's and the default. Not for copy."""
 
     same_dataset: float | None = None
     """Share of the pairs of two patients that are within one data set (0.9); not for copy."""

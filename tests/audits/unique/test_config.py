@@ -8,7 +8,7 @@ import pytest
 import yaml
 from PIL import Image
 
-from memorisk.audits.unique.config import PLAIN, network_name, read_unique, train_options
+from memorisk.audits.unique.config import PLAIN, network_name, patience_of, read_unique, train_options
 from memorisk.images.sources import load_manifest
 from memorisk.runs.errors import InputError
 from tests.audits.unique.conftest import changed
@@ -24,6 +24,7 @@ def test_the_papers_own_settings_are_the_defaults() -> None:
     assert (mlp.lr, mlp.batch_size, mlp.optimizer, mlp.schedule, mlp.epochs) == (3e-4, 128, "adam", "constant", 500)
     assert (cnn.lr, cnn.batch_size) == (3e-4, 512)
     assert (dense.lr, dense.optimizer, dense.schedule, dense.weight_decay) == (0.1, "nesterov", "step", 1e-4)
+    assert [patience_of(study, one) for one in (mlp, cnn, dense)] == [10, 10, 300]  # its rate falls at 150 and 225
 
 
 def test_paths_of_a_yaml_file_are_paths(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import yaml
+from scipy.stats import ttest_1samp
 
 from memorisk.audits.unique import study as study_module
 from memorisk.audits.unique.plan import INFLUENCE, RANDOM, REFERENCE, Arm
@@ -49,6 +50,24 @@ def test_tables_have_the_papers_columns(studied: tuple[Path, UniqueResult]) -> N
     assert list(tables["table_3"].paper) == ["D_t", "MODEL", "REGULARISATION", "M"]
     assert tables["table_3"].paper["REGULARISATION"].tolist() == ["Dropout & Data Augmentation"]
     assert not [t.name for t in tables.values() if t.why_empty]
+
+
+def test_a_star_stands_for_the_papers_bold(studied: tuple[Path, UniqueResult]) -> None:
+    """p < 0.05 of one-tailed t-tests: of M over probes, of M_w over the images of the label."""
+    tables, reading = {t.name: t for t in studied[1].tables}, studied[1].reading
+    white = [a for a in reading.of(PLAIN, RANDOM) if a.training.run == 0]
+    p_white = {}
+    for one in white:
+        image = str(one.training.job.rows[one.training.job.canary])
+        p_white[image] = ttest_1samp(one.found["white"][0], 0, alternative="greater").pvalue
+    for row in tables["table_1"].paper.to_dict("records"):
+        assert row["M_w"].endswith("*") == (p_white[row["IMAGE ID"]] < 0.05)
+    models = reading.rows(PLAIN, INFLUENCE)
+    p_black = dict(zip(models["image"].astype(str), models["p_welch"], strict=True))
+    shown = [row for row in tables["table_2"].paper.to_dict("records") if row["ID"] != "AVG."]
+    assert shown
+    for row in shown:
+        assert row["M"].endswith("*") == (p_black[row["ID"]] < 0.05)
 
 
 def test_canaries_are_tested_against_their_own_references(studied: tuple[Path, UniqueResult]) -> None:

@@ -212,7 +212,7 @@ def _not_scored(run: FinishedAudit, units: str) -> list[str]:
         more = f", {groups:,} {units} with none that was" if units == "patients" and groups else ""
         said.append(f"{several(n, 'image was', 'images were')} not scored{more}.")
     if n := missed.get("without_partner"):
-        said.append(f"{n:,} {units} had no partner with the same labels and number of images.")
+        said.append(f"{n:,} {units} had no partner to be compared with.")
     if n := len(missed.get("not_auditable") or ()):
         said.append(f"{several(n, 'class was', 'classes were')} too small to split.")
     table: Any = run.tables["per_class"]

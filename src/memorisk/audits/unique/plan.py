@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from memorisk.audits.unique.config import PLAIN, STUDIES, UniqueStudy, network_name, train_options
+from memorisk.audits.unique.config import PLAIN, STUDIES, UniqueStudy, network_name, patience_of, train_options
 from memorisk.audits.unique.cost import canary_cost
 from memorisk.audits.unique.data import SetData
 from memorisk.audits.unique.jobs import CanaryJob
@@ -245,7 +245,7 @@ class Planner:
             validation=data.validation,
             network=network_name(arm.network, arm.regulariser),
             options=options,
-            patience=self.options.patience,
+            patience=patience_of(self.study, options),
             normalisation=scale,
             seed=self._seed(arm, role, index, run) if seed is None else seed,
             mark=data.mark,

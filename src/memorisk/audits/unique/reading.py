@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from scipy.stats import ttest_1samp
 
 from memorisk.audits.unique.config import LEVEL
 from memorisk.audits.unique.data import SetData
@@ -161,7 +162,11 @@ def _ranked(own: list[Answered], references: list[Answered]) -> MarkRank:
 
 
 def _white(found: Arrays, references: list[Answered]) -> dict[str, Any]:
-    """M_w, and its rank among the M_w of models without the mark on the very same images."""
+    """M_w, and its rank among the M_w of models without the mark on the very same images.
+
+    The paper prints M_w bold where p < 0.05 and does not name the test: here it is that of its M, one-tailed, of the
+    first redraw, paired by image since both probabilities are of one image.
+    """
     logs = found["white"].astype(np.float64)
     if not logs.size:
         return {}
@@ -172,6 +177,9 @@ def _white(found: Arrays, references: list[Answered]) -> dict[str, Any]:
         "m_w_sd": float(by_draw.std(ddof=1)) if len(by_draw) > 1 else float("nan"),
         "p_mark": float(found["white_mark"].mean()),
         "p_random": float(found["white_random"].mean()),
+        "p_white_paper": float(np.asarray(ttest_1samp(logs[0], 0.0, alternative="greater"))[1])
+        if logs.shape[1] > 1
+        else 1.0,
         "n_white": logs.shape[1],
     }
     if references:  # a reference was asked about every training image, slot j in column j

@@ -22,6 +22,7 @@ from memorisk.statistics.canary_groups import contrast, excess_over_references, 
 from memorisk.statistics.proportions import clopper_pearson
 
 TOP_WHITE, TOP = 5, 3
+_STARRED = "A star marks p < 0.05 as the paper has it in bold: {}."
 ENOUGH = 19
 """References with which one model alone can be found at 5 %."""
 
@@ -85,7 +86,7 @@ def _table_1(reading: Reading) -> StudyTable:
                 {
                     "IMAGE ID": str(row["image"]), "D_t": arm.dataset, "MODEL": network_words(arm.network),
                     "Average(P(y|x_u))": _two(row["p_mark"]), "Average(P(y|x_r))": _two(row["p_random"]),
-                    "M_w": _two(row["m_w"]),
+                    "M_w": _two(row["m_w"]) + _star(row["p_white_paper"]),
                 }
             )  # fmt: skip
         ours.append(arm_columns(arm) | _white_row(reading, arm, rows))
@@ -93,7 +94,8 @@ def _table_1(reading: Reading) -> StudyTable:
         "M_w is positive or negative whether or not the model saw the mark: beside it stands M_w of the references, "
         "models trained alike without the mark, on the very same images. The marked image itself is left out of the "
         "mean. The unit is the canary, its trainings averaged; those found alone, by rank among the references, are "
-        "counted in each canary's first training, with 19 references or more. The five largest of many are a selection."
+        "counted in each canary's first training, with 19 references or more. The five largest are a selection. "
+        + _STARRED.format("one-tailed t-test over the images of the label")
     )
     why = "" if ours else "no network trains canaries at random"
     return StudyTable("table_1", "M_w, white box", pd.DataFrame(paper), pd.DataFrame(ours), note, why)
@@ -149,13 +151,15 @@ def _table_2(reading: Reading) -> StudyTable:
         rows = largest_first(reading.rows(arm, INFLUENCE), "m_paper")
         named = {"D_t": arm.dataset, "MODEL": network_words(arm.network)}
         paper += [
-            {"ID": str(r["image"]), **named, "M": _small(r["m_paper"])} for r in rows.head(TOP).to_dict("records")
+            {"ID": str(r["image"]), **named, "M": _small(r["m_paper"]) + _star(r["p_welch"])}
+            for r in rows.head(TOP).to_dict("records")
         ]
         averages.append({"ID": "AVG.", **named, "M": _small(positive_mean(numbers(rows, "m_paper")))})
         ours.append(arm_columns(arm) | arm_row(reading, arm))
     note = (
         "The paper averages over canaries with M > 0: models that never saw the mark have such an average, too, which "
-        "stands beside. Its Welch test takes probes for replicates; the share of the references that it calls "
+        "stands beside. Its Welch test takes probes for replicates"
+        f" ({_STARRED.format('that test').removesuffix('.')}); the share of the references that it calls "
         "significant is its rate of false alarms. In the corrected test the canary models are compared with "
         "references, models trained alike without the mark: M is how many times (natural logarithm) more they answer "
         "to the mark than to its controls, less the same of the references. The test is one-sided: a model "
@@ -215,6 +219,11 @@ def _against_plain(reading: Reading, arm: Arm) -> dict[str, float]:
     # Each group enters the difference with a mean of its own: four independent groups.
     found = contrast(groups, (1.0, -1.0, -1.0, 1.0))
     return {"change": found.estimate, "change_low": found.low, "change_high": found.high}
+
+
+def _star(p: float) -> str:
+    """What marks a result that the paper prints bold."""
+    return "*" if p < LEVEL else ""
 
 
 def _two(value: float) -> str:
