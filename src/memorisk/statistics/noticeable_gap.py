@@ -215,6 +215,8 @@ def power(listing: ClassList, gap: float, *, seed: int, n_draws: int = N_DRAWS, 
 def seeds_needed(listing: ClassList, gap: float, *, seed: int, n_draws: int = 200) -> int | None:
     """How many seeds would give the class's list room and find this gap with probability `PASS_POWER`.
 
+    Two Monte Carlo standard errors more are asked for: the audit with more seeds has noise of its own.
+
     Args:
         listing: Of the class.
         gap: In nats.
@@ -222,17 +224,18 @@ def seeds_needed(listing: ClassList, gap: float, *, seed: int, n_draws: int = 20
         n_draws: Simulated patients.
 
     Returns:
-        At least those of the audit; None where `MOST_SEEDS` are too few, or more seeds give no more flips.
+        More than those of the audit; None where `MOST_SEEDS` are too few, or more seeds give no more flips.
     """
     if not len(listing.test.ids) or not len(listing.sizes) or not listing.flip:
         return None
-    low, high = listing.test.n_seeds, max(MOST_SEEDS, listing.test.n_seeds)
+    low = listing.test.n_seeds + 1
+    high, enough = max(MOST_SEEDS, low), PASS_POWER + 2 * math.sqrt(PASS_POWER * (1 - PASS_POWER) / n_draws)
     while room(listing, low) < MIN_ROOM:
         if low == high:
             return None
         low += 1
     step, tried = 0, low
-    while power(listing, gap, seed=seed, n_draws=n_draws, n_seeds=tried) < PASS_POWER:
+    while power(listing, gap, seed=seed, n_draws=n_draws, n_seeds=tried) < enough:
         if tried == high:
             return None
         low, step = tried + 1, max(2 * step, 1)
@@ -240,8 +243,8 @@ def seeds_needed(listing: ClassList, gap: float, *, seed: int, n_draws: int = 20
     high = tried
     while low < high:
         middle = (low + high) // 2
-        enough = power(listing, gap, seed=seed, n_draws=n_draws, n_seeds=middle) >= PASS_POWER
-        low, high = (low, middle) if enough else (middle + 1, high)
+        found = power(listing, gap, seed=seed, n_draws=n_draws, n_seeds=middle)
+        low, high = (low, middle) if found >= enough else (middle + 1, high)
     return high
 
 
