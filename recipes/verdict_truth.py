@@ -83,10 +83,10 @@ def draw(world: World, seed: int) -> Evidence:
     if len(planted) and len(copies):  # the model that saw the patient answers the copy as well
         effect[:, copies] = effect[:, rng.choice(planted, len(copies))]
     place = first + (rng.random(n) * sizes).astype(int)
-    gap = difference + world.drift
-    gap[:, place] += effect
-    level = rng.gamma(2.0, 0.4, len(patient))
-    loss_a, loss_b = level + np.maximum(-gap, 0), level + np.maximum(gap, 0)
+    level, noise = rng.gamma(2.0, 0.4, len(patient)), difference + world.drift
+    loss_a, loss_b = level - noise / 2, level + noise / 2
+    loss_a[:, place] -= np.maximum(effect, 0)  # whoever was seen is answered better
+    loss_b[:, place] -= np.maximum(-effect, 0)
     side = sign[:, patient]
     names = np.array([f"p{i}" for i in patient], dtype=object)
     items = Items(
@@ -96,7 +96,7 @@ def draw(world: World, seed: int) -> Evidence:
         np.where(unseen[patient], "test", "canary").astype(object),
     )
     correct = level < 1.2
-    every = np.broadcast_to(correct, gap.shape)
+    every = np.broadcast_to(correct, noise.shape)
     return Evidence(
         items, np.arange(n_seeds), world.design, loss_a, loss_b, -loss_a, -loss_b, every, every,
         member_a=side > 0, member_b=side < 0,
@@ -147,8 +147,8 @@ CELLS: dict[str, World] = {
     "heavy tails: 1 at 2 nats": World(n_planted=1, gap=2.0, tails=2.2),
     "unequal noise: nobody": World(spread=1.2),
     "unequal noise: 1 at 2 nats": World(n_planted=1, gap=2.0, spread=1.2),
-    "1 to 20 images: nobody": World(24, most_images=20),
-    "1 to 20 images: 1 at 2 nats": World(24, 1, 2.0, most_images=20),
+    "300 of 1 to 20 images, 20 models: nobody": World(20, n_patients=300, most_images=20),
+    "300 of 1 to 20 images, 20 models: 1 at 2 nats": World(20, 1, 2.0, n_patients=300, most_images=20),
     "12 classes, 22 models: nobody": World(22, n_classes=12),
     "12 classes, 22 models: 1 at 2 nats": World(22, 1, 2.0, n_classes=12),
     "copies in the test part: 3 at 2 nats": World(n_planted=3, gap=2.0, duplicates=0.03),
@@ -191,30 +191,28 @@ def count(world: World, repeats: int, *, first: int = 0, follow: int = 0) -> Cou
 def row(name: str, world: World, found: Counted) -> str:
     """A line of the table: shares with the limit that matters."""
     n = sum(found.status.values())
-    there = world.n_planted and world.gap >= NOTICE
-    limit = clopper_pearson(found.status["pass" if there else "fail"], n)
     shown = [f"{100 * found.status[s] / n:.1f}" for s in ("pass", "fail", "undecided")]
-    bound = f"pass at most {100 * limit.high:.1f}" if there else f"fail at most {100 * limit.high:.1f}"
-    if world.share and not world.n_planted:
-        bound = ""
-    gaps = np.array(found.gaps)
-    middle = np.median(gaps)
+    bound = ""
+    if world.n_planted and world.gap >= NOTICE:
+        bound = f"pass at most {100 * clopper_pearson(found.status['pass'], n).high:.1f}"
+    elif not world.n_planted and not world.share:
+        bound = f"fail at most {100 * clopper_pearson(found.status['fail'], n).high:.1f}"
+    middle = float(np.median(found.gaps))
     noticed = "none" if np.isinf(middle) else f"{middle:.2g}"
-    again = ", ".join(f"{k} {v}" for k, v in sorted(found.again.items())) or "none followed"
+    again = ", ".join(f"{k} {v}" for k, v in sorted(found.again.items()))
     return f"| {name} | {n} | {' | '.join(shown)} | {bound} | {noticed} | {found.wrong} | {again} |"
 
 
-HEAD = [
-    "| world | audits | pass % | fail % | undecided % | 95 % limit | median noticeable gap | passed a noticeable one | undecided, with the models asked for |",
-    "|---|---|---|---|---|---|---|---|---|",
-]
+_HEADINGS = (
+    "world", "audits", "pass %", "fail %", "undecided %", "95 % limit", "noticeable gap, median",
+    "passed, a patient of at least the noticeable gap there", "undecided, with the models asked for",
+)  # fmt: skip
+HEAD = [f"| {' | '.join(_HEADINGS)} |", "|---" * len(_HEADINGS) + "|"]
 
 
 def offsets(repeats: int) -> list[str]:
     """Power at one and two nats of a patient among 425 of a class beside 75 unseen, 16 models, by what is added."""
-    worlds = {
-        "equal": (5.0, 0.0), "t3, unequal": (3.0, 0.7), "heavier, more unequal": (2.5, 1.0), "most are easy": (4.0, 1.5),
-    }  # fmt: skip
+    worlds = ((5.0, 0.0), (3.0, 0.7), (2.5, 1.0), (4.0, 1.5))  # degrees of freedom, spread of the noise's size
     rules = {
         "the mean (no studentization)": None,
         "0.15": lambda e: 0.15,
@@ -228,7 +226,7 @@ def offsets(repeats: int) -> list[str]:
     }
     seeds, flips = 8, np.where((np.arange(256)[:, None] >> np.arange(8)) & 1, -1.0, 1.0)
     power: dict[str, list[list[float]]] = {name: [[], []] for name in rules}
-    for tails, spread in worlds.values():
+    for tails, spread in worlds:
         for noise in (0.1, 0.3, 0.6):
             rng = np.random.default_rng(3)
             for _ in range(repeats):
@@ -251,24 +249,39 @@ def offsets(repeats: int) -> list[str]:
     return lines + [f"| {name} | {np.mean(a):.2f} | {np.mean(b):.2f} |" for name, (a, b) in power.items()]
 
 
+PAGE = """# Does the verdict say what is true?
+
+Output of `recipes/verdict_truth.py --repeats {repeats}`: simulated audits of 1,000 patients (85 % scored, 15 % unseen)
+with 16 models and two classes unless said otherwise, in which it is known who is remembered. Noise of trainings: t with
+3 degrees of freedom, of another size for each image (log-normal, 0.7), 0.1 nats in the median; twice the noise: 0.2;
+heavy tails: 2.2 degrees of freedom; unequal noise: log-normal, 1.2. Attacks, which are part of an audit's verdict, took
+no part: who is remembered a little, as everybody by 0.06 nats, is theirs to find.
+
+Where a patient has 2 nats or more, which a pass must notice, the limit is the upper 95 % one of passes; where nobody is
+remembered, of failures. Undecided audits were issued again with the number of models that they ask for, up to eight in
+a cell.
+
+{table}
+"""
+
+
 def main(given: Sequence[str] | None = None) -> None:
     """Print the table, or write it."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--repeats", type=int, default=200)
-    parser.add_argument("--follow", type=int, default=20, help="undecided audits of a cell that are followed up")
+    parser.add_argument("--follow", type=int, default=8, help="undecided audits of a cell that are followed up")
     parser.add_argument("--cells", nargs="*", default=list(CELLS))
     parser.add_argument("--offsets", action="store_true")
     parser.add_argument("--out", type=Path)
     options = parser.parse_args(given)
     if options.offsets:
-        lines = offsets(max(options.repeats // 10, 1))
+        text = "\n".join([*offsets(max(options.repeats // 10, 1)), ""])
     else:
         lines = list(HEAD)
         for name in options.cells:
-            line = row(name, CELLS[name], count(CELLS[name], options.repeats, follow=options.follow))
-            lines.append(line)
-            print(line, flush=True)
-    text = "\n".join(lines) + "\n"
+            lines.append(row(name, CELLS[name], count(CELLS[name], options.repeats, follow=options.follow)))
+            print(lines[-1], flush=True)
+        text = PAGE.format(repeats=options.repeats, table="\n".join(lines))
     if options.out:
         options.out.write_text(text, encoding="utf-8")
     elif options.offsets:
