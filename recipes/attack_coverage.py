@@ -15,7 +15,8 @@ import numpy as np
 
 from memorisk.audits.attack_table import ALL, paper_attacks, reference_attacks, without_trainings
 from memorisk.audits.evidence import Evidence, Items, stack_evidence
-from memorisk.statistics.jackknife import JackknifeInterval, Spread
+from memorisk.statistics.jackknife import jackknife
+from memorisk.statistics.placements import group_deleted_auc
 from memorisk.statistics.roc import seed_auc_jackknife
 
 SEEDS = (4, 8)
@@ -57,12 +58,16 @@ def audited(rng: np.random.Generator, world: str, n_seeds: int, canaries: int, t
     return stack_evidence(items, "balanced", list(range(n_seeds)), halves)
 
 
-def over_patients(interval: JackknifeInterval) -> tuple[float, float]:
+def over_patients(score: np.ndarray, role: np.ndarray, group: np.ndarray) -> tuple[float, float]:
     """Limits for these models only, of the same estimate: what the audit gave before."""
-    spread = interval.spread
-    if spread is None or not spread.parts:
-        return interval.low, interval.high
-    return Spread(spread.scale, spread.parts[:1], spread.pairs).limits(interval.estimate, 0.95)
+    index = np.unique(group, return_inverse=True)[1]
+    seeds = [group_deleted_auc(s, r, index, int(index.max()) + 1) for s, r in zip(score, role, strict=True)]
+    members, others = (np.sum([getattr(s, side) for s in seeds], axis=0) for side in ("members", "non_members"))
+    present = (members > 0) | (others > 0)
+    kind = np.where(others > 0, np.where(members > 0, 2, 0), 1)[present]
+    deleted = np.mean([s.deleted for s in seeds], axis=0)[present]
+    interval = jackknife(float(np.mean([s.auc for s in seeds])), deleted, kind, scale="logit")
+    return interval.low, interval.high
 
 
 def simulate(world: str, n_seeds: int, size: tuple[int, int, int], repeats: int) -> dict[str, np.ndarray]:
@@ -77,7 +82,8 @@ def simulate(world: str, n_seeds: int, size: tuple[int, int, int], repeats: int)
                 new = seed_auc_jackknife(
                     attack.score, attack.role, evidence.items.group, without=left.get((attack.name, ALL))
                 )
-                found.setdefault(attack.name, []).append((new.estimate, *over_patients(new), new.low, new.high))
+                old = over_patients(attack.score, attack.role, evidence.items.group)
+                found.setdefault(attack.name, []).append((new.estimate, *old, new.low, new.high))
     return {name: np.array(rows) for name, rows in found.items()}
 
 
