@@ -280,7 +280,8 @@ def test_the_verdict_file_says_all_that_a_pipeline_needs(result):
         ),
     }
     assert verdict["schema"] == 2
-    assert verdict["rule"] == {"form": 2, "level": 0.1, "correction": "bh", "notice": 2.0, "attack_gate": 0.6}
+    rule = {"form": 2, "level": 0.1, "correction": "bh", "power": 0.9, "notice": 2.0, "attack_gate": 0.6}
+    assert verdict["rule"] == rule
     assert verdict["noticeable"]["gap"] == result.per_class["noticeable_gap"].max()
     assert verdict["n_models"] == 16
     assert verdict["tiers"] == {"rare": "HIGH", "common": "LOW"}

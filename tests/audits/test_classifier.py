@@ -172,7 +172,7 @@ def test_a_dry_run_names_the_models_that_notice_a_single_patient(tmp_path):
     """Were trainings to differ by the patient's gap alone: fewer models would never do, so that these are the least."""
     few = audit_classifier("digits", out=tmp_path / "few", **SMALL | {"models": 8}, dry_run=True)
     assert isinstance(few, DryRun)
-    assert "a single patient with a gap of 2 nats would not be noticed in four of five cases" in few.notes[0]
+    assert "a single patient with a gap of 2 nats would not be noticed in nine of ten cases" in few.notes[0]
     models = int(max(row["models_needed"] for row in few.classes))
     assert f"a pass needs at least {models} models (--models {models})" in few.notes[0]
     enough = audit_classifier("digits", out=tmp_path / "enough", **SMALL | {"models": models}, dry_run=True)

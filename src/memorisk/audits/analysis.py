@@ -31,7 +31,15 @@ PER_CLASS = (
     *("mean", "median", "trimmed_mean", "low", "high", "tier", "smallest_list", "list_level"),
     *("flagged", "testable", "why_not"),
     *("median_low", "median_high", "trimmed_low", "trimmed_high", "df", "prerequisite_p"),
-    *("room", "noticeable_gap", "noticeable_power", "noticeable_low", "noticeable_high", "models_needed"),
+    *(
+        "room",
+        "noticeable_gap",
+        "noticeable_power",
+        "noticeable_low",
+        "noticeable_high",
+        "notice_power",
+        "models_needed",
+    ),
     *("verdict_flagged", "blocked", "test_mean", "excess", "excess_low", "excess_high"),
 )
 

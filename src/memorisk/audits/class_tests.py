@@ -15,7 +15,15 @@ from memorisk.statistics.contrasts import unpaired_difference
 from memorisk.statistics.families import FamilyLists, family_lists
 from memorisk.statistics.intervals import Interval, jackknife_interval, these_groups_interval, two_way_interval
 from memorisk.statistics.multiple import benjamini_hochberg
-from memorisk.statistics.noticeable_gap import MIN_ROOM, ClassList, class_list, noticeable_gap, seeds_needed
+from memorisk.statistics.noticeable_gap import (
+    MIN_ROOM,
+    PASS_POWER,
+    ClassList,
+    class_list,
+    noticeable_gap,
+    power,
+    seeds_needed,
+)
 from memorisk.statistics.nulls import UnitPValues, sign_flip_p_values, unit_p_values
 from memorisk.statistics.tiers import tier
 from memorisk.statistics.verdict import VERDICT_CORRECTION, VERDICT_LEVEL
@@ -175,12 +183,13 @@ def _noticed(listing: ClassList | None, n_classes: int, notice: float, seed: int
     """What the class's list would have noticed, and how many models would notice what a pass asks for."""
     nan = float("nan")
     if listing is None:
-        names = ("room", "noticeable_gap", "noticeable_power", "noticeable_low", "noticeable_high", "models_needed")
-        return dict.fromkeys(names, nan)
+        names = ("room", "noticeable_gap", "noticeable_power", "noticeable_low", "noticeable_high", "notice_power")
+        return dict.fromkeys((*names, "models_needed"), nan)
     shared = replace(listing, level=VERDICT_LEVEL / n_classes)
     found = noticeable_gap(shared, seed=seed)
+    asked = power(shared, notice, seed=seed) if found.room >= MIN_ROOM else nan
     seeds = None
-    if found.room < MIN_ROOM or found.gap > notice:
+    if not asked >= PASS_POWER:
         seeds = seeds_needed(shared, notice, seed=seed)
     return {
         "room": found.room,
@@ -188,6 +197,7 @@ def _noticed(listing: ClassList | None, n_classes: int, notice: float, seed: int
         "noticeable_power": found.power,
         "noticeable_low": found.low,
         "noticeable_high": found.high,
+        "notice_power": asked,
         "models_needed": nan if seeds is None else 2.0 * seeds,
     }
 

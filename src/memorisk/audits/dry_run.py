@@ -20,7 +20,7 @@ from memorisk.images.store import ImageStore
 from memorisk.models.zoo import is_download, model_spec
 from memorisk.runs.cost import Cost
 from memorisk.runs.errors import several
-from memorisk.statistics.noticeable_gap import MIN_ROOM
+from memorisk.statistics.noticeable_gap import MIN_ROOM, PASS_POWER
 from memorisk.statistics.verdict import few_seeds
 from memorisk.training.jobs import TrainJob, build_network, keep_freed_memory, train_network
 
@@ -42,7 +42,8 @@ class DryRun:
         classes: For each class what the audit could say of it: ``label``, ``n``, ``n_groups_scored``,
             ``n_test_groups``, ``smallest_list`` (where the class lists alone), ``testable``, ``why_not``; and of a
             single patient, were trainings to differ by nothing but their gap: ``room`` on the list,
-            ``noticeable_gap`` (nats), ``models_needed`` for what a pass must notice, NaN where it does.
+            ``noticeable_gap`` (nats), ``notice_power`` at what a pass must notice, and the ``models_needed`` for it,
+            NaN where these suffice.
         without_partner: Groups (``without_partner``) and images (``without_partner_images``) that will not be scored,
             since no other group holds as many images of the same labels.
         seconds: Estimated seconds of training on this machine; None where that is not known beforehand.
@@ -142,7 +143,7 @@ def _cannot_pass(plan: Plan, classes: list[dict[str, Any]], notice: float) -> tu
     """That a pass needs more seeds, in all or to notice a single patient, by the verdict's own rule."""
     few = few_seeds(len(plan.designs))
     notes = [] if few is None else [f"this audit cannot pass with {few[0]}; a pass needs {few[1]}"]
-    blind = [row for row in classes if row["room"] < MIN_ROOM or row["noticeable_gap"] > notice]
+    blind = [row for row in classes if row["room"] < MIN_ROOM or row["notice_power"] < PASS_POWER]
     if not blind:
         return tuple(notes)
     which = several(len(blind), "class", "classes")
@@ -155,7 +156,7 @@ def _cannot_pass(plan: Plan, classes: list[dict[str, Any]], notice: float) -> tu
             way += "; some classes need more patients, whatever the number of models"
     notes.append(
         f"this audit cannot pass: in {which} a single patient with a gap of {notice:g} nats would not be noticed in "
-        f"four of five cases; {way}"
+        f"nine of ten cases; {way}"
     )
     return tuple(notes)
 
@@ -167,5 +168,5 @@ def _context(plan: Plan) -> Context:
 def _outlook(evidence: Evidence, plan: Plan, options: ClassifierOptions) -> list[dict[str, Any]]:
     """What could be said of each class, by the very analysis, on losses that hold nothing."""
     kept = ("label", "n", "n_groups_scored", "n_test_groups", "smallest_list", "testable", "why_not")
-    kept += ("room", "noticeable_gap", "models_needed")
+    kept += ("room", "noticeable_gap", "notice_power", "models_needed")
     return [{k: f.row[k] for k in kept} for f in class_findings(evidence, options, _context(plan))]

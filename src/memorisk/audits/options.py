@@ -46,7 +46,7 @@ class AnalysisOptions:
     """The gate: the tier of memorization that no class may reach; never: the exit code is 0 whatever is found."""
 
     notice: float = NOTICE
-    """Nats: to pass, an audit must be able to notice a single patient with this gap in four of five cases."""
+    """Nats: to pass, an audit must be able to notice a single patient with this gap in nine of ten cases."""
 
     attack_gate: float = ATTACK_GATE
     """No attack may tell members from others with this AUC (0.5 is guessing), on the twins or on --target."""

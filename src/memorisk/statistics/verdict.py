@@ -1,7 +1,7 @@
 """The verdict: pass, fail or undecided, with the reasons and what would decide it.
 
 METHODS section 6. A verdict is about what was not seen, so it rests on power: a pass says that nothing was found and
-that a patient with a gap of `notice` nats would have been found in four of five cases (`noticeable_gap`). A class in
+that a patient with a gap of `notice` nats would have been found in nine of ten cases (`noticeable_gap`). A class in
 which that is not so has not been shown to have no such patient, and neither has a class without an interval (too small
 to split, never scored). Neither is ever counted as "0 memorized".
 
@@ -19,7 +19,7 @@ import pandas as pd
 from memorisk.runs.errors import InputError, one_line, unknown_name
 from memorisk.statistics.intervals import MIN_SEEDS
 from memorisk.statistics.multiple import DEFAULT_Q
-from memorisk.statistics.noticeable_gap import GAPS, MIN_ROOM, MOST_SEEDS
+from memorisk.statistics.noticeable_gap import GAPS, MIN_ROOM, MOST_SEEDS, PASS_POWER
 from memorisk.statistics.tiers import GATES, INSUFFICIENT, MIN_GROUPS, reaches
 
 PASS = "pass"
@@ -31,7 +31,7 @@ VERDICT_LEVEL, VERDICT_CORRECTION = DEFAULT_Q, "bh"
 """Level and correction of the verdict's list: somebody is listed in at most 10 % of audits in which nothing is
 memorized (`families`)."""
 
-RULE = {"form": 2, "level": VERDICT_LEVEL, "correction": VERDICT_CORRECTION}
+RULE = {"form": 2, "level": VERDICT_LEVEL, "correction": VERDICT_CORRECTION, "power": PASS_POWER}
 """What a saved verdict says of the rule that gave it; verdicts without it are of the first form, which asked for no
 power."""
 
@@ -53,7 +53,7 @@ def is_earlier_pass(verdict: Mapping[str, Any]) -> bool:
     return verdict.get("audit") == "classifier" and verdict.get("status") == PASS and form != RULE["form"]
 
 
-COLUMNS = ("label", "low", "high", "tier", "flagged", "room", "noticeable_gap")
+COLUMNS = ("label", "low", "high", "tier", "flagged", "room", "noticeable_gap", "notice_power")
 """What the table must have; `n_groups_scored`, `n_test_groups`, `models_needed`, `why_not` make the reasons more exact
 when present."""
 
@@ -114,14 +114,14 @@ def decide(
 
     `fail` if groups are listed, or a lower limit lies in the gate's tier or above in a class with at least
     `MIN_GROUPS` scored groups; `pass` only if nothing fails, every class's upper limit is below the gate's tier, and
-    in every class the noticeable gap is at most `notice`; else `undecided`. What stops a pipeline is the exit code's
-    matter, not the verdict's.
+    in every class a single patient of `notice` nats is found with probability `PASS_POWER`; else `undecided`. What
+    stops a pipeline is the exit code's matter, not the verdict's.
 
     Args:
         per_class: A row a class: `label`, `low`, `high` (limits of the mean M, in nats; NaN without an interval),
-            `tier`, `flagged` (groups on the verdict's list), `room` and `noticeable_gap` (`noticeable_gap`; NaN
-            without a list); optional `n_groups_scored`, `n_test_groups`, `models_needed`, `why_not` (why no list was
-            possible).
+            `tier`, `flagged` (groups on the verdict's list), `room`, `noticeable_gap` and `notice_power` (probability
+            of finding `notice` nats; `noticeable_gap`; NaN without a list); optional `n_groups_scored`,
+            `n_test_groups`, `models_needed`, `why_not` (why no list was possible).
         gate: `"high"` (0.3) or `"moderate"` (0.1).
         notice: Gap of one patient, in nats, that a pass must be able to notice.
         units: What a group is called.
@@ -253,6 +253,13 @@ def _unnoticed(row: dict[str, Any], notice: float, units: Units) -> str:
         return (
             f": a single {units.one} would have been noticed in four of five cases only from a gap of {gap:.2g} nats "
             f"on, and a pass must notice {notice:.2g}"
+        )
+    found = float(row["notice_power"])
+    if not found >= PASS_POWER:
+        cases = 0 if math.isnan(found) else int(100 * found)
+        return (
+            f": a single {units.one} with a gap of {notice:.2g} nats would have been noticed in {cases} of 100 cases, "
+            f"and a pass needs {100 * PASS_POWER:.0f}"
         )
     return ""
 

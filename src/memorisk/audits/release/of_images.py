@@ -14,8 +14,9 @@ from memorisk.audits.release.wording import (
     whole,
     without_columns,
 )
-from memorisk.report.statement import AuditStatement, Figure, Method, Part, Subject
-from memorisk.runs.errors import several
+from memorisk.audits.synthetic.options import VERDICT_LEVEL, SyntheticOptions
+from memorisk.report.statement import PASS, AuditStatement, Figure, Method, Part, Subject
+from memorisk.runs.errors import InputError, one_line, several
 
 _KINDS = ("exact", "noised", "jpeg", "flipped", "rotated", "cropped", "pasted")
 _SETTINGS = ("seed", "size", "resize", "depth", "channels")
@@ -30,8 +31,17 @@ def of_synthetic(run: FinishedAudit) -> AuditStatement:
 
     Args:
         run: Of that kind.
+
+    Raises:
+        InputError: It passed by a smaller probability to notice a copy than a statement is about.
     """
     v = run.verdict
+    recall = run.summary["settings"]["recall"]
+    if v["status"] == PASS and recall < SyntheticOptions.recall:
+        raise InputError(
+            f"{one_line(run.folder)} passed with --recall {recall:g}, looser than {SyntheticOptions.recall:g}: issue "
+            "the run's command again without --recall"
+        )
     units = _units(v)
     return AuditStatement(
         kind="synthetic",
@@ -45,22 +55,22 @@ def of_synthetic(run: FinishedAudit) -> AuditStatement:
         units=units,
         n_units=whole(v["n_train_patients"]),
         n_models=None,
-        level=v["level"],
+        level=v["level"] if v["schema"] == 1 else VERDICT_LEVEL,
         correction=_correction(v, f"false discovery rate over all training {units} (Benjamini-Hochberg)"),
         figures=tuple(_synthetic_figures(v, units)),
         not_examined=(*_kinds_not_tried(v), *_unread(v), *OF_IMAGES),
         assumptions=_assumptions(
             v, "Held-out images are a random part, by patient, of the data that the generator was trained on."
         ),
-        limits=_limits(run, "A pass is about copies of the planted kinds; a generator's own copies may be of others."),
+        limits=_limits(run, "A pass is about one copy of any planted kind; a generator's own copies may be of others."),
         method=Method(
-            name="Nearest generated image of each training patient, ranked among held-out patients; planted copies",
-            source="METHODS section 5",
+            name="Nearest generated image of each training patient, beside those of held-out patients; planted copies",
+            source="METHODS sections 5 and 6",
             page="synthetic.md",
         ),
         seeds=(int(run.config.get("seed", 0)),),
-        settings=settings_of_run(run.config, (*_SETTINGS, "copied", "recall", "plants"))
-        | {"features": str(v["features"]), "measure": str(v["measure"])},
+        settings=settings_of_run(run.config, (*_SETTINGS, "recall", "plants"))
+        | {"features": str(v["features"]), "measure": str(v["measure"]), "verdict_form": v["schema"]},
         versions=dict(run.summary.get("versions") or {}),
         run_sha256=run.sha256,
     )
@@ -71,7 +81,14 @@ def _synthetic_figures(v: Any, units: str) -> list[Figure]:
     found = [
         Figure(name="generated", title="Generated images", value=v["n_synthetic"]),
         Figure(name="held_out", title=f"Held-out {units}", value=held),
-        Figure(name="listed", title=f"Training {units} listed as copied", value=v["n_listed"], n=n, unit=units),
+        Figure(
+            name="listed", title=f"Training {units} listed as copied",
+            value=v.get("n_listed_at_verdict", v["n_listed"]), n=n, unit=units,
+        ),
+        Figure(name="singled_out", title="Generated images singled out", value=v.get("n_singled"),
+               n=whole(v["n_synthetic"]), unit="generated images"),
+        Figure(name="noticed_if_copied", title=f"Copied {units} of whom one would surely have been noticed, fewest",
+               value=v.get("fewest_copied")),
         Figure(
             name="shortest_list", title=f"Fewest {units} that could have been listed",
             value=v["shortest_list"], n=held, unit=f"held-out {units}",
@@ -90,7 +107,7 @@ def _synthetic_figures(v: Any, units: str) -> list[Figure]:
         Figure(name="dismissed", title="Pairs that a person dismissed", value=v["n_dismissed"]),
     ]  # fmt: skip
     for kind, of_kind in (v["recall_by_kind"] or {}).items():
-        found += rate(f"found/{kind}", f"Planted copies found: {kind}", of_kind, "source identities")
+        found += rate(f"found/{kind}", f"Planted copies noticed: {kind}", of_kind, "source identities")
     if v["copies_bound"] is not None:
         found.append(
             Figure(name="copies_at_most", title="Share of the set that is copies of planted kinds, at most",
@@ -100,7 +117,8 @@ def _synthetic_figures(v: Any, units: str) -> list[Figure]:
         found.append(
             Figure(
                 name="parts_alike",
-                title=f"Nearest neighbours within the same real part (a random split gives {unlike['expected']:.3f})",
+                title=f"Nearest neighbours within the same real part, p two-sided (a random split: "
+                f"{unlike['expected']:.3f})",
                 value=unlike["share"], p_value=unlike["p_value"], n=whole(unlike["n_groups"]), unit=units,
             )
         )  # fmt: skip
@@ -158,7 +176,11 @@ def _screened(run: FinishedAudit, question: str, page: str) -> AuditStatement:
         ),
         seeds=(int(run.config.get("seed", 0)),),
         settings=settings_of_run(run.config, (*_SETTINGS, "miss_rate", "confidence", "most_tries"))
-        | {"detectors": "; ".join(map(str, v["detectors"])), "families": "; ".join(map(str, v["families"]))},
+        | {
+            "detectors": "; ".join(map(str, v["detectors"])),
+            "families": "; ".join(map(str, v["families"])),
+            "verdict_form": v["schema"],
+        },
         versions=dict(run.summary.get("versions") or {}),
         run_sha256=run.sha256,
     )
