@@ -5,6 +5,7 @@ import shutil
 import signal
 import subprocess
 import time
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -15,7 +16,7 @@ from memorisk.audits import intervention
 from memorisk.audits.classifier import DryRun, audit_classifier
 from memorisk.audits.evidence import evidence_from_table
 from memorisk.audits.intervention import FOLDER, IMAGES, RERUN, rerun_seed
-from memorisk.audits.intervention_table import COLUMNS, TABLE
+from memorisk.audits.intervention_table import COLUMNS, TABLE, _recalled
 from memorisk.audits.options import ClassifierOptions, options_from
 from memorisk.audits.rendering import load_result, render_again
 from memorisk.images import interventions
@@ -24,6 +25,7 @@ from memorisk.report.result import Result
 from memorisk.runs.errors import InputError
 from memorisk.statistics.retraining import INSUFFICIENT, LARGER, NOT_LARGER
 from memorisk.training.jobs import LOGITS
+from tests.audits.synthetic import twin_evidence
 from tests.commands import answer, environment, memorisk, refusal
 
 SIZES = {"plain": 60, "sky": 60, "moss": 40}
@@ -410,3 +412,16 @@ def test_the_seeds_of_the_rerun_are_apart_from_those_of_other_seeds():
     assert len(again) == len(seeds)
     assert all(0 <= s < 1 << 32 for s in again)
     assert intervention.rerun_seed(123) == rerun_seed(123)
+
+
+def test_two_recalls_differ_by_at_most_one():
+    """Student's t knows no bounds: two of three patients gained, with an interval that t carries beyond 1."""
+    evidence = twin_evidence(sizes={"a": 6}, n_test=3, n_seeds=3)
+    wrong, test = np.zeros(evidence.correct_a.shape, dtype=bool), np.flatnonzero(evidence.items.split == "test")
+    right = wrong.copy()
+    right[:, test[:2]] = True
+    before, after = (replace(evidence, correct_a=c, correct_b=c) for c in (wrong, right))
+    found = _recalled(before, after, np.ones(len(evidence.items), dtype=bool))
+    assert found["recall_difference"] == pytest.approx(2 / 3)
+    assert found["recall_high"] == 1.0
+    assert -1.0 <= found["recall_low"] < 0

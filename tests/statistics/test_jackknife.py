@@ -7,6 +7,7 @@ from scipy.stats import binom, norm, t
 from statsmodels.stats.proportion import proportion_confint
 
 from memorisk.statistics.jackknife import LEAST_P, counting_bound, jackknife, jackknife_variance, unavailable
+from memorisk.statistics.placements import group_deleted_auc
 from memorisk.statistics.roc import auc, auc_jackknife, seed_auc_jackknife
 from memorisk.statistics.thresholds import balanced_accuracy_jackknife
 
@@ -79,12 +80,18 @@ def test_intervals_cover_where_trainings_differ(n_seeds):
     intervals = [draw(i) for i in range(repeats)]
     assert not any(i.conditional for i in intervals)
     assert in_range(covers(intervals.__getitem__, 0.65, repeats), repeats)
-    over_groups = []
-    for i in intervals:
-        variance, df = i.spread.parts[0]
-        half = t.ppf(0.975, df) * np.sqrt(variance) / (i.estimate * (1 - i.estimate))
-        over_groups.append(abs(logit(i.estimate) - logit(0.65)) <= half)
-    assert np.mean(over_groups) < 0.8
+    rng, alone = np.random.default_rng(6), []
+    for _ in range(100):
+        group, difficulty = grouped(rng, 60)
+        role = np.stack([rng.permutation(60) % 2 for _ in range(n_seeds)])[:, group]
+        shift = rng.normal(mu, spread, (n_seeds, 1))
+        score = np.sqrt(0.7) * difficulty + np.sqrt(0.3) * rng.normal(size=role.shape) + shift * role
+        parts = [group_deleted_auc(s, r, group, 60) for s, r in zip(score, role, strict=True)]
+        deleted = np.mean([p.deleted for p in parts], axis=0)
+        interval = jackknife(float(np.mean([p.auc for p in parts])), deleted, np.full(60, 2), scale="logit")
+        assert interval.conditional
+        alone.append(interval.contains(0.65))
+    assert np.sum(alone) < binom.ppf(0.001, 100, 0.95)
 
 
 def test_two_trainings_speak_of_themselves():

@@ -168,8 +168,8 @@ def tpr_at_fpr(
     non-members sets, ``P(U > fpr) = P(Bin(n, fpr) <= k)``. The lower limit is that of the TPR at the largest k where
     this is at most a quarter of 1 - ``level``, the upper limit that at the smallest k where the reverse holds; another
     quarter each goes to the limits of that TPR: Clopper-Pearson of ``n* = z^2 p (1 - p) / sum_i t_i^2 v_i`` trials
-    (Korn and Graubard 1998), v_i over groups and trainings as of an AUC (``jackknife.py``). Simulated coverage: 0.96
-    to 1 (``docs/results/attack_coverage.md``).
+    (Korn and Graubard 1998), v_i over groups and trainings as of an AUC (``jackknife.py``). Simulated coverage: 0.97
+    to 1 (``tests/statistics/test_roc.py``).
 
     Args:
         score: [S, N], higher = more likely a member.
