@@ -306,8 +306,9 @@ by 0.2 and turned by 0.3 of the features' spread); `--recall 0.8`. Blended copie
 noised ones; "more": 0.7, farther than any plant, of which a pass says nothing) are planted nowhere.
 
 No row with copies of the planted kinds, or as near, passes in more than 1.5 % (upper limit), and no row without copies
-fails in more than 5.5 %. METHODS' rule finds the copies too, but singles somebody out in a third of honest narrow sets
-and in most where the detector is weak: wherever a planted kind lies as far as the nearest held-out patient.
+fails in more than 5.5 %. One copy farther than all plants passes in most audits: a pass says nothing of these. METHODS'
+rule finds the copies too, but singles somebody out in a third of honest narrow sets and in most where the detector is
+weak: wherever a planted kind lies as far as the nearest held-out patient.
 
 A pass with a copy present is the error that harms patients, a fail with none a false alarm. "METHODS' rule" is section
 6 as written: nearer than every held-out patient and within the plants. In the last column a person who knows the truth
