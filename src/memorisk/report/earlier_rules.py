@@ -2,7 +2,7 @@
 
 The rules of issue "No pass without power" ask what an audit could have noticed; those before did not. Which rule made
 a verdict is its ``schema``. Failures and what was undecided are told as they were. Classifiers say it by
-`memorisk.statistics.verdict.is_earlier_pass`; the gate reads either from a statement (`memorisk.report.statement.FORMS`).
+`memorisk.statistics.verdict.is_earlier_pass`; the gate reads either from a statement (`report.statement.FORMS`).
 """
 
 from collections.abc import Mapping
