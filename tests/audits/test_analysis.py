@@ -13,7 +13,7 @@ from memorisk.audits.evidence import Evidence
 from memorisk.audits.options import AnalysisOptions
 from memorisk.report.page import render_page
 from memorisk.scores.differential import feldman_zhang
-from memorisk.statistics.intervals import two_way_interval
+from memorisk.statistics.intervals import these_groups_interval
 from memorisk.statistics.multiple import benjamini_hochberg
 from tests.audits.synthetic import twin_evidence
 
@@ -71,7 +71,7 @@ def test_the_tables_are_the_definitions(planted, result):
         groups = [
             [np.mean((sign * gap)[s, items.group == g]) for s in range(8)] for g in sorted(mine.index)
         ]  # each canary group has a partner in every seed here
-        interval = two_way_interval(groups)
+        interval = these_groups_interval(groups)
         row = result.per_class.set_index("label").loc[label]
         assert (row["mean"], row["low"], row["high"]) == pytest.approx((interval.estimate, interval.low, interval.high))
         assert row["n_groups_scored"] * 2 == row["n_scored"]
@@ -197,8 +197,10 @@ def test_a_class_that_is_not_auditable_leaves_the_others_audited():
 
 
 def test_a_split_that_is_not_random_has_no_p_values_and_cannot_pass():
-    evidence = _learned(twin_evidence(sizes={"a": 60, "b": 60}, n_test=30))
-    assert analyse(evidence, OPTIONS, CONTEXT).status == "pass"
+    evidence = _learned(twin_evidence(sizes={"a": 150, "b": 150}, n_test=80))
+    passed = analyse(evidence, OPTIONS, CONTEXT)
+    assert passed.status == "pass"
+    assert "no attack reaches AUC 0.6: the nearest, " in passed.verdict["why"][-1]
     found = analyse(evidence, OPTIONS, replace(CONTEXT, random_split=False))
     assert found.per_group["p_value"].isna().all()
     assert found.per_image["p_value"].isna().all()
@@ -278,7 +280,8 @@ def test_the_verdict_file_says_all_that_a_pipeline_needs(result):
         ),
     }
     assert verdict["schema"] == 2
-    assert verdict["rule"] == {"form": 2, "level": 0.1, "correction": "bh", "power": 0.9, "notice": 2.0}
+    rule = {"form": 2, "level": 0.1, "correction": "bh", "power": 0.9, "notice": 2.0, "attack_gate": 0.6}
+    assert verdict["rule"] == rule
     assert verdict["noticeable"]["gap"] == result.per_class["noticeable_gap"].max()
     assert verdict["n_models"] == 16
     assert verdict["tiers"] == {"rare": "HIGH", "common": "LOW"}
@@ -291,14 +294,35 @@ def test_without_a_gate_the_status_still_says_what_was_found(planted):
     assert (found.verdict["gate"], found.status) == ("never", "fail")
 
 
-def test_twins_that_do_not_replicate_the_target_cannot_pass_it():
-    evidence = _learned(twin_evidence(sizes={"a": 60, "b": 60}, n_test=30))
-    target = {"replication": {"replicated": False}, "verdict": {"replicated": False}}
+def test_a_given_model_unlike_its_twins_does_not_pass_by_them():
+    evidence = _learned(twin_evidence(sizes={"a": 150, "b": 150}, n_test=80))
+    better = {"target": 0.011, "twins": 0.2, "low": 0.1, "high": 0.4, "within": False}
+    target = {"replication": {"replicated": False, "loss_members": better}, "verdict": {"replicated": False}}
     found = analyse(evidence, OPTIONS, replace(CONTEXT, target=target))
     assert found.status == "undecided"
-    assert "do not replicate" in found.verdict["why"][0]
+    assert found.verdict["why"] == [
+        "the given model is another model than the twins (its loss on what it was trained on is 0.011, one more twin's "
+        "0.1 to 0.4): only the attacks on it speak for it"
+    ]
     target["replication"]["replicated"] = True
     assert analyse(evidence, OPTIONS, replace(CONTEXT, target=target)).status == "pass"
+
+
+def test_everybody_a_little_memorized_fails_by_the_attacks():
+    """No mean near the tier, nobody on a list, and yet attacks tell who was in the training."""
+    quiet = _learned(twin_evidence(sizes={"a": 150, "b": 150}, n_test=80, n_seeds=6))
+    member = [np.where(quiet.items.split == "canary", m, False) for m in (quiet.member_a, quiet.member_b)]
+    lower = [np.maximum(v - 0.09 * m, 1e-4) for v, m in zip((quiet.loss_a, quiet.loss_b), member, strict=True)]
+    margin = [-v - np.log(-np.expm1(-v)) for v in lower]
+    steady = replace(quiet, loss_a=lower[0], loss_b=lower[1], margin_a=margin[0], margin_b=margin[1])
+    found = analyse(steady, OPTIONS, CONTEXT)
+    assert (found.per_class["high"] < 0.3).all()
+    assert found.status == "fail"
+    told = "an attack tells who was in the training: "
+    assert any(reason.startswith(told) for reason in found.verdict["why"])
+    lenient = analyse(steady, AnalysisOptions(attack_gate=0.95), CONTEXT)
+    assert not any(reason.startswith(told) for reason in lenient.verdict["why"])
+    assert found.verdict["rule"]["attack_gate"] == 0.6
 
 
 def test_the_page_says_what_a_flag_means_in_the_words_of_METHODS(result):
@@ -314,7 +338,7 @@ def test_the_page_says_what_a_flag_means_in_the_words_of_METHODS(result):
 
 
 def test_models_that_learned_nothing_pass_nothing():
-    evidence = twin_evidence(sizes={"a": 60, "b": 60}, n_test=30)
+    evidence = twin_evidence(sizes={"a": 150, "b": 150}, n_test=80)
     assert analyse(_learned(evidence), OPTIONS, CONTEXT).status == "pass"
     coin = np.random.default_rng(0).random((2, *evidence.loss_a.shape)) < 0.5
     found = analyse(replace(evidence, correct_a=coin[0], correct_b=coin[1]), OPTIONS, CONTEXT)
@@ -323,7 +347,7 @@ def test_models_that_learned_nothing_pass_nothing():
 
 
 def test_patients_without_a_partner_leave_it_undecided():
-    evidence = _learned(twin_evidence(sizes={"a": 60, "b": 60}, n_test=30))
+    evidence = _learned(twin_evidence(sizes={"a": 150, "b": 150}, n_test=80))
     alone = evidence.items.group == evidence.items.group[evidence.items.split == "canary"][0]
     both = replace(evidence, member_a=evidence.member_a | alone, member_b=evidence.member_b | alone)
     found = analyse(both, OPTIONS, CONTEXT)
@@ -351,7 +375,7 @@ def test_level_and_correction_change_lists_and_no_verdict(planted):
 
 
 def test_a_stricter_notice_never_passes_what_a_looser_one_does_not():
-    evidence = _learned(twin_evidence(sizes={"a": 60, "b": 60}, n_test=30))
+    evidence = _learned(twin_evidence(sizes={"a": 150, "b": 150}, n_test=80))
     statuses = [analyse(evidence, AnalysisOptions(notice=n), CONTEXT).status for n in (0.3, 0.6, 1.0, 2.0, 8.0)]
     assert statuses == sorted(statuses, key=["undecided", "pass"].index)
     assert set(statuses) == {"undecided", "pass"}

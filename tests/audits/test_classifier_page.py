@@ -238,7 +238,12 @@ def test_placebo_is_told_or_its_absence_is():
 
 def test_the_very_model_has_its_own_section_when_it_was_scored():
     text = page_text(make_result(target=TARGET))
-    assert "The audited models do not behave like the very model" in text
+    assert "The very model is another model than the audited ones" in text
+    assert "Loss on what it was trained on 0.011; one more audited model would lie between 0.120 and 0.310." in text
+    assert "so that it may fail, but cannot pass" in text
+    assert "The control behaves: the attack that cannot work has AUC 0.51" in text
+    assert "Attacks on the very model, class by class" in text
+    assert "over patients; the model was trained once" in text
     assert "Test loss 0.410; one more audited model would lie between 0.440 and 0.600." in text
     assert "0.660 [0.600, 0.720]" in text
     assert "The very model" not in page_text(make_result())

@@ -9,19 +9,21 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from memorisk.audits.attack_table import attack_table
+from memorisk.audits.attack_table import attack_table, attacks_for_verdict
 from memorisk.audits.class_tests import ClassFindings, audit_class, list_groups
+from memorisk.audits.classifier_words import ATTACKS
 from memorisk.audits.context import Context
 from memorisk.audits.coverage import not_scored, units_of, unpaired
 from memorisk.audits.evidence import Evidence
 from memorisk.audits.evidence_summary import image_table, null_sample, numbers_of, utility_on_test
 from memorisk.audits.options import AnalysisOptions
 from memorisk.report.result import Result
+from memorisk.statistics.attack_verdict import attack_findings, passed_words
 from memorisk.statistics.contrasts import unpaired_difference
-from memorisk.statistics.intervals import two_way_interval
+from memorisk.statistics.intervals import these_groups_interval
 from memorisk.statistics.noticeable_gap import POWER
 from memorisk.statistics.prerequisites import unseen_against_test
-from memorisk.statistics.verdict import RULE, UNDECIDED, Finding, Units, decide
+from memorisk.statistics.verdict import PASS, RULE, UNDECIDED, Finding, Units, decide
 
 SCHEMA = 2
 PER_CLASS = (
@@ -57,14 +59,16 @@ def analyse(evidence: Evidence, options: AnalysisOptions, context: Context) -> R
     per_class = pd.DataFrame([f.row for f in findings], columns=pd.Index(PER_CLASS))
     per_group = pd.concat([f.groups for f in findings], ignore_index=True)
     per_image = image_table(evidence, findings, per_group)
-    attacks, curves, agreement = attack_table(evidence)
+    attacks, curves, agreement = attack_table(evidence, options.attack_gate)
     counts = numbers_of(evidence, context)
     units = units_of(counts)
     # Without a gate nothing stops a pipeline, but the status still says what was found: "never" is not an all-clear.
     gate = "high" if options.fail_on == "never" else options.fail_on
     unscored = not_scored(evidence, context.n_validation, context.not_auditable)
     utility = utility_on_test(evidence)
-    others = other_findings(context, unscored, utility, units)
+    titles = {name: title for name, (title, _) in ATTACKS.items()}
+    tried = attacks_for_verdict(attacks, context.target, context.random_split, titles)
+    others = attack_findings(tried, options.attack_gate, units) + other_findings(context, unscored, utility, units)
     decision = decide(
         verdict_table(per_class),
         gate=gate,
@@ -73,6 +77,9 @@ def analyse(evidence: Evidence, options: AnalysisOptions, context: Context) -> R
         n_seeds=len(evidence.seeds),
         findings=others,
     )
+    why = list(decision.why)
+    if decision.status == PASS:
+        why.append(passed_words(tried, options.attack_gate, units))
     summary = {
         **counts,
         "form": form_words(evidence, context),
@@ -95,12 +102,12 @@ def analyse(evidence: Evidence, options: AnalysisOptions, context: Context) -> R
         "audit": "classifier",
         "gate": options.fail_on,
         "status": decision.status,
-        "why": decision.why,
+        "why": why,
         "what_would_decide": decision.what_would_decide,
         "tiers": dict(zip(per_class["label"], per_class["tier"], strict=True)),
         "flagged_groups": {f.row["label"]: f.row["flagged"] for f in findings},
         "level": options.level,
-        "rule": RULE | {"notice": options.notice},
+        "rule": RULE | {"notice": options.notice, "attack_gate": options.attack_gate},
         "noticeable": summary["noticeable"],
         "not_scored": unscored,
         "left_out": {k: summary[k] for k in ("n_skipped", "n_missing", "n_not_sampled")},
@@ -188,7 +195,7 @@ def _prerequisites(evidence: Evidence) -> dict[str, tuple[float, bool]]:
 
 
 def rarest_against_top(findings: list[ClassFindings]) -> dict[str, Any] | None:
-    """The mean M of the most memorized class less that of the rarest, with its interval (two sets of groups)."""
+    """The mean M of the most memorized class less that of the rarest, with its interval over trainings."""
     scored = [f for f in findings if len(f.table)]
     if len(scored) < 2:
         return None
@@ -207,7 +214,7 @@ def rarest_against_top(findings: list[ClassFindings]) -> dict[str, Any] | None:
     }
     if rarest is top:
         return found | {"difference": 0.0, "low": float("nan"), "high": float("nan")}
-    interval = unpaired_difference(two_way_interval(top.table), two_way_interval(rarest.table))
+    interval = unpaired_difference(these_groups_interval(top.table), these_groups_interval(rarest.table))
     return found | {"difference": interval.estimate, "low": interval.low, "high": interval.high}
 
 
@@ -249,10 +256,24 @@ def other_findings(context: Context, unscored: dict[str, Any], utility: dict[str
         way = "the training that the released model really had (--epochs, --lr, --model, --weights)"
         found.append(Finding(UNDECIDED, reason, way))
     if context.target is not None and not context.target["replication"]["replicated"]:
-        reason = "the twins do not replicate the given model: its test loss or accuracy is outside their own spread"
-        way = "twins by the very recipe of the given model (--train, or its settings)"
-        found.append(Finding(UNDECIDED, reason, way))
+        way = (
+            "twins by the very recipe of the given model (--train, or its settings; --design matched trains them on "
+            "nearly all of its images)"
+        )
+        found.append(Finding(UNDECIDED, _another_model(context.target["replication"]), way))
     return found
+
+
+def _another_model(replication: dict[str, Any]) -> str:
+    """That the given model is not one more twin, by which of its numbers, and what speaks for it."""
+    names = {"loss_members": "loss on what it was trained on", "loss": "test loss", "accuracy": "test accuracy"}
+    outside = [
+        f"its {name} is {part['target']:.3g}, one more twin's {part['low']:.3g} to {part['high']:.3g}"
+        for key, name in names.items()
+        if isinstance(part := replication.get(key), dict) and not part["within"]
+    ]
+    told = f" ({'; '.join(outside)})" if outside else ""
+    return f"the given model is another model than the twins{told}: only the attacks on it speak for it"
 
 
 def _headline_aucs(attacks: pd.DataFrame) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from memorisk.audits.options import AnalysisOptions
 from memorisk.scores.differential import group_table, memorization
 from memorisk.statistics.contrasts import unpaired_difference
 from memorisk.statistics.families import FamilyLists, family_lists
-from memorisk.statistics.intervals import Interval, jackknife_interval, two_way_interval
+from memorisk.statistics.intervals import Interval, jackknife_interval, these_groups_interval, two_way_interval
 from memorisk.statistics.multiple import benjamini_hochberg
 from memorisk.statistics.noticeable_gap import (
     MIN_ROOM,
@@ -245,7 +245,7 @@ def _summary(table: np.ndarray) -> dict[str, object]:
         names = ["mean", "low", "high", "df", "median", "median_low", "median_high"]
         names += ["trimmed_mean", "trimmed_low", "trimmed_high"]
         return {"tier": "insufficient evidence", **dict.fromkeys(names, float("nan"))}
-    mean = two_way_interval(table)
+    mean = these_groups_interval(table)
     middle = jackknife_interval(table, "median")
     trimmed = jackknife_interval(table, "trimmed_mean")
     return {

@@ -71,8 +71,9 @@ def class_section(reading: Reading) -> list[Block]:
     blocks: list[Block] = [
         Paragraph(
             "M is what an image gains from being trained on: 0 means nothing, above 0.3 (HIGH) that the model is far "
-            "surer of this image than it would be of a new one. The interval says how far chance in the "
-            f"{reading.units} and in the training reaches; a wide one means that little is known."
+            "surer of this image than it would be of a new one. The interval says how far chance in the training "
+            f"reaches: it is of the mean over these very {reading.units}, were the models trained again, and says "
+            f"nothing of other {reading.units}; a wide one means that little is known."
         )
     ]
     if {"mean", "low", "high"} <= set(table):
@@ -132,7 +133,7 @@ def _other_summaries(table: pd.DataFrame) -> list[Block]:
     if not columns:
         return []
     first = Column(source="label", heading="Class", row_heading=True)
-    caption = "Summaries that a few extreme images move less."
+    caption = "Summaries that a few extreme images move less; their intervals take the patients as a sample."
     return [Details("Median and trimmed mean", [Table(frame=table, columns=[first, *columns], caption=caption)])]
 
 

@@ -25,6 +25,9 @@ Gate = Literal["high", "moderate", "never"]
 NOTICE = 2.0
 """Nats: a patient with this gap is answered with seven times the probability of an unseen one (METHODS section 6)."""
 
+ATTACK_GATE = 0.6
+"""An AUC: of a member and another, ordered by the attack, six in ten right (METHODS section 6)."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class AnalysisOptions:
@@ -45,6 +48,9 @@ class AnalysisOptions:
     notice: float = NOTICE
     """Nats: to pass, an audit must be able to notice a single patient with this gap in nine of ten cases."""
 
+    attack_gate: float = ATTACK_GATE
+    """No attack may tell members from others with this AUC (0.5 is guessing), on the twins or on --target."""
+
     def validate(self) -> None:
         """Check every value.
 
@@ -52,6 +58,10 @@ class AnalysisOptions:
             InputError: A value is outside what its field allows.
         """
         check_types(self)
+        if not 0.5 < self.attack_gate < 1:
+            raise InputError(
+                f"attack_gate is {self.attack_gate}; it is an AUC and must lie between 0.5 (guessing) and 1, as in 0.6"
+            )
         if not 0 < self.level < 1:
             raise InputError(f"level is {self.level}; it must lie between 0 and 1, as in 0.1")
         if not 0 < self.notice < float("inf"):

@@ -3,7 +3,7 @@
 from math import exp
 from typing import Any
 
-from memorisk.audits.options import NOTICE
+from memorisk.audits.options import ATTACK_GATE, NOTICE
 from memorisk.audits.release.finished import FinishedAudit
 from memorisk.audits.release.wording import (
     NO_PATIENTS,
@@ -80,7 +80,7 @@ def of_classifier(run: FinishedAudit) -> AuditStatement:
         seeds=tuple(int(seed) for seed in v.get("seeds") or ()),
         settings={"design": v.get("design"), "protocol": v.get("protocol"), "model": _named(s.get("model"))}
         | settings_of_run(run.config, ("correction", "splits", "score_augmentations"))
-        | {"verdict_form": rule.get("form", 1), "notice": rule.get("notice")},
+        | {"verdict_form": rule.get("form", 1), "notice": rule.get("notice"), "attack_gate": rule.get("attack_gate")},
         versions=dict(v.get("versions") or {}),
         run_sha256=run.sha256,
     )  # fmt: skip
@@ -105,6 +105,12 @@ def _refuse_other_settings(run: FinishedAudit) -> None:
         raise InputError(
             f"{name} passed with --notice {notice:g}, looser than {NOTICE:g} nats: issue the run's command again "
             "without --notice"
+        )
+    attack_gate = (v.get("rule") or {}).get("attack_gate", ATTACK_GATE)
+    if v["status"] == PASS and attack_gate > ATTACK_GATE:
+        raise InputError(
+            f"{name} passed with --attack-gate {attack_gate:g}, looser than {ATTACK_GATE:g}: issue the run's command "
+            "again without --attack-gate"
         )
 
 
@@ -266,8 +272,8 @@ def of_feature(run: FinishedAudit) -> AuditStatement:
         ),
         Figure(name="smallest_p", title="Smallest p that was possible", value=v["smallest_p"]),
         Figure(
-            name="detectable", title="Times as sensitive that would have been noticed",
-            value=None if v["detectable"] is None else exp(v["detectable"]),
+            name="noticeable", title="Times as sensitive that would have been found in four of five cases",
+            value=None if v.get("noticeable") is None else exp(v["noticeable"]),
         ),
         Figure(name="references", title="Reference models without the mark", value=v["n_references"]),
         Figure(name="controls", title="Controls: marks like it", value=v["n_controls"]),
