@@ -1,14 +1,16 @@
 """Passes that an earlier rule gave: a saved run that passed by it is told as undecided, in one line, never repeated.
 
 The rules of issue "No pass without power" ask what an audit could have noticed; those before did not. Which rule made
-a verdict is its ``schema``. Failures and what was undecided stand as they were: no rule since took a reason away.
+a verdict is its ``schema``. Failures and what was undecided are told as they were. Classifiers say it by
+`memorisk.statistics.verdict.is_earlier_pass`; the gate reads either from a statement (`report.statement.FORMS`).
 """
 
 from collections.abc import Mapping
 
 from memorisk.report.result import Result
+from memorisk.report.statement import FORMS
 
-RULES: Mapping[str, int] = {"synthetic": 2, "synthesize": 2, "filter": 2, "feature": 2}
+RULES: Mapping[str, int] = {kind: FORMS[kind] for kind in ("synthetic", "synthesize", "filter", "feature")}
 """By audit, the ``schema`` of its verdict since when a pass rests on what would have been noticed; others stand."""
 LINE = (
     "an earlier rule gave this run a pass, which may not stand: it did not ask whether the audit would have noticed "

@@ -12,6 +12,7 @@ from memorisk.audits.rendering import load_result, render_again
 from memorisk.report.earlier_rules import LINE, WAY
 from memorisk.runs.checksums import SEAL, sealed_files, write_seal
 from memorisk.runs.errors import InputError
+from tests.audits.release.test_earlier_rule import stopped
 
 NEW = ("n_singled", "n_singled_patients", "n_listed_at_verdict", "fewest_copied", "held_out_for_kinds", "unlike_by")
 
@@ -63,3 +64,12 @@ def test_a_pass_by_a_smaller_probability_is_not_stated(runs: Path, tmp_path: Pat
     write_seal(folder, list(sealed_files(folder)))
     with pytest.raises(InputError, match=r"passed with --recall 0\.2, looser than 0\.8"):
         state(folder)
+
+
+def test_the_gate_stops_a_statement_of_the_earlier_rule(runs: Path, tmp_path: Path) -> None:
+    file = tmp_path / "anything"
+    file.write_bytes(b"anything")
+    told = state(runs / "runs" / "clean").as_json()
+    assert "is not what was audited" in stopped(json.loads(json.dumps(told)), file)
+    del told["predicate"]["audits"][0]["settings"]["verdict_form"]
+    assert "(synthetic) was given by the rule of an earlier version" in stopped(told, file)

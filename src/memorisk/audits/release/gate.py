@@ -15,6 +15,7 @@ from memorisk.report.signatures import SignatureError
 from memorisk.report.statement import (
     FAIL,
     FORMS,
+    LISTED,
     LISTS,
     PASS,
     UNDECIDED,
@@ -218,7 +219,7 @@ def _earlier(statement: Statement) -> Iterator[str]:
                 f"the pass of run {number} ({audit.kind}) was given by the rule of an earlier version and may not "
                 "stand: issue the run's command again, and state it again"
             )
-        elif lists != LISTS:
+        elif audit.kind in LISTED and lists != LISTS:
             yield f"run {number} ({audit.kind}) was decided at other settings than {LISTS}: audit it again without them"
 
 

@@ -313,7 +313,7 @@ def of_feature(run: FinishedAudit) -> AuditStatement:
         ),
         seeds=(int(run.config.get("seed", 0)),),
         settings=settings_of_run(run.config, ("n_controls", "opacity", "redraws"))
-        | {"kind_of_mark": str((s.get("mark") or {}).get("kind", ""))},
+        | {"kind_of_mark": str((s.get("mark") or {}).get("kind", "")), "verdict_form": v.get("schema", 1)},
         versions={},
         run_sha256=run.sha256,
     )
