@@ -146,10 +146,13 @@ def test_the_fine_threshold_is_the_order_statistic_of_pairs_of_people():
     null = rule.similarity(pairs, images.__getitem__, images.__getitem__, "upright")
     assert rule.threshold == max(np.sort(null)[-2], 0)  # floor(0.05 * 41) = 2
     assert rule.side == 64
-    assert fine_rule(pairs[:18], images.__getitem__, "upright").threshold is None
+    assert rule.level == 2 / 41
+    few = fine_rule(pairs[:9], images.__getitem__, "upright")
+    assert few.level == 0.1
+    assert few.threshold == max(few.similarity(pairs[:9], images.__getitem__, images.__getitem__, "upright").max(), 0)
     tiny = [image[::2, ::2] for image in images]
-    assert fine_rule(pairs, tiny.__getitem__, "upright").side == 0
-    assert fine_rule([], images.__getitem__, "upright").side == 0
+    assert fine_rule(pairs, tiny.__getitem__, "upright").threshold is None
+    assert fine_rule([], images.__getitem__, "upright").threshold is None
 
 
 @settings(max_examples=100, deadline=None)

@@ -4,10 +4,12 @@ A thumbnail of 32 x 32 shows where things are, not what tells two scans of one k
 a film. Both images are laid on one grid of their stored resolution, what a thumbnail shows is taken away (a Gaussian as
 wide as one of its pixels), and the rest of each pixel is set against its mean and spread over images of the set, so
 that text, rulers and borders at one place count nothing. The correlation of what is left must be larger than that of
-pairs of different people: of those `NULL` pairs that look most alike of all that are none, each person in one of them,
-at most 5 % reach it. Copies by JPEG at quality 50, at half size, blurred, noised, of other contrast or gamma are far
-above (0.33 and more on four real sets, where 5 % of the pairs of people reach 0.05 to 0.25); a copy that is turned by
-degrees or moved is alike in the thumbnail and not confirmed.
+pairs of different people: of the `NULL` pairs that look most alike of all that are none, each person in one of them,
+the 5 % point by rank (the largest where there are fewer than 19).
+
+On four real sets (`recipes/near_copies.py`) copies by JPEG at quality 50, at half size, blurred, noised, of other
+contrast or gamma correlate from 0.33 on and these pairs of people up to 0.12 to 0.57. A copy that is turned by degrees
+or moved is alike in the thumbnail at best, and not confirmed.
 """
 
 from collections.abc import Callable, Sequence
@@ -42,9 +44,14 @@ class FineRule:
     spread: np.ndarray
     """[side * side] likewise."""
     threshold: float | None
-    """A confirmed pair is above it; None where there is nothing finer, or where too few pairs of people were seen."""
+    """A confirmed pair is above it; None where there is nothing finer."""
     n_pairs: int
     """Pairs of different people it was taken from."""
+
+    @property
+    def level(self) -> float:
+        """How often a pair of different people who look that much alike is above it."""
+        return max(1, int(_LEVEL * (self.n_pairs + 1))) / (self.n_pairs + 1)
 
     def vectors(self, image: np.ndarray, laid: str) -> np.ndarray:
         """[p, side * side] of length 1: an image [h, w, c] in each of the ``laid`` positions (`laid_thumbnails`)."""
@@ -96,11 +103,11 @@ def fine_rule(pairs: Sequence[tuple[int, int]], read: Read, laid: str) -> FineRu
     mean, spread = rest.mean(axis=0), rest.std(axis=0)
     lively = spread[spread > 0]
     spread = np.maximum(spread, 0.1 * float(np.median(lively)) if len(lively) else 1.0)  # still pixels: no division
-    rule = FineRule(side, mean, spread, None, len(pairs))
+    rule = FineRule(side, mean, spread, 0.0, len(pairs))
     known = dict(zip(rows, images, strict=True))
     null = np.sort(rule.similarity(pairs, known.__getitem__, known.__getitem__, laid))[::-1]
-    at = int(_LEVEL * (len(null) + 1))
-    return rule if at < 1 else FineRule(side, mean, spread, max(float(null[at - 1]), 0.0), len(pairs))
+    at = max(1, int(_LEVEL * (len(null) + 1)))
+    return FineRule(side, mean, spread, max(float(null[at - 1]), 0.0), len(pairs))
 
 
 def _on_grid(image: np.ndarray, side: int) -> np.ndarray:

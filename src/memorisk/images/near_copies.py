@@ -56,16 +56,13 @@ class CopyRule:
         """What counts, and what was assumed, in plain sentences."""
         said = [self.chance.words]
         if self.chance.similarity is not None:
-            if self.fine.threshold is not None:
-                said.append(
-                    f"A pair is confirmed where fine details correlate above {self.fine.threshold:.2f} at "
-                    f"{self.fine.side} x {self.fine.side} pixels, as 5 % of the {self.fine.n_pairs} pairs of "
-                    "different people do that look most alike."
-                )
-            elif not self.fine.side:
-                said.append("Images are stored no finer than a thumbnail, so that thumbnails alone confirm a pair.")
-            else:
-                said.append("Too few pairs of different people were seen to confirm a pair by its fine details.")
+            said.append(
+                "Images are stored no finer than a thumbnail, so that thumbnails alone confirm a pair."
+                if self.fine.threshold is None
+                else f"A pair is confirmed where fine details correlate above {self.fine.threshold:.2f} at "
+                f"{self.fine.side} x {self.fine.side} pixels, as {self.fine.level:.1%} of pairs of different people do "
+                f"that look most alike ({self.fine.n_pairs} such pairs)."
+            )
         if not self.ids_given:
             said.append(
                 "It is not said whose images these are, so that each counts as its own person's: several images of "
@@ -304,14 +301,13 @@ def _one_each(one: np.ndarray, other: np.ndarray, chosen: np.ndarray) -> list[in
 
 def _confirmed(pairs: NearCopies, rule: CopyRule, one: Read, other: Read) -> NearCopies:
     """Pairs with their fine details."""
-    if not rule.fine.side:
+    if rule.fine.threshold is None:
         return replace(pairs, fine=np.full(len(pairs.first), np.nan), confirmed=np.ones(len(pairs.first), bool))
     order = np.lexsort((pairs.second, pairs.first))
     rows = list(zip(pairs.first[order].tolist(), pairs.second[order].tolist(), strict=True))
     fine = np.empty(len(order))
     fine[order] = rule.fine.similarity(rows, one, other, rule.laid)
-    above = fine > rule.fine.threshold if rule.fine.threshold is not None else np.zeros(len(fine), bool)
-    return replace(pairs, fine=fine, confirmed=above)
+    return replace(pairs, fine=fine, confirmed=fine > rule.fine.threshold)
 
 
 def _nothing(n: int) -> BestMatches:
