@@ -8,7 +8,7 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from memorisk.audits.feature_page import ALONE
+from memorisk.audits.feature_page import ALONE, noticed
 from memorisk.report.result import Result
 from memorisk.runs.files import plain
 
@@ -26,6 +26,7 @@ def show_feature(result: Result, out: Path, *, as_json: bool) -> None:
     lines = [
         ("M, log sensitivity over a control's", _with_limits(v)),
         ("p", f"{v['p_value']:.3g}, {v['method']}; smallest possible {v['smallest_p']:.2g}"),
+        ("found in four of five cases", f"{noticed(v)} times as sensitive as without the mark"),
         (", ".join(_COUNTED), ", ".join(str(v[f"n_{k}"]) for k in _COUNTED)),
         *(
             [("M as published, its Welch p", f"{v['M_paper']:.3g}, {v['p_welch_paper']:.3g} (not used)")]

@@ -108,8 +108,11 @@ def naive(place: Path, model: nn.Module, controls: list) -> tuple[np.ndarray, np
 
 def test_a_model_that_knows_the_mark_and_one_that_does_not(place: Path, known: Result) -> None:
     found = known
-    assert found.status == "fail"
     v = found.verdict
+    assert found.status == "undecided"  # without references nothing fails, and nothing passes
+    assert "no proof" in v["why"][1]
+    assert v["what_would_decide"][0].startswith("19 references or more")
+    assert v["noticeable"] is None
     assert v["p_value"] == v["smallest_p"] == 1 / 60
     assert v["opacity_zero"] == {"largest_kl": 0.0, "p": 1.0}
     assert v["M"] > 1
@@ -117,7 +120,7 @@ def test_a_model_that_knows_the_mark_and_one_that_does_not(place: Path, known: R
     assert (v["n_controls"], v["n_models"], v["n_references"], v["n_probes"]) == (59, 1, 0, N)
     assert v["place_in_ink"] == 0.5
     assert found.per_class.set_index("label")["shift"].idxmax() == "2"
-    assert run(place, "fresh", "feature_nets:fresh").status in ("pass", "undecided")
+    assert run(place, "fresh", "feature_nets:fresh").status == "undecided"
 
 
 def test_the_numbers_are_those_of_a_naive_evaluation(place: Path, known: Result) -> None:
@@ -152,6 +155,7 @@ def test_references_make_it_exact_and_give_limits(place: Path) -> None:
     assert found.status == "fail"
     few = run(place, "few", references=references[:3])
     assert few.verdict["method"].startswith("rank among the controls, less")
+    assert few.status == "undecided"
     both = run(place, "both", ["feature_nets:knows", "feature_nets:fresh"])
     assert both.verdict["n_models"] == 2
     assert both.verdict["M_low"] < both.verdict["M"] < both.verdict["M_high"]
@@ -160,17 +164,39 @@ def test_references_make_it_exact_and_give_limits(place: Path) -> None:
 def test_with_references_a_failed_audit_says_that_the_model_remembers(
     place: Path, known: Result, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    alone = "The model answers to the mark more than to marks like it"
     references = [f"feature_nets:r{i}" for i in range(19)]
     failed = run(place, "told", references=references)
-    assert failed.status == known.status == "fail"
-    page = (place / "told" / "report.html").read_text()
-    assert "The model remembers the mark" in page
-    assert alone not in page
+    assert (failed.status, known.status) == ("fail", "undecided")
+    assert "The model remembers the mark" in (place / "told" / "report.html").read_text()
     assert not any("no proof" in reason for reason in failed.verdict["why"])
     assert "The model remembers the mark" not in (place / "known" / "report.html").read_text()
     show_feature(failed, place / "told", as_json=False)
     assert "THE MODEL REMEMBERS THE MARK" in capsys.readouterr().out
+
+
+def test_a_pass_says_what_it_would_have_found_and_needs_it_within_the_gate(
+    place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    references = [f"feature_nets:r{i}" for i in range(19)]
+    found = run(place, "power", "feature_nets:fresh", references=references)
+    least = np.exp(found.verdict["noticeable"])
+    assert found.verdict["noticeable"] > found.verdict["detectable"]
+    assert (least <= GIVEN["gate"]) == (found.status == "pass")
+    assert f"{least:.2f} times" in found.verdict["why"][0 if found.status == "pass" else 1]
+    given = GIVEN | {"gate": 1 + (least - 1) / 2}
+    strict = audit_feature(
+        "feature_nets:fresh", out=place / "strict", probes=str(place / "probes"), references=references, **given
+    )
+    assert strict.status == "undecided"
+    assert "a pass needs" in strict.verdict["why"][1]
+    lenient = audit_feature(
+        "feature_nets:fresh", out=place / "lenient", probes=str(place / "probes"), references=references,
+        **GIVEN | {"gate": 2 * least},
+    )  # fmt: skip
+    assert lenient.status == "pass"
+    assert "would have been found in four of five cases" in lenient.verdict["why"][0]
+    show_feature(lenient, place / "lenient", as_json=False)
+    assert f"found in four of five cases: {least:.2f} or more" in capsys.readouterr().out
 
 
 def test_whatever_carries_the_network_the_verdict_is_the_same(place: Path, known: Result) -> None:
@@ -194,21 +220,42 @@ def test_whatever_carries_the_network_the_verdict_is_the_same(place: Path, known
     assert found.verdict["p_value"] == known.verdict["p_value"]
     assert found.verdict["M"] == pytest.approx(known.verdict["M"], abs=1e-6)
     assert found.status == "undecided"
-    assert "cannot be seen from outputs alone" in found.verdict["why"][1]
+    assert any("cannot be seen from outputs alone" in reason for reason in found.verdict["why"])
 
 
-def test_the_white_box_score(place: Path) -> None:
-    found = run(place, "white", white_box=f"2@{place / 'probes'}")
+@pytest.fixture(scope="module")
+def labelled(place: Path) -> Path:
+    """The probes in class folders, four classes."""
+    for i, file in enumerate(sorted((place / "probes").iterdir())):
+        folder = place / "labelled" / f"c{i % 4}"
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / file.name).write_bytes(file.read_bytes())
+    return place / "labelled"
+
+
+def test_the_white_box_score_is_of_the_images_of_its_label(place: Path, labelled: Path) -> None:
+    import feature_nets
+
+    found = run(place, "white", white_box=f"c2@{labelled}")
     white = found.summary["white_box"]
-    assert white["n"] == N
+    assert (white["label"], white["n"]) == ("c2", N // 4)
     assert white["mean_mark"] > white["mean_random"]
     assert found.verdict["M_w"] == white["m"] > 0
+    pixels = pixels_of(place)[2::4]
+    given = ((burn(pixels, letter("A")) - np.float32(0.4)) / np.float32(0.3)).transpose(0, 3, 1, 2)
+    with torch.inference_mode():
+        p = feature_nets.knows()(torch.from_numpy(given)).softmax(1)[:, 2].numpy()
+    assert white["mean_mark"] == pytest.approx(p.mean(), rel=1e-5)
+    same = run(place, "white-number", white_box=f"2=c2@{labelled}")
+    assert same.summary["white_box"] == white
+    other = run(place, "white-other", white_box=f"1=c2@{labelled}")
+    assert other.summary["white_box"]["m"] < white["m"]
 
 
 def test_the_report_shows_the_mark_unless_it_is_left_out(place: Path, known: Result) -> None:
     page = (place / "known" / "report.html").read_text()
     assert page.count("data:image/png") == 12
-    assert "The model answers to the mark more than to marks like it" in page
+    assert "Could not be decided" in page
     run(place, "hidden", redact=True)
     for name in ("report.html", "verdict.json", "summary.json"):
         text = (place / "hidden" / name).read_text()
@@ -239,11 +286,12 @@ def test_on_the_command_line(place: Path, known: Result, capsys: pytest.CaptureF
     )
     code, out, err = answer(capsys, "audit", "feature", "feature_nets:knows", *given)
     assert (code, err) == (1, "")
-    assert "THE MODEL ANSWERS TO THE MARK MORE THAN TO MARKS LIKE IT" in out
+    assert "COULD NOT BE DECIDED" in out
+    assert "found in four of five cases: not known" in out
     assert Result.load(place / "cli").verdict["p_value"] == known.verdict["p_value"]
     code, out, _ = answer(capsys, "audit", "feature", "feature_nets:knows", *given, "--json", "--fail-on", "never")
     assert code == 0
-    assert json.loads(out)["status"] == "fail"
+    assert json.loads(out)["status"] == "undecided"
     code, out, _ = answer(
         capsys, "images", "mark", place / "probes" / "p00.png", "--mark", "E", "--out", place / "seen.png"
     )
@@ -262,15 +310,19 @@ def test_on_the_command_line(place: Path, known: Result, capsys: pytest.CaptureF
         (("--n-controls", "0"), "n-controls is 0"),
         (("--probes", "nowhere"), "nowhere"),
         (("--references", "feature_nets:none"), "none"),
-        (("--white-box", "cat@probes"), "give NUMBER@IMAGES"),
-        (("--white-box", "9@probes"), "the model has classes 0 to 3"),
+        (("--white-box", "c2"), "give LABEL@IMAGES"),
+        (("--white-box", "x=c2@labelled"), "or NUMBER=LABEL@IMAGES"),
+        (("--white-box", "2@probes"), "probes has no labels"),
+        (("--white-box", "c9@labelled"), "unknown label of --white-box 'c9'. Did you mean"),
+        (("--white-box", "9=c2@labelled"), "the model has classes 0 to 3"),
+        (("--white-box", "c2@labelled/.."), "give NUMBER=c2@IMAGES"),
         (("--gate", "1"), "gate is 1"),
         (("--opacity", "0"), "it must lie above 0"),
         (("--normalise", "127.5/127.5"), "127.5/127.5 is 0.5/0.5"),
         (("--references", "feature_nets:knows"), "are the same model"),
     ],
 )
-def test_careless_commands_get_one_line_and_write_nothing(place, capsys, changes, message) -> None:
+def test_careless_commands_get_one_line_and_write_nothing(place, labelled, capsys, changes, message) -> None:
     given = {"--mark": "A", "--probes": "probes", "--normalise": "0.4/0.3", "--out": "no"} | dict([changes])
     flat = [part for pair in given.items() for part in pair]
     assert message in refusal(capsys, "audit", "feature", "feature_nets:knows", *flat)

@@ -7,8 +7,8 @@ import pytest
 from scipy import stats
 
 from memorisk.runs.errors import InputError
-from memorisk.statistics.calibration import sensitivity_threshold
-from memorisk.statistics.guarantee import miss_guarantee
+from memorisk.statistics.calibration import one_per_group, sensitivity_threshold
+from memorisk.statistics.guarantee import both_readings, miss_guarantee
 
 
 @pytest.mark.parametrize("detectors", [1, 2, 5])
@@ -83,7 +83,48 @@ def test_the_words_are_those_of_methods():
     assert "shared by 3" in miss_guarantee(np.arange(500.0), detectors=3).words("blur")
 
 
+def test_both_readings_are_each_the_guarantee_of_its_identities_and_the_lower_one_counts():
+    rng = np.random.default_rng(3)
+    score, unit = rng.normal(size=150), np.repeat(np.arange(50), 3)
+    unit[:30] = -1
+    found = both_readings(score, unit, miss_rate=0.1, seed=4)
+    rows = one_per_group(unit[30:], seed=4) + 30
+    assert found.given == miss_guarantee(score, miss_rate=0.1)
+    assert found.merged == miss_guarantee(score[rows], miss_rate=0.1)
+    assert found.cautious.threshold == min(found.given.threshold, found.merged.threshold)
+    alone = both_readings(score, np.arange(150), miss_rate=0.1)
+    assert alone.given == alone.merged == alone.cautious
+    nobody = both_readings(score, np.full(150, -1), miss_rate=0.1).cautious
+    assert (nobody.threshold, nobody.n_identities, nobody.missing) == (-np.inf, 0, 29)
+
+
+@pytest.mark.parametrize("truth", ["given", "merged"])
+def test_the_cautious_threshold_keeps_the_promise_whichever_reading_is_true(truth):
+    """1,000 calibrations; look-alikes are hard to find. As one person the scores of a unit are one value, nearly."""
+    repeats, alpha, delta, n = 1000, 0.1, 0.05, 61
+    rng = np.random.default_rng(7)
+    broken = {"given": 0, "merged": 0, "cautious": 0}
+    for _ in range(repeats):
+        own = rng.normal(size=n)
+        if truth == "merged":  # the first 30 persons have one name, the rest two
+            score, unit = np.concatenate([own, own[30:]]), np.concatenate([np.arange(n), np.arange(30, n)])
+        else:  # whoever scores low looks like the next one, and the lowest like somebody known
+            score, unit = own, np.arange(n)
+            low = np.flatnonzero(own < stats.norm.ppf(0.4))
+            unit[low[1::2]] = low[: len(low) // 2 * 2 : 2]
+            unit[own < stats.norm.ppf(0.1)] = -1
+        found = both_readings(score, unit, miss_rate=alpha)
+        for name in broken:
+            broken[name] += int(stats.norm.cdf(getattr(found, name).threshold) > alpha)
+    most = stats.binom.ppf(0.999, repeats, delta)
+    assert broken["cautious"] <= most
+    assert broken[truth] <= most
+    assert broken["given" if truth == "merged" else "merged"] > most
+
+
 def test_what_is_refused():
+    with pytest.raises(InputError, match="one of each per identity"):
+        both_readings(np.zeros(3), np.zeros(2, dtype=int))
     with pytest.raises(InputError, match="1 of 3 scores are not finite"):
         miss_guarantee([1.0, np.nan, 2.0])
     with pytest.raises(InputError, match="one per identity"):

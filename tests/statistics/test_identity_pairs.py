@@ -7,7 +7,14 @@ import pytest
 from scipy import stats
 
 from memorisk.runs.errors import InputError
-from memorisk.statistics.identity_pairs import Pairs, negative_pairs, one_positive_each, pair_weights, positive_pairs
+from memorisk.statistics.identity_pairs import (
+    Pairs,
+    cliques,
+    negative_pairs,
+    one_positive_each,
+    pair_weights,
+    positive_pairs,
+)
 
 GROUPS = np.random.default_rng(0).permutation(np.repeat(["a", "b", "c", "d", "e"], [1, 2, 2, 7, 4]))
 
@@ -101,3 +108,19 @@ def test_what_is_refused():
         negative_pairs(["a", "b"], 3, partner="images", seed=0)
     with pytest.raises(InputError, match="one id per image"):
         positive_pairs([["a", "b"]])
+
+
+def test_cliques_join_whom_every_link_joins_and_never_a_chain():
+    rng = np.random.default_rng(2)
+    for n, share in ((1, 0.0), (30, 0.0), (30, 0.1), (40, 0.5), (12, 1.0)):
+        ends = np.array([pair for pair in combinations(range(n), 2) if rng.random() < share]).reshape(-1, 2)
+        links = {tuple(pair) for pair in ends.tolist()}
+        turned = np.where(rng.random(len(ends))[:, None] < 0.5, ends, ends[:, ::-1])  # which end comes first is nothing
+        found = cliques(n, turned[:, 0], turned[:, 1])
+        members = [np.flatnonzero(found == c).tolist() for c in range(found.max() + 1)]
+        assert sorted(i for each in members for i in each) == list(range(n))
+        assert all(pair in links for each in members for pair in combinations(each, 2))
+        for one, other in combinations(members, 2):  # who opened a later set did not fit an earlier one as it was
+            assert any((j, other[0]) not in links for j in one if j < other[0])
+    assert cliques(0, [], []).tolist() == []
+    assert cliques(12, *zip(*combinations(range(12), 2), strict=True)).tolist() == [0] * 12

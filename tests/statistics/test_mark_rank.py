@@ -4,9 +4,18 @@ from itertools import combinations
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from memorisk.runs.errors import InputError
-from memorisk.statistics.mark_rank import permutation_p, place_among, rank_mark, rank_p, smallest_permutation_p
+from memorisk.statistics.mark_rank import (
+    noticeable_shift,
+    permutation_p,
+    place_among,
+    rank_mark,
+    rank_p,
+    references_needed,
+    smallest_permutation_p,
+)
 
 
 def table(rng, models, controls=40, bias=0.0):
@@ -95,6 +104,67 @@ def test_what_is_called_detectable_is_detected(references):
     for beyond, caught in ((1e-6, True), (-1e-6, False)):
         shifted = log_kl[:1, 0] + found.detectable - found.m + beyond
         assert (rank_mark(shifted, log_kl[:1, 1:], *given).p <= 0.05) == caught
+
+
+@pytest.mark.parametrize("drawn", ["normal", "skewed"])
+@pytest.mark.parametrize(("models", "references", "repeats"), [(1, 19, 1500), (1, 45, 1500), (2, 8, 600), (3, 3, 600)])
+def test_a_noticeable_shift_is_found_in_four_of_five_cases(models, references, repeats, drawn):
+    """Planted into models like the references. For one model the power is exact, and never far above 0.8."""
+    rng = np.random.default_rng([models, references])
+    found, threshold = 0, 0
+    for _ in range(repeats):
+        t = rng.normal(size=models + references) if drawn == "normal" else -rng.exponential(size=models + references)
+        shift = noticeable_shift(t[:models], t[models:])
+        found += permutation_p(t[:models] + shift, t[models:]) <= 0.05
+        threshold += t[0] > t[1:].mean()  # a shift by what one model needs, `detectable`, is found where this holds
+    low = stats.binom.ppf(0.001, repeats, 0.8)
+    assert found >= low
+    if models == 1:
+        exact = 1 - int(0.2 * (references + 1) + 1e-9) / (references + 1)
+        assert found <= stats.binom.ppf(0.999, repeats, exact)
+        assert threshold < low
+
+
+def test_the_noticeable_shift_by_brute_force():
+    rng = np.random.default_rng(6)
+    a, b = rng.normal(size=2), rng.normal(size=6)
+    pool = np.concatenate([(x - x.mean()) * np.sqrt(len(x) / (len(x) - 1)) for x in (a, b)])
+    least = []
+    for chosen in combinations(range(8), 2):
+        own, rest = pool[list(chosen)], np.delete(pool, chosen)
+        low, high = -10.0, 10.0
+        for _ in range(50):
+            middle = (low + high) / 2
+            found = permutation_p(own + middle, rest) <= 0.05
+            low, high = (low, middle) if found else (middle, high)
+        least.append(high)
+    assert noticeable_shift(a, b) == pytest.approx(np.sort(least)[int(np.ceil(0.8 * (len(least) - 1)))], abs=1e-9)
+    one = noticeable_shift([7.0], np.arange(19.0))
+    assert one == 18 - 3  # beyond the largest of them, 16 of 20 models are at least the fourth smallest
+    assert rank_mark([9.0], [[0.0]], np.arange(19.0), np.zeros((19, 1))).noticeable == one
+
+
+def test_what_cannot_be_found_has_no_noticeable_shift():
+    assert noticeable_shift([1.0], np.arange(18.0)) == np.inf  # p is 1 / 19 at least
+    assert noticeable_shift([1.0], np.arange(4.0), level=0.3) < np.inf
+    assert noticeable_shift([1.0], np.arange(3.0), level=0.3) == np.inf  # nobody of four is found so often
+    assert noticeable_shift(np.arange(30.0), [1.0]) == np.inf
+    assert noticeable_shift([1.0], []) == np.inf
+    assert rank_mark([1.0], np.zeros((1, 99))).noticeable == np.inf
+    assert noticeable_shift([0.0], np.arange(39.0)) < noticeable_shift([0.0], np.arange(39.0), power=0.9)
+    many = noticeable_shift(np.linspace(-1, 1, 12), np.linspace(-1, 1, 12), draws=999)  # too many for all assignments
+    assert 0 < many < 2
+    assert many == noticeable_shift(np.linspace(-1, 1, 12), np.linspace(-1, 1, 12), draws=999)
+
+
+def test_how_many_references_are_needed():
+    assert [references_needed(s, 0.05) for s in (1, 2, 3, 19)] == [19, 5, 3, 1]
+    assert references_needed(1, 0.2) == 4
+    assert references_needed(5, 1e-6) is None
+    for s, level in ((1, 0.05), (2, 0.01), (4, 0.05)):
+        r = references_needed(s, level)
+        assert r is not None
+        assert smallest_permutation_p(s, r) <= level < smallest_permutation_p(s, r - 1)
 
 
 def test_a_remembered_mark_is_found():

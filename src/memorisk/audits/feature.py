@@ -31,7 +31,7 @@ from memorisk.report.page import render_page
 from memorisk.report.result import Result
 from memorisk.runs.devices import check_device
 from memorisk.runs.environment import machine, versions
-from memorisk.runs.errors import InputError, one_line
+from memorisk.runs.errors import InputError, one_line, unknown_name
 from memorisk.runs.files import write_text
 from memorisk.runs.fingerprint import fingerprint
 from memorisk.runs.folder import check_out, open_run
@@ -148,12 +148,15 @@ def gather(names: list[str], options: FeatureOptions, progress: Progress) -> Fea
             )
             answers[what].append(found)
             if what == "models" and label is not None:
-                scores.append(_white_box(predictor, preprocessing, mark, *label, options.seed))
+                own = label_probabilities(
+                    predictor, preprocessing, label.images, mark, label.class_of(predictor), seed=options.seed
+                )
+                scores.append(white_box_score(*own))
         described[what] = told
     _same_classes([*answers["models"], *answers["references"]])
     _all_different([*answers["models"], *answers["references"]], [*names, *options.references])
     ids = [str(image) for image in store.manifest.images]
-    white_box = None if label is None else _white_boxes(label[0], scores)
+    white_box = None if label is None else _white_boxes(label.label, scores)
     return FeatureEvidence(answers["models"], answers["references"], mark, controls, ids, described, white_box, store)
 
 
@@ -354,34 +357,72 @@ def _all_different(answers: list[MarkAnswers], names: Sequence[str]) -> None:
         seen[key] = str(name)
 
 
-def _label_images(
-    options: FeatureOptions, preprocessing: Preprocessing, progress: Progress
-) -> tuple[int, np.ndarray] | None:
-    """The class and the images that ``--white-box`` names; None where it was not asked for."""
+@dataclass(frozen=True, eq=False)
+class LabelImages:
+    """What ``--white-box`` names."""
+
+    label: str
+    number: int | None
+    """Of the model's class, as it was given; None: the label's place among the sorted ones of the images."""
+    classes: tuple[str, ...]
+    """Labels of the images, sorted."""
+    images: np.ndarray
+    """Those of the label."""
+
+    def class_of(self, predictor: Predictor) -> int:
+        """The model's number of the class.
+
+        Raises:
+            InputError: It has no such class, or as many as the images have labels.
+        """
+        n = predictor.n_classes
+        if self.number is None and n not in (None, len(self.classes)):
+            label = one_line(self.label, 40)
+            raise InputError(
+                f"white_box names label {label!r} of images with {len(self.classes)} labels, and the model has {n} "
+                f"classes: give NUMBER={label}@IMAGES, the model's number of the class"
+            )
+        number = self.classes.index(self.label) if self.number is None else self.number
+        if n is not None and number >= n:
+            raise InputError(f"white_box names class {number}; the model has classes 0 to {n - 1}")
+        return number
+
+
+def _label_images(options: FeatureOptions, preprocessing: Preprocessing, progress: Progress) -> LabelImages | None:
+    """The label and its images that ``--white-box`` names; None where it was not asked for.
+
+    Raises:
+        InputError: It names none, the images have no labels, or not this one.
+    """
     if not options.white_box:
         return None
-    number, _, source = options.white_box.partition("@")
-    if not number.isdigit() or not source:
+    named, _, source = options.white_box.partition("@")
+    number, equals, label = named.partition("=")
+    if not named or not source or (equals and not (number.isdigit() and label)):
         raise InputError(
-            f"white_box is {one_line(options.white_box, 60)}; give NUMBER@IMAGES, the class and its images"
+            f"white_box is {one_line(options.white_box, 60)}; give LABEL@IMAGES, the label of the marked image and "
+            "images with labels, or NUMBER=LABEL@IMAGES"
         )
     progress("images of the label", 0, 0)
     height, width = preprocessing.size
     reading = replace(options, size=height if height == width else None, channels=preprocessing.channels)
-    return int(number), build_store(load_manifest(source, reading), reading).images
+    manifest = load_manifest(source, reading)
+    labels = [text.split("|") for text in manifest.labels]  # several findings are joined by it
+    classes = tuple(sorted({name for names in labels for name in names} - {""}))
+    if not classes:
+        raise InputError(
+            f"{one_line(source, 60)} has no labels, and M_w is about the images of one: give class folders or a table "
+            "with labels"
+        )
+    asked = label if equals else named
+    if asked not in classes:
+        raise unknown_name("label of white_box", asked, classes)
+    images = build_store(manifest.subset(np.array([asked in names for names in labels])), reading).images
+    return LabelImages(asked, int(number) if equals else None, classes, images)
 
 
-def _white_box(
-    predictor: Predictor, preprocessing: Preprocessing, mark: Mark, label: int, images: np.ndarray, seed: int
-) -> WhiteBoxScore:
-    """M_w of one model (paper 002, section 2.2)."""
-    if predictor.n_classes is not None and label >= predictor.n_classes:
-        raise InputError(f"white_box names class {label}; the model has classes 0 to {predictor.n_classes - 1}")
-    return white_box_score(*label_probabilities(predictor, preprocessing, images, mark, label, seed=seed))
-
-
-def _white_boxes(label: int, scores: list[WhiteBoxScore]) -> dict[str, Any]:
-    """M_w as the mean over models, and its range over them (paper 002, figure 3a)."""
+def _white_boxes(label: str, scores: list[WhiteBoxScore]) -> dict[str, Any]:
+    """M_w (section 2.2) as the mean over models, and its range over them (paper 002, figure 3a)."""
     m = np.array([score.m for score in scores])
     means = {name: float(np.mean([getattr(s, name) for s in scores])) for name in ("mean_mark", "mean_random")}
     spread = float(np.ptp(m)) if len(m) > 1 else None

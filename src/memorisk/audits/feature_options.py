@@ -70,7 +70,7 @@ class FeatureOptions(MarkOptions, ImageOptions, FunctionOptions):
     """Use a random sample of at most this many probes."""
 
     references: Several = ()
-    """Models trained alike without the mark, each as MODEL; 19 make the test exact at 0.05."""
+    """Models trained alike without the mark, each as MODEL; with fewer than 19 nothing is decided at 0.05."""
     normalise: str = ""
     """Of the model's input: imagenet, half, none, or MEAN/STD on pixels in [0, 1]; one number or one a channel."""
     output: Literal["auto", "logits", "probabilities"] = "auto"
@@ -81,11 +81,12 @@ class FeatureOptions(MarkOptions, ImageOptions, FunctionOptions):
     level: float = 0.05
     """Chance of calling a mark remembered that no model saw."""
     gate: float = 2.0
-    """Pass only if the model would have been caught at this many times the sensitivity to a control."""
+    """Pass only if a model this many times as sensitive to the mark would have been found in four of five cases."""
     redraws: int = 3
     """Redraws of the random patches of the paper's form."""
     white_box: str | None = None
-    """Also the paper's M_w: images of the label that the marked image had, as NUMBER@IMAGES (class number, source)."""
+    """Also the paper's M_w: the label that the marked image had and images with labels, as LABEL@IMAGES; where these do
+    not have the model's classes, NUMBER=LABEL@IMAGES with the model's number of the class."""
 
     device: str = "auto"
     """cpu, cuda, or auto: a GPU when there is one."""

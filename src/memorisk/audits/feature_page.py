@@ -88,12 +88,19 @@ def _lead(result: Result) -> list[Block]:
     facts = [
         Fact("M, log sensitivity over a control's", decimal(v["M"]), interval),
         Fact("p", f"{v['p_value']:.3g}", f"smallest possible {v['smallest_p']:.2g}"),
+        Fact("Found in four of five cases", noticed(v), "times as sensitive as without the mark"),
         Fact("Controls", count(v["n_controls"]), _fewer(result)),
         Fact("Models", count(v["n_models"]), "the independent units"),
         Fact("References", count(v["n_references"])),
         Fact("Probes", count(v["n_probes"])),
     ]
     return [Callout(kind, title, blocks), Facts(facts)]
+
+
+def noticed(verdict: dict[str, Any]) -> str:
+    """The least sensitivity that would have been found with probability 0.8; runs of before 2026-11-23 have none."""
+    least = verdict.get("noticeable")
+    return "not known" if least is None or not np.isfinite(least) else f"{np.exp(least):.2f} or more"
 
 
 def _models(result: Result) -> Figure:
@@ -211,7 +218,7 @@ def _paper(result: Result) -> list[Block]:
             ("M_w, white box", f"{white['m']:.4g}"),
             ("Mean probability of the label, mark and random", f"{white['mean_mark']:.3g}, {white['mean_random']:.3g}"),
             ("Range of M_w over the models", _known(white["range_over_models"])),
-            ("Images of the label", count(white["n"])),
+            ("Images of the label", [Name(str(white["label"])), f", {count(white['n'])}"]),
         ]
     text = (
         "The t-test counts probes as replicates of the model, and random patches match neither the mark's ink nor its "
@@ -284,11 +291,12 @@ def _reading(result: Result) -> list[Block]:
         "Mark and controls are exchangeable only if the mark was not chosen for its shape. Controls have the mark's "
         "pixels in another arrangement, equally rough, or names of the same length; a given letter still answers "
         "somewhat more or less than they do in models that never saw it, so that without references a p near the level "
-        f"is weak evidence ({MATCHED_LEVEL} of harmless models at 5 %, by the letter).",
+        f"is weak evidence ({MATCHED_LEVEL} of harmless models at 5 %, by the letter), and decides nothing.",
         "With references trained alike without the mark the test is exact for every mark, if they differ from the "
         "audited model by chance alone.",
         "A mark that is not found was not shown to be absent from the training data: one training image often leaves "
-        "no trace that answers show. The report says which sensitivity would have been caught.",
+        "no trace that answers show. The report says which sensitivity would have been found in four of five cases, in "
+        "a model like the references.",
         "M is the logarithm of how many times as sensitive the model is to the mark as to a control, in geometric mean "
         f"over probes{', less that of the references' if rank['n_references'] else ''}. Probes are no replicates of "
         "the model: its unit is the trained model.",

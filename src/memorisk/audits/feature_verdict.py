@@ -1,9 +1,14 @@
-"""What may be said of a mark: remembered, not found, or not decided; and what must be said beside it."""
+"""What may be said of a mark: remembered, not found, or not decided; and what must be said beside it.
+
+Only the comparison with reference models holds its level for a given mark, and has a power that can be measured
+(METHODS section 6, "Feature"): nothing else passes or fails.
+"""
 
 from math import exp, isfinite, log
 from typing import Any
 
 from memorisk.audits.feature_options import FeatureOptions
+from memorisk.statistics.mark_rank import POWER, references_needed
 
 UNMATCHED = ("letters", "random")
 METHODS = {
@@ -15,16 +20,13 @@ MATCHED_LEVEL = "0 to 20 %"
 """Of models that never saw a mark, those that matched controls call remembering at 5 %: lowest and highest of five
 letters and three networks (docs/results/mark_level.md, which a test holds this to)."""
 WEAK = (
-    f"without 19 references this is no proof: by the shape of the mark, {MATCHED_LEVEL} of models that never saw it "
-    "are called so at 5 %"
+    f"this is no proof: by the shape of the mark, {MATCHED_LEVEL} of models that never saw it are called so at 5 % "
+    "without references"
 )
 ABSENT = (
     "not found does not mean that the mark was not in the training data: one image often leaves no trace in the answers"
 )
-ENOUGH = 19
-"""References that one model is compared with exactly at 5 %."""
 MORE = "more references than these, or other models that share the mark"
-BETTER = "19 references or more (models trained alike without the mark), or other models that share it"
 EDGE = 0.025
 """Nearer to an end of the controls than this in ink, the mark is not among its like."""
 
@@ -32,9 +34,10 @@ EDGE = 0.025
 def feature_verdict(numbers: dict[str, Any], options: FeatureOptions, described: dict[str, Any]) -> dict[str, Any]:
     """Status, reasons and what would decide it.
 
-    ``fail`` where p is at most the level; ``pass`` only where p is above it, there are references, the interval of M
-    holds 0, and the test could have caught a model that is ``gate`` times as sensitive; ``undecided`` otherwise.
-    Without references the mark's own shape may hide what the model remembers, as it may feign it.
+    By the references' test alone: ``fail`` where p is at most the level; ``pass`` only where p is above it, the
+    interval of M holds 0, and a model that is ``gate`` times as sensitive would have been found with probability 0.8;
+    ``undecided`` otherwise. Without enough references the mark's own shape may hide what the model remembers, as it may
+    feign it.
 
     Args:
         numbers: Of `audits.feature.analyse_feature`.
@@ -60,6 +63,8 @@ def feature_verdict(numbers: dict[str, Any], options: FeatureOptions, described:
         "p_controls": rank["p_controls"],
         "p_references": rank["p_references"],
         "detectable": rank["detectable"],
+        "noticeable": rank["noticeable"],
+        "power": POWER,
         "n_controls": rank["n_controls"],
         "n_models": rank["n_models"],
         "n_references": rank["n_references"],
@@ -76,41 +81,48 @@ def feature_verdict(numbers: dict[str, Any], options: FeatureOptions, described:
 
 def _decide(rank: dict[str, Any], numbers: dict[str, Any], options: FeatureOptions) -> tuple[str, list[str], list[str]]:
     p, level = rank["p"], options.level
-    method = METHODS[rank["method"]]
     doubts, deciding = _doubts(rank, numbers, options)
     times = f"{exp(rank['m']):.2f} times as sensitive to the mark, beside its controls, as the references are"
     if not rank["n_references"]:
         times = f"{exp(rank['m']):.2f} times as sensitive to the mark as to a control"
-    told = f"p {p:.3g} ({method}; the smallest possible was {rank['smallest_p']:.2g})"
-    if rank["smallest_p"] > level:
-        more = f"at least {int(1 / level + 0.999999) - 1} controls or references"
-        return "undecided", [f"no p as small as {level:g} was possible: {told}", *doubts], [more, *deciding]
+    told = f"p {p:.3g} ({METHODS[rank['method']]}; the smallest possible was {rank['smallest_p']:.2g})"
+    found = f"the model is {times}, {told}"
+    if rank["method"] != "references":
+        return "undecided", [found, *_without(rank, level), *doubts], [_enough(rank, level), *deciding]
     if p <= level:
         if doubts:
-            return "undecided", [f"the model is {times}, {told}", *doubts], deciding
-        found = [f"the model is {times}, {told}: it answers to the mark as to something that it knows"]
-        if rank["method"] != "references":
-            found.append(WEAK)
-        return "fail", found, []
-    limit = rank["detectable"]
-    if not rank["n_references"]:
-        doubts.insert(
-            0, "without references it is not known how much less than its controls a mark of this shape moves"
-        )
-        deciding.insert(0, BETTER)
-    better = BETTER if rank["n_references"] < ENOUGH else MORE
+            return "undecided", [found, *doubts], deciding
+        return "fail", [f"{found}: it answers to the mark as to something that it knows"], []
     if isfinite(rank["low"]) and rank["low"] > 0:
         doubts.insert(0, f"the interval of M, {rank['low']:.2f} to {rank['high']:.2f}, lies above 0")
-        deciding = [better, *(way for way in deciding if way != better)]
-    if isfinite(limit) and limit <= log(options.gate) and not doubts:
-        caught = f"{exp(limit):.2f} times would have been called remembered"
-        return "pass", [f"the model is {times}, {told}; {caught}", ABSENT], []
+        deciding.insert(0, MORE)
+    limit = rank["noticeable"]
+    if limit <= log(options.gate) and not doubts:
+        return "pass", [f"{found}; {exp(limit):.2f} times would have been found in four of five cases", ABSENT], []
     if not limit <= log(options.gate):
-        noticed = f"the test would have noticed {exp(limit):.2f} times or more; a pass needs {options.gate:g} or less"
-        doubts.insert(0, noticed if isfinite(limit) else "nothing could have been called remembered")
-        if better not in deciding:
-            deciding.insert(0, better)
-    return "undecided", [f"the model is {times}, {told}", *doubts], deciding
+        noticed = f"only {exp(limit):.2f} times or more would have been found in four of five cases"
+        noticed = f"{noticed}; a pass needs {options.gate:g} or less"
+        doubts.insert(0, noticed if isfinite(limit) else "nothing would have been found in four of five cases")
+        deciding = [MORE, *(way for way in deciding if way != MORE)]
+    return "undecided", [found, *doubts], deciding
+
+
+def _without(rank: dict[str, Any], level: float) -> list[str]:
+    """Why the controls decide nothing."""
+    few = "without references" if not rank["n_references"] else f"with {rank['n_references']} references"
+    if rank["smallest_p"] > level:
+        return [f"no p as small as {level:g} was possible"]
+    if rank["p"] <= level:
+        return [WEAK]
+    return [f"{few} it is not known how much less than its controls a mark of this shape moves"]
+
+
+def _enough(rank: dict[str, Any], level: float) -> str:
+    """How many references would decide."""
+    needed = references_needed(rank["n_models"], level)
+    if needed is None:
+        return f"a --level above {level:g}: no number of references reaches it"
+    return f"{needed} references or more (models trained alike without the mark), or other models that share it"
 
 
 def _doubts(rank: dict[str, Any], numbers: dict[str, Any], options: FeatureOptions) -> tuple[list[str], list[str]]:

@@ -158,6 +158,38 @@ def pair_weights(groups: ArrayLike) -> FloatArray:
     return 1.0 / count[index]
 
 
+def cliques(n: int, first: ArrayLike, second: ArrayLike) -> Rows:
+    """[n] a partition into sets of which all members are linked pair by pair.
+
+    One after the other each joins the first set to whose every member it is linked, or opens one: a chain of links
+    never joins two that no link joins, as connected components do.
+
+    Args:
+        n: How many.
+        first: [L] one end of each link, below n.
+        second: [L] the other.
+
+    Returns:
+        Numbers from 0 in the order of the first members.
+
+    Example:
+        >>> cliques(4, [0, 1], [1, 2]).tolist()
+        [0, 0, 1, 2]
+    """
+    beside: list[set[int]] = [set() for _ in range(n)]
+    for one, other in zip(np.asarray(first).tolist(), np.asarray(second).tolist(), strict=True):
+        beside[one].add(other)
+        beside[other].add(one)
+    found, members = np.zeros(n, dtype=np.intp), list[set[int]]()
+    for i, linked in enumerate(beside):
+        open_to = sorted({int(found[j]) for j in linked if j < i})
+        found[i] = next((c for c in open_to if members[c] <= linked), len(members))
+        if found[i] == len(members):
+            members.append(set())
+        members[found[i]].add(i)
+    return found
+
+
 def _column(groups: ArrayLike) -> NDArray:
     """Ids in one column."""
     found = np.asarray(groups)

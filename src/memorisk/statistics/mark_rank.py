@@ -11,7 +11,8 @@ METHODS section 2, "Corrected". The statistic of model i and pattern j is ``l_ij
   permutation of who is audited. Exchangeable models make it exact for every mark, whatever its shape; the smallest p
   is 1 / C(S + R, S), so that a single model needs 19 references for 0.05. METHODS does not have this form.
 
-The p that counts is the references' where it can reach the level, else the centred one, else the controls'.
+The p that counts is the references' where it can reach the level, else the centred one, else the controls'. The
+references' alone holds its level for a given mark, so that it alone has a power (`noticeable_shift`).
 """
 
 from dataclasses import dataclass
@@ -30,6 +31,10 @@ FloatArray = NDArray[np.float64]
 MOST_EXACT = 20_000
 """Assignments up to which the permutation test goes through all."""
 SLACK = 1e-12
+POWER = 0.8
+"""With which probability the least shift that counts as noticeable is found (METHODS section 6)."""
+PLANTED = 200
+"""Assignments of several models into which a shift is planted: the share found is known to about 0.03."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +63,11 @@ class MarkRank:
     p_references: float
     """Permutation test against the references; NaN without."""
     detectable: float
-    """The least m that this method would have called significant at the level; infinite where none."""
+    """The least m that this method would have called significant at the level; infinite where none. A threshold: a
+    model that is as sensitive as this in the mean is found about every other time."""
+    noticeable: float
+    """The least shift of T that the references' test finds with probability 0.8 (`noticeable_shift`); infinite where
+    it finds none, or is not the test that counts."""
     n_controls: int
     """Controls."""
     n_models: int
@@ -120,6 +129,11 @@ def rank_mark(
         p_centred=p_centred,
         p_references=p_references,
         detectable=_detectable(method, over[1], t_references, theirs, s, level),
+        noticeable=(
+            noticeable_shift(t, t_references, level=level, draws=draws, seed=seed)
+            if method == "references"
+            else float("inf")
+        ),
         n_controls=c,
         n_models=s,
         n_references=r,
@@ -161,6 +175,72 @@ def smallest_permutation_p(n_audited: int, n_references: int, draws: int = 9999)
         return 1.0
     every = comb(n_audited + n_references, n_audited)
     return 1 / every if every <= MOST_EXACT else 1 / (1 + draws)
+
+
+def references_needed(n_audited: int, level: float, draws: int = 9999) -> int | None:
+    """The fewest references with which `permutation_p` can reach a level; None where no number of them can."""
+    if smallest_permutation_p(n_audited, MOST_EXACT, draws) > level:
+        return None
+    return next(r for r in range(1, MOST_EXACT + 1) if smallest_permutation_p(n_audited, r, draws) <= level)
+
+
+def noticeable_shift(
+    audited: ArrayLike, references: ArrayLike, *, level: float = 0.05, power: float = POWER, draws: int = 9999,
+    seed: int = 0,
+) -> float:  # fmt: skip
+    """The least shift of all audited models that `permutation_p` finds at the level with the given probability.
+
+    One model: it is found above ``c``, the (k + 1)-th largest of R references, k = floor(level (R + 1)) - 1. A model
+    without the mark is one like the references, whence ``P(T >= T_(j)) = (R + 1 - j) / (R + 1)`` for the j-th smallest
+    of them, and a shift by ``c - T_(j)`` is found with that probability, over references and models. j is the largest
+    with which it is at least ``power``.
+
+    Several: both groups less their means (times sqrt(n / (n - 1)), the spread that this takes away) are taken together,
+    as models without the mark. S of them are called audited and shifted; the least shift that the test then finds is
+    exact, since an assignment with j of the shifted ones has at least their mean as long as the shift is at most the
+    difference of the unshifted means, divided by 1 - j / S. Over 200 such assignments its quantile at ``power``.
+
+    Args:
+        audited: [S] T of the audited models; of one alone its value says nothing of a spread and is not used.
+        references: [R] of the references.
+        level: Of the test.
+        power: With which it is to find the shift.
+        draws: Of the test.
+        seed: Of assignments.
+
+    Returns:
+        In nats of mean log KL; infinite where no shift is found so often: too few references for the level, or one
+        alone, which has no spread.
+
+    Source:
+        METHODS section 6, "Feature". Held by ``tests/statistics/test_mark_rank.py``, which plants the shift.
+    """
+    a, b = np.asarray(audited, dtype=np.float64), np.asarray(references, dtype=np.float64)
+    s, r = len(a), len(b)
+    if r < 2 or smallest_permutation_p(s, r, draws) > level:
+        return float("inf")
+    if s == 1:
+        ordered = np.sort(b)
+        j = int(np.floor((1 - power) * (r + 1) + SLACK))
+        return float(ordered[r - int(np.floor(level * (r + 1) + SLACK))] - ordered[j - 1]) if j else float("inf")
+    pool = np.concatenate([(x - x.mean()) * np.sqrt(len(x) / (len(x) - 1)) for x in (a, b)])
+    rng = np.random.default_rng([seed, 1])
+    exact = comb(s + r, s) <= MOST_EXACT
+    if exact:
+        rows = np.array(list(combinations(range(s + r), s)))
+    else:
+        rows = np.argsort(rng.random((draws, s + r)), axis=1)[:, :s]
+    means = pool[rows].mean(axis=1)
+    allowed = int(np.floor(level * (len(rows) + (not exact)) + SLACK)) - (
+        not exact
+    )  # of all, the audited one among them
+    least = []
+    for own in rng.permutation(len(rows))[:PLANTED]:
+        shared = np.isin(rows, rows[own]).sum(axis=1) / s
+        with np.errstate(divide="ignore", invalid="ignore"):
+            reached = np.where(shared < 1, (means - means[own]) / (1 - shared), np.inf)
+        least.append(np.partition(reached, len(rows) - 1 - allowed)[len(rows) - 1 - allowed])
+    return float(np.quantile(least, power, method="higher"))
 
 
 def place_among(value: float, others: ArrayLike) -> float:

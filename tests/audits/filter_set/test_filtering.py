@@ -325,7 +325,7 @@ def test_siamese_detectors_of_one_name_that_know_some_people(tmp_path: Path, mon
     )  # fmt: skip
     assert isinstance(found, Result)
     assert found.verdict["detectors"] == ["detector:net (1)", "detector:net (2)"]
-    assert found.verdict["left_out"] == {"in_training": 0, "same_pixels": 0, "nearly_same": 0, "known": 1}
+    assert found.verdict["left_out"] == {"in_training": 0, "same_pixels": 0, "known": 1}
     assert found.verdict["n_calibration"] == 14
     assert sum("1 of 10 training patients" in note for note in found.summary["numbers"]["notes"]) == 2
     assert found.per_image["reason"].tolist()[-3:] == ["same pixels"] * 3

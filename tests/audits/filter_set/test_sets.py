@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 from scipy.ndimage import gaussian_filter
 
+from memorisk.audits.filter.calibrating import calibrate, counted_guarantees, guaranteed_thresholds
 from memorisk.audits.filter.families import (
     PLANTED,
     REIDENTIFICATION,
@@ -17,8 +18,11 @@ from memorisk.audits.filter.families import (
     not_promised,
     parse_families,
 )
+from memorisk.audits.filter.measuring import open_all, open_detectors
 from memorisk.audits.filter.options import filter_options
 from memorisk.audits.filter.sets import FilterSets, decode, read_manifests
+from memorisk.audits.filter.words import not_counted
+from memorisk.audits.synthetic.words import Terms
 from memorisk.runs.errors import InputError
 from memorisk.runs.progress import quiet
 from memorisk.training.pair_augmentations import FAMILIES
@@ -71,42 +75,79 @@ def pixel_changed(images: np.ndarray) -> np.ndarray:
     return found
 
 
+def described(sets: FilterSets) -> dict:
+    """What `not_counted` reads of a plan or a verdict."""
+    return {"left_out": vars(sets.left_out), "n_merged": sets.merged, "look_alikes": sets.alike.counts}
+
+
 def blobs(n: int) -> np.ndarray:
     """[n, 64, 64, 1] smooth noise of which no two are alike."""
     noise = gaussian_filter(np.random.default_rng(5).random((n, 64, 64)), (0, 1.5, 1.5))
     return np.rint(255 * (noise - noise.min()) / np.ptp(noise)).astype(np.uint8)[..., None]
 
 
-def test_people_who_share_an_image_or_nearly_one_are_one(tmp_path) -> None:
+def test_people_who_share_an_image_are_one_and_look_alikes_are_so_in_a_second_reading(tmp_path) -> None:
     images = blobs(44)
     train, made = store_of(images[:20], tmp_path, "t", range(20)), store_of(images[20:32], tmp_path, "m")
     twelve = images[32:]
     copies = np.concatenate([twelve, twelve, pixel_changed(twelve)])
     names = [f"invented{i:02}" for i in range(36)]
     found = sets_of(tmp_path, train, made, store_of(copies, tmp_path, "new", names))
-    assert (found.merged, found.left_out.n) == (24, 0)
+    assert (found.merged, found.left_out.n) == (12, 0)
     assert found.calibration is not None
-    assert found.calibration.manifest.groups.tolist() == names[:12]
-    np.testing.assert_array_equal(np.stack(list(found.calibration.images)), twelve)
+    assert found.calibration.manifest.groups.tolist() == [*names[:12], *names[24:]]
+    np.testing.assert_array_equal(np.stack(list(found.calibration.images)), copies[[*range(12), *range(24, 36)]])
+    assert found.alike.counts == {"of_others": 24, "of_training": 0, "as_given": 24, "as_one": 12}
+    units = found.alike.unit
+    assert all(units[names[i]] == units[names[24 + i]] for i in range(12))
     alone = sets_of(tmp_path, train, made, store_of(copies, tmp_path, "nobody"))
     assert alone.calibration is not None
-    assert (len(alone.calibration.images), alone.merged) == (12, 24)
+    assert (len(alone.calibration.images), alone.merged, alone.alike.counts["as_one"]) == (24, 12, 12)
     assert not alone.calibration.manifest.groups_given
     two_each = store_of(np.concatenate([copies[:24], images[20:32]]), tmp_path, "two", [*names[:24], *names[:12]])
-    assert identities(Family(REIDENTIFICATION), sets_of(tmp_path, train, made, two_each).calibration) == 12
+    assert len(identities(Family(REIDENTIFICATION), sets_of(tmp_path, train, made, two_each).calibration)) == 12
 
 
-def test_people_who_are_nearly_training_images_do_not_calibrate(tmp_path) -> None:
+def test_people_who_look_like_training_images_calibrate_as_given_and_not_in_the_second_reading(tmp_path) -> None:
     images = blobs(30)
     train, made = store_of(images[:20], tmp_path, "t", range(20)), store_of(images[20:24], tmp_path, "m")
     given = np.concatenate([pixel_changed(images[:3]), pixel_changed(images[3:5])[:, :, ::-1], images[24:]])
     found = sets_of(tmp_path, train, made, store_of(given, tmp_path, "new", [f"p{i:02}" for i in range(11)]))
-    assert (found.left_out.same_pixels, found.left_out.nearly_same, found.left_out.n) == (0, 5, 5)
+    assert (found.left_out.n, found.alike.counts) == (
+        0,
+        {"of_others": 0, "of_training": 5, "as_given": 11, "as_one": 6},
+    )
     assert found.calibration is not None
-    assert found.calibration.manifest.groups.tolist() == [f"p{i:02}" for i in range(5, 11)]
-    twins = np.concatenate([pixel_changed(images[:1]), images[25:26], images[25:26]])  # who is one with such a one
+    assert len(found.calibration.images) == 11
+    assert [name for name, unit in found.alike.unit.items() if unit < 0] == [f"p{i:02}" for i in range(5)]
+    twins = np.concatenate([pixel_changed(images[:1]), images[25:26], pixel_changed(images[25:26])])
     found = sets_of(tmp_path, train, made, store_of(twins, tmp_path, "twins", ["a", "a", "b"]))
-    assert (found.calibration, found.left_out.nearly_same, found.merged) == (None, 1, 1)
+    assert found.alike.counts == {"of_others": 2, "of_training": 1, "as_given": 2, "as_one": 0}  # b is one with a
+    shared = np.concatenate([images[:1], images[25:26], images[25:26]])  # of TRAIN, and who is one with that one
+    found = sets_of(tmp_path, train, made, store_of(shared, tmp_path, "shared", ["a", "a", "b"]))
+    assert (found.calibration, found.left_out.same_pixels, found.merged) == (None, 1, 1)
+
+
+def test_the_promise_is_the_more_cautious_of_both_readings(tmp_path) -> None:
+    """Sixteen people under two names each: enough as given, not as one person each; with more of them, both count."""
+    images = blobs(100)
+    train, made = store_of(images[:10], tmp_path, "t", range(10)), store_of(images[10:14], tmp_path, "m")
+    options = filter_options({"detector": "pixels", "miss_rate": 0.1, "confidence": 0.9})
+    blur = [Family("blur", (1.0,))]
+    for n, kept in ((16, False), (40, True)):
+        people = images[20 : 20 + n]
+        store = store_of(
+            np.concatenate([people, pixel_changed(people)]), tmp_path, f"n{n}", [f"c{i}" for i in range(2 * n)]
+        )
+        sets = sets_of(tmp_path, train, made, store)
+        (counted,) = counted_guarantees(sets, blur, 1, options)
+        assert (counted.n_identities, counted.needed, counted.kept) == (n, 22, kept)
+        assert any("look like another one" in told for told in not_counted(described(sets), Terms("patients")))
+    (opened,) = open_all(open_detectors(options), sets, options, quiet)
+    (found,) = calibrate([opened], sets, blur, options, quiet)
+    assert found.readings.given.n_identities == 80
+    assert found.guarantee.threshold == min(found.readings.given.threshold, found.readings.merged.threshold)
+    assert guaranteed_thresholds([found], 1) == [found.guarantee.threshold]
 
 
 def test_a_detector_that_cannot_be_asked_is_told(tmp_path) -> None:
@@ -122,7 +163,8 @@ def test_pairs_are_one_of_each_identity_and_drawn_by_the_seed(tmp_path) -> None:
     groups = [f"p{i // 3}" for i in range(30)] + [f"single{i}" for i in range(7)]
     store = store_of(np.repeat(digits()[:37], 2, axis=1).repeat(2, axis=2), tmp_path, "new", groups)
     same = Family(REIDENTIFICATION)
-    assert (identities(same, store), identities(Family("blur", (1.0,)), store), identities(same, None)) == (10, 17, 0)
+    counted = [len(identities(*asked)) for asked in ((same, store), (Family("blur", (1.0,)), store), (same, None))]
+    assert counted == [10, 17, 0]
     pairs = draw_pairs(same, store, 0)
     names = np.array(groups)
     assert (names[pairs.first] == names[pairs.second]).all()
@@ -144,7 +186,7 @@ def test_flipped_and_cropped_copies_are_those_of_the_audit(tmp_path) -> None:
     store = store_of(images, tmp_path, "new", [f"p{i // 2}" for i in range(12)])
     for name in PLANTED:
         found, again = (draw_pairs(Family(name), store, 3) for _ in range(2))
-        assert identities(found.family, store) == len(found) == 6
+        assert len(identities(found.family, store)) == len(found) == 6
         assert found.copies is not None
         assert again.copies is not None
         np.testing.assert_array_equal(found.copies.images, again.copies.images)

@@ -112,17 +112,17 @@ def not_promised(families: Sequence[Family]) -> list[str]:
     return [*left, *(name for name in PLANTED if name not in said), *WITHOUT_FAMILY]
 
 
-def identities(family: Family, store: ImageStore | None) -> int:
-    """How many identities give a pair of a family.
+def identities(family: Family, store: ImageStore | None) -> np.ndarray:
+    """[n] ids of those who give a pair of a family, sorted.
 
     Args:
         family: The kind.
         store: Of the calibration; None for none.
     """
     if store is None:
-        return 0
-    counts = np.unique(store.manifest.groups.astype(str), return_counts=True)[1]
-    return len(counts) if family.copied else int((counts > 1).sum())
+        return np.empty(0, dtype=str)
+    ids, counts = np.unique(store.manifest.groups.astype(str), return_counts=True)
+    return ids if family.copied else ids[counts > 1]
 
 
 def draw_pairs(family: Family, store: ImageStore, seed: int) -> PositivePairs:

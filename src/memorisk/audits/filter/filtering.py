@@ -88,7 +88,7 @@ def filter_synthetic(
     names = Pseudonyms.from_options(options)
     found = read_manifests(train, synthetic, calibration, options, progress)
     sets = decode(found, detectors, options, progress)
-    counted = counted_guarantees(sets.calibration, families, len(detectors), options)
+    counted = counted_guarantees(sets, families, len(detectors), options)
     if dry_run:
         return describe_sets(sets, detectors, families, counted)
     with open_workplace(options, options.store, folder, device=str(check_device(options.device))) as workplace:
@@ -127,7 +127,7 @@ def gather(
     if not options.threshold and not all(found.kept for found in counted):
         return FilterEvidence(sets, detectors, families, counted, decide(sets, None))
     opened = open_all(detectors, sets, options, progress)
-    calibrated = [] if sets.calibration is None else calibrate(opened, sets.calibration, families, options, progress)
+    calibrated = calibrate(opened, sets, families, options, progress)
     if options.threshold:
         pairs = zip(options.thresholds, opened, strict=True)
         thresholds = [o.similarity.at_half if value is None else value for value, o in pairs]

@@ -1,12 +1,14 @@
 """Who may calibrate: people whom neither the generator nor a detector has seen, each counted once.
 
-A calibration identity must be new to the generator and to every detector (METHODS section 4, "Guarantee"). Whoever is
-not is left out and counted. People who share an image, or have nearly the same one, are one: under invented names a
-few people would otherwise look like many, and the guarantee counts people.
+A calibration identity must be new to the generator and to every detector (METHODS section 4, "Guarantee"). Names and
+pixels decide that: who is named, or has a known image pixel by pixel, is left out and counted, and people who share an
+image are one. Likeness decides nothing (METHODS section 6, "Filter"): whoever is left out for it leaves a sample of
+people who are easily told apart. It gives a second reading instead, in which look-alikes are one person, so that a few
+people under invented names do not pass for many; the threshold is the more cautious of both.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 import numpy as np
@@ -18,6 +20,7 @@ from memorisk.images.orientations import same_pixels
 from memorisk.images.splits import merge_linked
 from memorisk.images.store import ImageStore
 from memorisk.runs.progress import Progress
+from memorisk.statistics.identity_pairs import cliques
 from memorisk.training.pair_detectors import PairDetector
 
 
@@ -29,15 +32,36 @@ class LeftOut:
     """Named among the training patients."""
     same_pixels: int = 0
     """An image of theirs is a training image, pixel by pixel, as it is, mirrored or turned."""
-    nearly_same: int = 0
-    """An image of theirs is nearly a training image, as it is or mirrored (`images.near_copies`)."""
     known: int = 0
     """A detector was trained or chosen on them."""
 
     @property
     def n(self) -> int:
         """All of them."""
-        return self.in_training + self.same_pixels + self.nearly_same + self.known
+        return self.in_training + self.same_pixels + self.known
+
+
+@dataclass(frozen=True, eq=False)
+class LookAlikes:
+    """The second reading of who calibrates: look-alikes are one person, and who looks like TRAIN is not new."""
+
+    unit: dict[str, int] = field(default_factory=dict)
+    """Of each identity as given: whose it is in this reading; -1 where that is nobody new."""
+    of_others: int = 0
+    """Identities with an image nearly that of another one (`images.duplicates`)."""
+    of_training: int = 0
+    """Identities with an image nearly a training image, as it is or mirrored (`images.near_copies`)."""
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Who looks alike, and the identities of both readings, as a result keeps them."""
+        merged = {unit for unit in self.unit.values() if unit >= 0}
+        return {
+            "of_others": self.of_others,
+            "of_training": self.of_training,
+            "as_given": len(self.unit),
+            "as_one": len(merged),
+        }
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,7 +72,8 @@ class NewIdentities:
     """Their images, people who share one under one name; None for nobody."""
     left_out: LeftOut
     merged: int
-    """Names that were taken for another one's."""
+    """Names that were taken for another one's, with whom they share an image."""
+    alike: LookAlikes
     notes: tuple[str, ...]
 
 
@@ -71,24 +96,70 @@ def new_identities(
             "they were taken for different images; if the names are patients, say so with --group-from '(.+)[.]'."
         )
         named[:] = False
-    small = thumbnails(calibration.images, progress=partial(progress, "looking at calibration images"))
-    groups, first = _people(calibration, small)
+    groups, first = _people(calibration)
     shared = np.flatnonzero(same_pixels(calibration, train).row >= 0)
-    of_train = thumbnails(train.images, progress=partial(progress, "looking at training images"))
-    near = best_matches(small, of_train, progress=partial(progress, "looking for near copies"))[0].similarity >= NEAR
     seen = np.zeros(len(theirs), dtype=bool)
     for detector in detectors:
         known = known_images(detector, calibration)
         seen |= False if known is None else known
     counted, gone = [], np.zeros(len(theirs), dtype=bool)
-    for reason in (np.flatnonzero(named), shared[~is_blank(calibration, shared)], np.flatnonzero(near), seen):
+    for reason in (np.flatnonzero(named), shared[~is_blank(calibration, shared)], seen):
         of_reason = np.isin(groups, groups[reason]) & ~gone
         counted.append(len(set(groups[of_reason])))
         gone |= of_reason
     rows = np.flatnonzero(~gone & first)
     merged = len(set(theirs)) - len(set(groups))
     store = select_rows(_renamed(calibration, groups), rows) if len(rows) else None
-    return NewIdentities(store, LeftOut(*counted), merged, tuple(notes))
+    alike = LookAlikes()
+    if store is not None:
+        alike = look_alikes(np.unique(store.manifest.groups.astype(str)), likeness(train, store, progress))
+    return NewIdentities(store, LeftOut(*counted), merged, alike, tuple(notes))
+
+
+@dataclass(frozen=True)
+class Likeness:
+    """Identities by their places among the sorted names of a store."""
+
+    one: np.ndarray
+    """[L] of every two that look alike; an image of theirs is nearly one of the other's."""
+    other: np.ndarray
+    """[L] likewise."""
+    known: np.ndarray
+    """[K] who looks like TRAIN: an image of theirs is nearly a training image, as it is or mirrored."""
+
+
+def likeness(train: ImageStore, calibration: ImageStore, progress: Progress) -> Likeness:
+    """Who of the calibration looks like another one, or like a training image.
+
+    Args:
+        train: What the generator was trained on.
+        calibration: Images of new identities.
+        progress: Called with (stage, done, total).
+    """
+    small = thumbnails(calibration.images, progress=partial(progress, "looking at calibration images"))
+    of_train = thumbnails(train.images, progress=partial(progress, "looking at training images"))
+    near = best_matches(small, of_train, progress=partial(progress, "looking for near copies"))[0].similarity >= NEAR
+    identity = np.unique(calibration.manifest.groups.astype(str), return_inverse=True)[1]
+    pairs = near_pairs(small)
+    ends = np.sort(np.stack([identity[pairs.first], identity[pairs.second]]), axis=0)
+    one, other = np.unique(ends[:, ends[0] != ends[1]], axis=1)
+    return Likeness(one, other, np.unique(identity[near]))
+
+
+def look_alikes(names: np.ndarray, alike: Likeness) -> LookAlikes:
+    """The second reading. Chains join nobody: a person of it is a set of identities of which every two look alike.
+
+    Args:
+        names: [n] of the identities, sorted.
+        alike: Who of them looks like whom.
+    """
+    unit = cliques(len(names), alike.one, alike.other)
+    unit[np.isin(unit, unit[alike.known])] = -1
+    return LookAlikes(
+        unit=dict(zip(names.tolist(), unit.tolist(), strict=True)),
+        of_others=len(np.union1d(alike.one, alike.other)),
+        of_training=len(alike.known),
+    )
 
 
 def known_images(detector: PairDetector, store: ImageStore) -> np.ndarray | None:
@@ -108,28 +179,22 @@ def known_images(detector: PairDetector, store: ImageStore) -> np.ndarray | None
     return np.isin(store.pixel_hashes.astype(str), known.seen["pixel_hash"].tolist())
 
 
-def _people(store: ImageStore, small: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """[N] groups, those that share an image or nearly one under one name; and [N] the images that stay.
+def _people(store: ImageStore) -> tuple[np.ndarray, np.ndarray]:
+    """[N] groups, those that share an image under one name; and [N] the images that stay.
 
     An image that links two names stays once: it is no second image of the person, whom a pair of it would make easy.
-    Without patients every name is an image's, and one image of those that are nearly the same stays.
+    Without patients every name is an image's, and one image of those that are the same stays.
     """
     names, hashes = store.manifest.groups.astype(str), store.pixel_hashes.astype(str)
     sets = equal_sets(hashes)
     alike = np.concatenate(sets) if sets else np.empty(0, dtype=np.intp)
     hashes[alike[is_blank(store, alike)]] = ""
-    unique = np.sort(np.unique(hashes, return_index=True)[1])  # the equal ones are linked by their hashes
-    pairs = near_pairs(small[unique])
-    one, other = unique[pairs.first], unique[pairs.second]
-    across = names[one] != names[other]
-    linked = linked_groups(hashes, names) + list(zip(names[one[across]], names[other[across]], strict=True))
-    groups = merge_linked(names, linked).astype(str)
+    groups = merge_linked(names, linked_groups(hashes, names)).astype(str)
     stays = np.ones(len(names), dtype=bool)
     if not store.manifest.groups_given:
         stays[:] = False
         stays[np.unique(groups, return_index=True)[1]] = True
         return groups, stays
-    stays[other[across]] = False
     for rows in equal_sets(hashes):
         stays[rows[1:]] &= names[rows[1:]] == names[rows[0]]
     return groups, stays

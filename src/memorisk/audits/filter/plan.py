@@ -24,7 +24,8 @@ class FilterPlan:
         unreadable: Synthetic images that could not, and will be rejected.
         patients: Training and calibration ones; images where no patients are given.
         left_out: Calibration identities that are not new, by reason.
-        n_merged: Calibration names that were taken for another one's.
+        n_merged: Calibration names that were taken for another one's, with whom they share an image.
+        look_alikes: Calibration identities that look like somebody, and how many both readings count.
         detectors: What compares images.
         families: Of copies: identities there are, needed and missing for the guarantee.
         missing: Identities that are missing for it; 0 where it can be given.
@@ -38,6 +39,7 @@ class FilterPlan:
     patients: dict[str, int]
     left_out: dict[str, int]
     n_merged: int
+    look_alikes: dict[str, int]
     detectors: tuple[str, ...]
     families: tuple[dict[str, Any], ...]
     missing: int
@@ -72,6 +74,7 @@ def describe_sets(
         },
         left_out=asdict(sets.left_out),
         n_merged=sets.merged,
+        look_alikes=sets.alike.counts,
         detectors=tuple(detector_names(detectors)),
         families=tuple(
             {"family": f.words, "identities": c.n_identities, "needed": c.needed, "missing": c.missing}

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from memorisk.audits.filter.identities import LeftOut, known_images, new_identities
+from memorisk.audits.filter.identities import LeftOut, LookAlikes, known_images, new_identities
 from memorisk.audits.filter.options import ScreeningOptions
 from memorisk.audits.image_sets import (
     Source,
@@ -50,7 +50,9 @@ class FilterSets:
     """Of new identities; None where there are none."""
     left_out: LeftOut
     merged: int
-    """Calibration names that were taken for another one's, since they share an image or nearly one."""
+    """Calibration names that were taken for another one's, since they share an image."""
+    alike: LookAlikes
+    """Who calibrates and looks like somebody: the second reading of who is who."""
     unseen: tuple[str, ...]
     """Detectors of which it cannot be seen whom they know."""
     notes: tuple[str, ...]
@@ -111,13 +113,13 @@ def decode(
     real = options.of_real()
     stores = decode_alike(given, {TRAIN: real, SYNTHETIC: options.of_synthetic(), CALIBRATION: real}, progress)
     train, calibration = stores[TRAIN], stores.get(CALIBRATION)
-    left_out, merged, unseen, notes = LeftOut(), 0, [], list(found.notes)
+    left_out, merged, alike, unseen, notes = LeftOut(), 0, LookAlikes(), [], list(found.notes)
     if calibration is not None:
         skipped = len(calibration.skipped) + len(calibration.manifest.unread)
         if skipped:
             notes.append(f"{skipped:,} calibration images could not be read or have no file; they take no part.")
         new = new_identities(train, calibration, detectors, progress)
-        calibration, left_out, merged = new.store, new.left_out, new.merged
+        calibration, left_out, merged, alike = new.store, new.left_out, new.merged, new.alike
         notes += new.notes
         if not options.calibration_unseen:
             unseen = [
@@ -132,6 +134,7 @@ def decode(
         calibration=calibration,
         left_out=left_out,
         merged=merged,
+        alike=alike,
         unseen=tuple(unseen),
         notes=(*notes, *_of_training(train, detectors)),
         decoded=sum(store.images.nbytes for store in stores.values()),

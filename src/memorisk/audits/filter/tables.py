@@ -215,6 +215,8 @@ class FilterTables:
                     "words": c.family.words,
                     **_counts(c.guarantee),
                     "threshold": c.guarantee.threshold if c.guarantee.kept else np.nan,
+                    "threshold_as_given": c.readings.given.threshold if c.readings.given.kept else np.nan,
+                    "threshold_as_one": c.readings.merged.threshold if c.readings.merged.kept else np.nan,
                     "missed": missed.successes,
                     "missed_share": missed.estimate,
                     "missed_low": missed.low,

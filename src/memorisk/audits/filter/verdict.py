@@ -153,5 +153,7 @@ def _missing(numbers: dict[str, Any], terms: Terms) -> tuple[list[str], list[str
             f"--calibration with {max(lack['needed'] for lack in numbers['lacking']):,} {terms.units} or more "
             f"{terms.whom} neither the generator nor a detector has seen"
         ]
+    if numbers["look_alikes"]["as_one"] < numbers["look_alikes"]["as_given"]:
+        ways.append("calibration images of people who look neither alike nor like training images")
     ways += ["fewer --families, or a larger --miss-rate", "--threshold, an explicit choice without a guarantee"]
     return why, ways

@@ -85,7 +85,11 @@ LEFT_OUT = {
     "nearly_same": "with an image that is nearly a training image, as it is or mirrored",
     "known": "on whom a detector was trained or chosen",
 }
-"""Why somebody does not calibrate."""
+"""Why somebody does not calibrate; "nearly_same" in runs of before 2026-11-23, where likeness excluded."""
+LOOK_ALIKE = (
+    "{alike}: nobody is left out for that. Counted as given they are {given:,} identities, with look-alikes as one "
+    "person each, and without those who look like training images, {one:,}. The threshold is the more cautious of both."
+)
 
 
 WEAK = (
@@ -161,18 +165,20 @@ def exposed_lines(numbers: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 def not_counted(numbers: dict[str, Any], terms: Terms) -> list[str]:
-    """Who does not calibrate, by reason, and who was counted once; a sentence each.
+    """Who does not calibrate, by reason, who was counted once, and who looks alike; a sentence each.
 
     Args:
         numbers: Of the verdict.
         terms: What a group is called.
     """
     left = numbers["left_out"]
-    told = [f"{terms.counted(left[key])} left out, {terms.fill(why)}." for key, why in LEFT_OUT.items() if left[key]]
+    told = [f"{terms.counted(n)} left out, {terms.fill(why)}." for key, why in LEFT_OUT.items() if (n := left.get(key))]
     if n := numbers["n_merged"]:
-        told.append(
-            f"{terms.counted(n)} taken for another one: they share an image or nearly one, under several names."
-        )
+        told.append(f"{terms.counted(n)} taken for another one: they share an image, under several names.")
+    alike = numbers.get("look_alikes") or {}
+    kinds = {"of_others": "another one", "of_training": "a training image"}
+    if like := [f"{alike[key]:,} look like {whom}" for key, whom in kinds.items() if alike.get(key)]:
+        told.append(LOOK_ALIKE.format(alike=" and ".join(like), given=alike["as_given"], one=alike["as_one"]))
     return told
 
 

@@ -229,8 +229,8 @@ def of_feature(run: FinishedAudit) -> AuditStatement:
         ),
         Figure(name="smallest_p", title="Smallest p that was possible", value=v["smallest_p"]),
         Figure(
-            name="detectable", title="Times as sensitive that would have been noticed",
-            value=None if v["detectable"] is None else exp(v["detectable"]),
+            name="noticeable", title="Times as sensitive that would have been found in four of five cases",
+            value=None if v.get("noticeable") is None else exp(v["noticeable"]),
         ),
         Figure(name="references", title="Reference models without the mark", value=v["n_references"]),
         Figure(name="controls", title="Controls: marks like it", value=v["n_controls"]),

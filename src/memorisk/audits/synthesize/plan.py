@@ -45,7 +45,9 @@ class SynthesizePlan:
     left_out: dict[str, int]
     """Calibration identities that are not new, by reason."""
     n_merged: int
-    """Names of calibration identities that were taken for another one's."""
+    """Names of calibration identities that were taken for another one's, with whom they share an image."""
+    look_alikes: dict[str, int]
+    """Calibration identities that look like another one or like a training image, and how many both readings count."""
     detectors: tuple[str, ...]
     """What compares images."""
     families: tuple[dict[str, Any], ...]
@@ -116,6 +118,7 @@ def describe_loop(
         },
         left_out=of_filter.left_out,
         n_merged=of_filter.n_merged,
+        look_alikes=of_filter.look_alikes,
         detectors=of_filter.detectors,
         families=of_filter.families,
         missing=of_filter.missing,

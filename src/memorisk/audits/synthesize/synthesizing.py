@@ -223,7 +223,7 @@ def _read(
     real = read_real(train, calibration, held_out, generator, detectors, options, progress)
     if auditor is not None and real.held is not None:
         check_audit(real.filter.train, real.held, options, progress)
-    counted = counted_guarantees(real.filter.calibration, families, len(detectors), options)
+    counted = counted_guarantees(real.filter, families, len(detectors), options)
     return _Asked(options, generator, plan, real, detectors, families, counted, auditor, quality, device)
 
 
@@ -233,9 +233,7 @@ def _calibrate(asked: _Asked, progress: Progress) -> _Calibration:
     if not options.threshold and not all(found.kept for found in asked.counted):
         return _Calibration()
     opened = open_all(asked.detectors, sets, options, progress)
-    calibrated = []
-    if sets.calibration is not None:
-        calibrated = calibrate(opened, sets.calibration, asked.families, options, progress)
+    calibrated = calibrate(opened, sets, asked.families, options, progress)
     if options.threshold:
         pairs = zip(options.thresholds, opened, strict=True)
         thresholds = [o.similarity.at_half if value is None else value for value, o in pairs]
