@@ -5,21 +5,17 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from PIL import Image, ImageEnhance, ImageFilter
 from scipy import stats
 from scipy.ndimage import gaussian_filter
 
+from memorisk.images import near_copies as near_copies_module
 from memorisk.images.duplicates import closest_apart, thumbnail
 from memorisk.images.fine_details import fine_rule, laid_thumbnails
 from memorisk.images.near_copies import (
-    best_matches,
-    copy_groups,
+    between_sets,
     copy_rule,
-    near_between,
     near_copies,
-    thumbnails,
 )
 from memorisk.images.readers import read_image
 from memorisk.images.whitening import fit_whitening
@@ -72,11 +68,20 @@ def test_two_sets_by_the_definition_whatever_the_blocks():
     assert rule.chance.similarity is not None
     wanted = np.argwhere(np.maximum(plain, turned) >= rule.chance.similarity).tolist()
     for block in (7, 1024):
-        found = near_between(small, other, rule, real.__getitem__, made.__getitem__, block=block)
+        best, found = between_sets(small, other, rule, real.__getitem__, made.__getitem__, block=block)
+        similarity = np.maximum(plain, turned)
+        np.testing.assert_array_equal(best.row, similarity.argmax(axis=1))
+        np.testing.assert_allclose(best.similarity, similarity.max(axis=1), rtol=1e-4)
+        np.testing.assert_array_equal(best.laid, (turned > plain)[np.arange(N), similarity.argmax(axis=1)])
         assert sorted(zip(found.first.tolist(), found.second.tolist(), strict=True)) == [tuple(p) for p in wanted]
         assert sorted(found.pairs) == [(5, 3), (9, 8)]
     upright = copy_rule(small, np.arange(N), real.__getitem__)
-    assert near_between(small, other, upright, real.__getitem__, made.__getitem__).pairs == [(9, 8)]
+    assert between_sets(small, other, upright, real.__getitem__, made.__getitem__)[1].pairs == [(9, 8)]
+    none, pairs = between_sets(small, other[:0], rule, real.__getitem__, made.__getitem__)
+    assert none.row.tolist() == [-1] * N
+    assert pairs.found == 0
+    flat = np.full((1, 32, 32), 9, np.uint8)
+    assert between_sets(flat, small, rule, real.__getitem__, real.__getitem__)[0].similarity.tolist() == [0.0]
 
 
 def test_turned_copies_when_they_are_asked_for():
@@ -119,9 +124,25 @@ def test_few_people_have_identical_images_alone():
     small = small_of(images)
     rule = copy_rule(small, np.arange(21), images.__getitem__, ids_given=False)
     assert near_copies(small, rule, images.__getitem__).found == 0
-    assert near_between(small, small, rule, images.__getitem__, images.__getitem__).pairs == []
+    best, pairs = between_sets(small, small, rule, images.__getitem__, images.__getitem__)
+    assert pairs.pairs == []
+    assert best.row.tolist() == list(range(21))
     assert rule.words.startswith("Only identical pixels count as copies: 21 people are too few")
     assert rule.words.endswith("each counts as its own person's: several images of one person raise the threshold.")
+
+
+def test_a_rule_is_learned_from_a_sample_of_the_people_where_there_are_many(monkeypatch):
+    images = people(grey, 80, 9)
+    small = small_of(images)
+    monkeypatch.setattr(near_copies_module, "LEARNED", 60)
+    rule = copy_rule(small, np.arange(80), images.__getitem__)
+    again = copy_rule(small, np.arange(80), images.__getitem__, compared_with=1000)
+    assert rule.chance.n_people == again.chance.n_people == 60
+    assert rule.chance.n_pairs == 80 * 79 // 2
+    assert again.chance.n_pairs == 80_000
+    assert rule.chance.similarity is not None
+    assert again.chance.similarity is not None
+    assert again.chance.similarity > rule.chance.similarity
 
 
 def test_images_of_one_person_are_no_chance_pairs():
@@ -153,66 +174,6 @@ def test_the_fine_threshold_is_the_order_statistic_of_pairs_of_people():
     tiny = [image[::2, ::2] for image in images]
     assert fine_rule(pairs, tiny.__getitem__, "upright").threshold is None
     assert fine_rule([], images.__getitem__, "upright").threshold is None
-
-
-@settings(max_examples=100, deadline=None)
-@given(st.lists(st.tuples(st.integers(0, 7), st.integers(0, 7)), max_size=20))
-def test_no_group_holds_a_pair_that_was_not_found(given_pairs):
-    pairs = [(a, b) for a, b in given_pairs if a != b]
-    of = copy_groups(8, pairs)
-    found = {frozenset(pair) for pair in pairs}
-    for a in range(8):
-        for b in range(a):
-            assert of[a] != of[b] or frozenset((a, b)) in found
-    if pairs:
-        assert of[pairs[0][0]] == of[pairs[0][1]]  # the most alike pair is always together
-    assert (of <= np.arange(8)).all()
-
-
-def test_a_chain_stays_apart_and_a_clique_is_one_group():
-    assert copy_groups(4, [(0, 1), (1, 2), (2, 3)]).tolist() == [0, 0, 2, 2]
-    assert copy_groups(4, [(1, 3), (1, 2), (2, 3)]).tolist() == [0, 1, 1, 1]
-
-
-def scenes(seed: int, n: int) -> np.ndarray:
-    rng = np.random.default_rng(seed)
-    small = rng.integers(0, 256, (n, 12, 12, 1), dtype=np.uint8)
-    return np.kron(small, np.ones((1, 4, 4, 1), dtype=np.uint8))
-
-
-def test_matches_are_those_of_all_pairs():
-    first, second = thumbnails(scenes(0, 23)), thumbnails(scenes(1, 17))
-    whitening = fit_whitening(first, second)
-    of = whitening.vectors
-    similarity = np.maximum(of(first) @ of(second).T, of(first[:, :, ::-1]) @ of(second).T)
-    for block in (5, 1024):
-        ours, theirs = best_matches(first, second, whitening, block=block)
-        np.testing.assert_array_equal(ours.row, similarity.argmax(1))
-        np.testing.assert_array_equal(theirs.row, similarity.argmax(0))
-        np.testing.assert_allclose(ours.similarity, similarity.max(1), rtol=1e-4)
-        np.testing.assert_allclose(theirs.similarity, similarity.max(0), rtol=1e-4)
-
-
-def test_copies_are_found_as_they_are_and_mirrored():
-    first, second = scenes(0, 20), scenes(1, 20)
-    second[3], second[7] = first[11], first[4][:, ::-1]
-    noisy_ones = np.clip(second.astype(int) + np.random.default_rng(2).integers(-9, 10, second.shape), 0, 255)
-    one, other = thumbnails(first), thumbnails(noisy_ones.astype(np.uint8))
-    ours, theirs = best_matches(one, other, fit_whitening(one))
-    assert np.flatnonzero(ours.similarity >= 0.9).tolist() == [4, 11]
-    assert ours.row[[4, 11]].tolist() == [7, 3]
-    assert ours.mirrored[[4, 11]].tolist() == [True, False]
-    assert theirs.row[[3, 7]].tolist() == [11, 4]
-    assert theirs.mirrored[[3, 7]].tolist() == [False, True]
-
-
-def test_an_empty_set_and_an_image_without_details():
-    one = thumbnails(scenes(0, 3))
-    ours, theirs = best_matches(one, thumbnails(scenes(1, 0)), fit_whitening(one))
-    assert ours.row.tolist() == [-1, -1, -1]
-    assert len(theirs.row) == 0
-    flat = thumbnails(np.full((1, 40, 40, 1), 9, dtype=np.uint8))
-    assert best_matches(flat, flat, fit_whitening(flat))[0].similarity.tolist() == [0.0]
 
 
 def changed(image, how):
@@ -261,7 +222,7 @@ def test_real_sets_have_no_pair_of_two_people_but_their_known_copies(shared_data
     rows = range(0, len(files), 20)
     for how in ("jpeg", "half", "blur", "contrast"):
         copies = [changed(read(row), how) for row in rows]
-        again = near_between(small_of(copies), small[list(rows)], rule, copies.__getitem__, lambda k: read(rows[k]))
+        _, again = between_sets(small_of(copies), small[list(rows)], rule, copies.__getitem__, lambda k: read(rows[k]))
         assert len({(a, b) for a, b in again.pairs if a == b}) >= 0.95 * len(rows), how
 
 

@@ -154,9 +154,15 @@ def test_what_is_no_falling_list_of_correlations_is_refused():
 
 
 def test_words_of_a_threshold():
-    found = ChanceThreshold(0.9, 0.01, 101, 40, 2)
-    assert found.n_pairs == 5050
-    assert found.words == (
-        "Two images count as nearly the same from a similarity of 0.900 on: of the 5,050 pairs of different people of "
-        "this set fewer than 0.01 are expected to be so alike by chance, one in 505,000."
+    assert ChanceThreshold(0.9, 0.01, 101, 40, 2, 5050).words == (
+        "Two images count as nearly the same from a similarity of 0.900 on: of 5,050 pairs of different people fewer "
+        "than 0.01 are expected to be so alike by chance, one in 505,000."
     )
+
+
+def test_a_sample_of_people_stands_for_all_of_them():
+    """A hundredth of the pairs was seen: a hundredth of the expectation holds there."""
+    r = falling(one_kind(np.random.default_rng(7)))
+    whole = chance_threshold(r, PEOPLE, compared=100 * PAIRS)
+    assert whole.similarity == chance_threshold(r, PEOPLE, expected=CHANCE / 100).similarity
+    assert (whole.n_pairs, whole.expected, whole.rate) == (100 * PAIRS, CHANCE, CHANCE / 100 / PAIRS)

@@ -3,7 +3,7 @@
 1. `copy_rule` learns from real images what they share (`whitening`), from which similarity of thumbnails on fewer than
    0.01 pairs of different people are expected in the whole set (`statistics.chance_pairs`), and from which correlation
    of fine details on a candidate is confirmed (`fine_details`).
-2. `near_copies` finds the pairs of one set, `near_between` those of two, all pairs, exactly, in bounded memory.
+2. `near_copies` finds the pairs of one set, `between_sets` those of two, all pairs, exactly, in bounded memory.
 
 What is promised: among all pairs of different people of the set that the rule was learned from, fewer than
 `chance.expected` are expected to be confirmed by chance. Nothing is promised of a pair that is not confirmed (a turned,
@@ -13,11 +13,11 @@ asks their records. Nobody should be dropped for looking like somebody.
 **Without ids of people every image counts as its own person.** Several images of one person then raise the threshold,
 and fewer copies are called; where they are most of the tail, none are.
 
-**Groups are never chained.** `copy_groups` joins by complete linkage: two images are in one group only if the pair
-itself was found, so that A like B and B like C puts A and C together only if A is like C.
+Pairs are all that is promised: A like B and B like C says nothing of A and C. Whoever joins pairs to groups takes
+`statistics.identity_pairs.cliques`, in which every two are a pair, and never connected components.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import ceil
 
@@ -25,6 +25,7 @@ import numpy as np
 
 from memorisk.images.duplicates import SIDE, closest_apart, near_pairs, thumbnail
 from memorisk.images.fine_details import NULL, FineRule, Read, fine_rule, laid_thumbnails
+from memorisk.images.store import ImageStore
 from memorisk.images.whitening import Whitening, fit_whitening
 from memorisk.runs.progress import Counted
 from memorisk.runs.scratch import scratch_array
@@ -32,6 +33,8 @@ from memorisk.statistics.chance_pairs import ChanceThreshold, chance_threshold, 
 
 LIMIT = 20_000
 """Longest list of pairs: each is compared as stored, and 200 a second are."""
+LEARNED = 20_000
+"""Images that a rule is learned from, at most: a search over all their pairs takes five seconds on a core."""
 _CLOSEST = 1_000_000
 """Longest list of pairs of images in which the most alike pairs of people are looked for: 20 MB."""
 
@@ -106,9 +109,9 @@ class BestMatches:
     row: np.ndarray
     """[n] row in the other set, the first of equals; -1 where that is empty."""
     similarity: np.ndarray
-    """[n] of thumbnails, the larger of the image as it is and mirrored; 0 where an image has no details."""
-    mirrored: np.ndarray
-    """[n] whether it was larger mirrored."""
+    """[n] of thumbnails, the largest over the positions of the rule; 0 where an image has no details."""
+    laid: np.ndarray
+    """[n] whether it was larger mirrored, or in another position of the rule, than as it is."""
 
 
 def thumbnails(images: np.ndarray | Sequence[np.ndarray], *, progress: Counted | None = None) -> np.ndarray:
@@ -128,6 +131,8 @@ def copy_rule(
     *,
     laid: str = "upright",
     ids_given: bool = True,
+    compared_with: int | None = None,
+    seed: int = 0,
     progress: Counted | None = None,
 ) -> CopyRule:
     """Learn from real images what counts as nearly the same.
@@ -138,26 +143,64 @@ def copy_rule(
         read: Reads an image by its row.
         laid: How a copy may lie.
         ids_given: Whether ``people`` are people; else they name images.
+        compared_with: Images that are compared with all these people; None where these are compared with each other.
+        seed: Draws the people a rule is learned from where there are more than `LEARNED` images.
         progress: Called with the rows compared and their number.
     """
     whitening = fit_whitening(small)
+    names, who = np.unique(people, return_inverse=True)
+    n_people = len(names)
+    compared = n_people * (n_people - 1) // 2 if compared_with is None else n_people * compared_with
+    chosen = np.random.default_rng(seed).permutation(n_people)[: max(1, n_people * LEARNED // max(LEARNED, len(small)))]
     vectors = whitening.table(small)
-    n_people, lively = max(1, len(np.unique(people))), np.flatnonzero(vectors.any(axis=1))
+    rows = np.flatnonzero(np.isin(who, chosen) & vectors.any(axis=1))
+    who = np.unique(who[rows], return_inverse=True)[1]
+    n_seen = len(np.unique(who))
     closest = closest_apart(
-        vectors[lively],
-        people[lively],
-        min(_CLOSEST, (tail_depth(n_people) + 1) * max(2, ceil(len(small) / n_people) ** 2)),
-        laid=[whitening.table(other[lively]) for other in laid_thumbnails(small, laid)],
+        vectors[rows],
+        who,
+        min(_CLOSEST, (tail_depth(n_seen) + 1) * max(2, ceil(len(rows) / max(1, n_seen)) ** 2)),
+        laid=[whitening.table(other) for other in laid_thumbnails(small[rows], laid)],
         progress=progress,
     )
-    who = np.unique(people[lively], return_inverse=True)[1]
     one, other = who[closest.first], who[closest.second]
-    chance = chance_threshold(pairs_of_people(one, other, closest.similarity), len(np.unique(who)))
+    chance = chance_threshold(pairs_of_people(one, other, closest.similarity), n_seen, compared=compared)
     null: list[tuple[int, int]] = []
     if chance.similarity is not None:
         below = closest.similarity < chance.similarity
-        null = [(int(lively[closest.first[k]]), int(lively[closest.second[k]])) for k in _one_each(one, other, below)]
+        null = [(int(rows[closest.first[k]]), int(rows[closest.second[k]])) for k in _one_each(one, other, below)]
     return CopyRule(whitening, chance, fine_rule(null, read, laid), laid, ids_given)
+
+
+def rule_of_stores(
+    *stores: ImageStore,
+    small: Sequence[np.ndarray],
+    laid: str = "mirrored",
+    compared_with: int | None = None,
+    progress: Counted | None = None,
+) -> CopyRule:
+    """Learn from the real images of some stores together; nobody is in two of them.
+
+    Args:
+        stores: Of one shape or of several.
+        small: Their thumbnails.
+        laid: How a copy may lie.
+        compared_with: Images that are compared with all these people; None where these are compared with each other.
+        progress: Called with the rows compared and their number.
+    """
+    place = [(store, row) for store in stores for row in range(len(store.images))]
+    hashes = np.concatenate([store.pixel_hashes.astype(str) for store in stores])
+    names = [np.char.add(f"{i}: ", store.manifest.groups.astype(str)) for i, store in enumerate(stores)]
+    rows = np.sort(np.unique(hashes, return_index=True)[1])
+    return copy_rule(
+        np.concatenate(small)[rows],
+        np.concatenate(names)[rows],
+        lambda row: np.asarray(place[rows[row]][0].images[place[rows[row]][1]]),
+        laid=laid,
+        ids_given=all(store.manifest.groups_given for store in stores),
+        compared_with=compared_with,
+        progress=progress,
+    )
 
 
 def near_copies(
@@ -182,7 +225,7 @@ def near_copies(
     return _confirmed(found, rule, read, read)
 
 
-def near_between(
+def between_sets(
     first: np.ndarray,
     second: np.ndarray,
     rule: CopyRule,
@@ -191,99 +234,53 @@ def near_between(
     *,
     block: int = 1024,
     limit: int = LIMIT,
-) -> NearCopies:
-    """All pairs of an image of one set and one of another that are nearly the same.
+    progress: Counted | None = None,
+) -> tuple[BestMatches, NearCopies]:
+    """For each image of one set the most similar one of another, and all pairs that are nearly the same, in one pass.
+
+    Memory: vectors of the second set in each position (a kilobyte an image, on the disk where they are many),
+    thumbnails and three blocks.
 
     Args:
         first: [n, 32, 32] thumbnails.
         second: [m, 32, 32].
-        rule: What counts.
+        rule: What counts; no pairs where it has no threshold.
         read_first: Reads an image of the first set by its row.
         read_second: Of the second.
         block: Rows at a time.
         limit: Longest list, the most alike pairs.
+        progress: Called with the rows of the first set that are done and their number.
     """
-    if rule.chance.similarity is None:
-        return NO_PAIRS
+    best = BestMatches(np.full(len(first), -1), np.full(len(first), -1.0, np.float32), np.zeros(len(first), bool))
+    tables = [rule.whitening.table(laid) for laid in (second, *laid_thumbnails(second, rule.laid))]
     kept, found = [np.empty(0, np.intp), np.empty(0, np.intp), np.empty(0, np.float32)], 0
     for i in range(0, len(first), block):
         one = rule.whitening.vectors(first[i : i + block])
+        at = np.arange(len(one))
         for j in range(0, len(second), block):
-            other = np.asarray(second[j : j + block])
-            similarity = np.max(
-                [one @ rule.whitening.vectors(at).T for at in (other, *laid_thumbnails(other, rule.laid))], axis=0
-            )
-            rows, columns = np.nonzero(similarity >= rule.chance.similarity)
-            found += len(rows)
-            new = (rows + i, columns + j, np.minimum(similarity[rows, columns], 1.0))
-            kept = [np.concatenate(both) for both in zip(kept, new, strict=True)]
-            order = np.lexsort((kept[1], kept[0], -kept[2]))[:limit]
-            kept = [values[order] for values in kept]
-    pairs = NearCopies(kept[0], kept[1], kept[2], np.empty(0), np.empty(0, bool), found)
-    return _confirmed(pairs, rule, read_first, read_second)
-
-
-def copy_groups(n: int, pairs: Iterable[tuple[int, int]]) -> np.ndarray:
-    """Groups in which every two images are a found pair: complete linkage, greedily, the most alike pairs first.
-
-    A pair joins the groups of its two images if all pairs between them were found; else they stay apart.
-
-    Args:
-        n: Images.
-        pairs: Rows, most alike first.
-
-    Returns:
-        [n] smallest row of the group of each image; its own where it is alone.
-    """
-    given = list(pairs)
-    found = {frozenset(pair) for pair in given}
-    members: dict[int, list[int]] = {}
-    of = np.arange(n)
-    for a, b in given:
-        one, other = sorted((int(of[a]), int(of[b])))
-        ours, theirs = members.get(one, [one]), members.get(other, [other])
-        if one != other and all(frozenset((x, y)) in found for x in ours for y in theirs):
-            members[one] = ours + theirs
-            of[theirs] = one
-    return of
-
-
-def best_matches(
-    first: np.ndarray,
-    second: np.ndarray,
-    whitening: Whitening,
-    *,
-    block: int = 1024,
-    progress: Counted | None = None,
-) -> tuple[BestMatches, BestMatches]:
-    """The most similar image of the other set, both ways, in one pass over all pairs.
-
-    Args:
-        first: [n, 32, 32] thumbnails.
-        second: [m, 32, 32].
-        whitening: What images share.
-        block: Rows at a time.
-        progress: Called with the rows of the first set that are done and their number.
-
-    Returns:
-        For the first set among the second, and for the second among the first. Memory: vectors of the second set,
-        thumbnails and three blocks.
-    """
-    ours, theirs = _nothing(len(first)), _nothing(len(second))
-    others = whitening.table(second)
-    for i in range(0, len(first), block):
-        one = whitening.vectors(first[i : i + block])
-        flipped = whitening.vectors(first[i : i + block, :, ::-1])
-        for j in range(0, len(second), block):
-            other = np.asarray(others[j : j + block]).T
-            plain, turned = one @ other, flipped @ other
-            mirrored = turned > plain
-            similarity = np.minimum(np.where(mirrored, turned, plain), 1.0)
-            _take(ours, slice(i, i + block), j, similarity, mirrored)
-            _take(theirs, slice(j, j + block), i, similarity.T, mirrored.T)
+            similarity = one @ np.asarray(tables[0][j : j + block]).T
+            laid = np.zeros(similarity.shape, bool)
+            for table in tables[1:]:
+                other = one @ np.asarray(table[j : j + block]).T
+                laid |= other > similarity
+                np.maximum(similarity, other, out=similarity)
+            np.minimum(similarity, 1.0, out=similarity)
+            column = similarity.argmax(axis=1)
+            better = at[similarity[at, column] > best.similarity[i : i + block]]
+            best.row[i + better] = column[better] + j
+            best.similarity[i + better] = similarity[better, column[better]]
+            best.laid[i + better] = laid[better, column[better]]
+            if rule.chance.similarity is not None:
+                rows, columns = np.nonzero(similarity >= rule.chance.similarity)
+                found += len(rows)
+                new = (rows + i, columns + j, similarity[rows, columns])
+                kept = [np.concatenate(both) for both in zip(kept, new, strict=True)]
+                order = np.lexsort((kept[1], kept[0], -kept[2]))[:limit]
+                kept = [values[order] for values in kept]
         if progress is not None:
             progress(min(i + block, len(first)), len(first))
-    return ours, theirs
+    pairs = NearCopies(kept[0], kept[1], kept[2], np.empty(0), np.empty(0, bool), found)
+    return best, _confirmed(pairs, rule, read_first, read_second)
 
 
 def _one_each(one: np.ndarray, other: np.ndarray, chosen: np.ndarray) -> list[int]:
@@ -308,18 +305,3 @@ def _confirmed(pairs: NearCopies, rule: CopyRule, one: Read, other: Read) -> Nea
     fine = np.empty(len(order))
     fine[order] = rule.fine.similarity(rows, one, other, rule.laid)
     return replace(pairs, fine=fine, confirmed=fine > rule.fine.threshold)
-
-
-def _nothing(n: int) -> BestMatches:
-    return BestMatches(np.full(n, -1, dtype=np.intp), np.full(n, -1.0, dtype=np.float32), np.zeros(n, dtype=bool))
-
-
-def _take(best: BestMatches, rows: slice, start: int, similarity: np.ndarray, mirrored: np.ndarray) -> None:
-    """Keep what a block [n, m] has that is better than before."""
-    column = similarity.argmax(axis=1)
-    at = np.arange(len(column))
-    found = similarity[at, column]
-    better = found > best.similarity[rows]
-    best.row[rows] = np.where(better, column + start, best.row[rows])
-    best.mirrored[rows] = np.where(better, mirrored[at, column], best.mirrored[rows])
-    best.similarity[rows] = np.where(better, found, best.similarity[rows])

@@ -47,20 +47,17 @@ class ChanceThreshold:
     similarity: float | None
     """Correlation; None where there is no such threshold."""
     expected: float
-    """Pairs of different people that are expected at least so alike in the whole set, at most."""
+    """Pairs of different people that are expected at least so alike among all that are compared, at most."""
     n_people: int
-    """Who were compared."""
+    """Whose pairs gave the tail."""
     n_fitted: int
     """Pairs of people of the fit that gave the threshold; 0 without one."""
     apart: int
     """Pairs of people that were left out of every fit, since they stand apart."""
+    n_pairs: int
+    """Pairs of different people that are compared."""
     why: str = ""
     """Why there is none."""
-
-    @property
-    def n_pairs(self) -> int:
-        """Pairs of different people."""
-        return self.n_people * (self.n_people - 1) // 2
 
     @property
     def rate(self) -> float:
@@ -73,9 +70,9 @@ class ChanceThreshold:
         if self.similarity is None:
             return f"Only identical pixels count as copies: {self.why}."
         return (
-            f"Two images count as nearly the same from a similarity of {self.similarity:.3f} on: of the "
-            f"{self.n_pairs:,} pairs of different people of this set fewer than {self.expected:g} are expected to be "
-            f"so alike by chance, one in {1 / self.rate:,.0f}."
+            f"Two images count as nearly the same from a similarity of {self.similarity:.3f} on: of "
+            f"{self.n_pairs:,} pairs of different people fewer than {self.expected:g} are expected to be so alike by "
+            f"chance, one in {1 / self.rate:,.0f}."
         )
 
 
@@ -106,14 +103,18 @@ def pairs_of_people(
     return similarity[np.sort(first)]
 
 
-def chance_threshold(similarity: ArrayLike, n_people: int, *, expected: float = CHANCE) -> ChanceThreshold:
+def chance_threshold(
+    similarity: ArrayLike, n_people: int, *, expected: float = CHANCE, compared: int | None = None
+) -> ChanceThreshold:
     """Where fewer than ``expected`` pairs of different people would lie by chance.
 
     Args:
         similarity: [K] correlations of the most alike pairs of different people, each pair of people once
             (`pairs_of_people`), falling; more than `tail_depth` are not used, fewer make a shallower fit.
         n_people: Different people among whom these pairs were found.
-        expected: Pairs in the whole set.
+        expected: Pairs among all that are compared.
+        compared: Pairs of different people that are compared where the threshold is used; those of ``n_people`` if not
+            given. More where they are a sample, or where a set of images is compared with all of them.
 
     Returns:
         The threshold, and what it was fitted to.
@@ -125,28 +126,34 @@ def chance_threshold(similarity: ArrayLike, n_people: int, *, expected: float = 
     if r.ndim != 1 or not np.isfinite(r).all() or (np.diff(r) > 0).any() or (np.abs(r) > 1 + 1e-6).any():
         raise InputError("similarities of pairs must be correlations, one a pair, from the most alike on")
     z = np.arctanh(np.clip(r, -_LARGEST, _LARGEST))[: tail_depth(n_people) + 1]
+    own = n_people * (n_people - 1) // 2
+    compared = own if compared is None else compared
+
+    def without(why: str, apart: int = 0) -> ChanceThreshold:
+        """No threshold."""
+        return ChanceThreshold(None, 0.0, n_people, 0, apart, compared, why)
+
     if len(z) <= LEAST:
         few = f"{n_people:,} people" if n_people < _people_needed() else f"{len(z):,} pairs of people who look alike"
-        why = (
+        return without(
             f"{few} are too few to tell how alike two different ones can be "
             f"(a tail takes {LEAST} pairs of them and {_people_needed()} people)"
         )
-        return ChanceThreshold(None, 0.0, n_people, 0, 0, why)
-    apart = _apart(z, expected)
+    in_tail = expected * own / compared
+    apart = _apart(z, in_tail)
     rest = z[apart:]
     depths = _depths(len(rest) - 1)
     if not depths:
-        why = "the most alike pairs of different people stand apart from all others, so that no tail is left"
-        return ChanceThreshold(None, 0.0, n_people, 0, apart, why)
-    reached = [_continued(rest, k, expected) for k in depths]
+        return without("the most alike pairs of different people stand apart from all others: no tail is left", apart)
+    reached = [_continued(rest, k, in_tail) for k in depths]
     at = int(np.argmax(reached))
     if reached[at] >= np.arctanh(_LARGEST):
-        why = (
+        return without(
             "the most alike images under different ids are as alike as copies are, in a thumbnail of 32 x 32: people "
-            "look alike, or many have several ids"
+            "look alike, or many have several ids",
+            apart,
         )
-        return ChanceThreshold(None, 0.0, n_people, 0, apart, why)
-    return ChanceThreshold(float(np.tanh(reached[at])), expected, n_people, depths[at], apart)
+    return ChanceThreshold(float(np.tanh(reached[at])), expected, n_people, depths[at], apart, compared)
 
 
 def _apart(z: NDArray[np.float64], expected: float) -> int:
