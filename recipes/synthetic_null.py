@@ -19,9 +19,9 @@ from sklearn.mixture import GaussianMixture
 from memorisk.statistics.calibration import Threshold, equal_pools, percentile_threshold, specificity_threshold
 from memorisk.statistics.copy_tests import authenticity, copying_z
 from memorisk.statistics.multiple import benjamini_hochberg
-from memorisk.statistics.planted_copies import copied_p, copies_bound, list_cut, plant_power
+from memorisk.statistics.planted_copies import copied_p, copies_bound, plant_power
 from memorisk.statistics.proportions import clopper_pearson
-from memorisk.statistics.reversed_queries import image_p_values, reversed_queries
+from memorisk.statistics.reversed_queries import ReversedQueries, image_p_values, reversed_queries
 
 LEVEL, Q = 0.05, 0.1
 SPREADS = (0.8, 1.0, 1.1)
@@ -229,10 +229,15 @@ def planting(repeats: int, n_train: int, n_held: int) -> list[str]:
             left, number, out = left + bool(len(false)), number + len(false), out + bool(len(blind.flagged))
             distance = np.square(train[chosen] - copies).sum(1)
             p = copied_p(distance, np.ones(n_plants, dtype=int), h)
-            recall.append(plant_power(distance, chosen, p, list_cut(blind, n_plants)).recall.estimate)
+            recall.append(plant_power(p <= list_cut(blind, n_plants), chosen).recall.estimate)
         shown = [percent(left, repeats), f"{number / repeats:.1f}", percent(out, repeats)]
         lines.append(f"| {n_plants} | {' | '.join(shown)} | {np.mean(recall):.2f} |")
     return lines
+
+
+def list_cut(found: ReversedQueries, copied: int) -> float:
+    """The p-value at which a patient is listed in a list of so many, or of those that are listed, but for rounding."""
+    return found.listed.q * max(copied, found.listed.n_rejected) / found.listed.m * (1 + 1e-12)
 
 
 def lists(repeats: int, n_train: int) -> list[str]:
@@ -275,10 +280,10 @@ def bounds(repeats: int, n_train: int, n_held: int) -> list[str]:
         cuts = (LEVEL, list_cut(found, found.shortest_list))
         uppers = []
         for cut in cuts:
-            recall = plant_power(distance, chosen, p, cut).recall
+            recall = plant_power(p <= cut, chosen).recall
             uppers.append(copies_bound(int((p_set <= cut * (1 + 1e-12)).sum()), n_train, recall).upper)
         if not found.listed.n_rejected:
-            uppers.insert(0, 3 / (n_train * plant_power(distance, chosen, p, LEVEL).recall.low))
+            uppers.insert(0, 3 / (n_train * plant_power(p <= LEVEL, chosen).recall.low))
         for name, upper in zip(list(held_up)[-len(uppers) :], uppers, strict=True):
             held_up[name].append(upper >= truth)
             size[name].append(upper)

@@ -67,18 +67,12 @@ def show_synthetic_plan(plan: "SyntheticPlan", *, as_json: bool) -> None:
         ("features", plan.features),
         ("planted copies", f"{plan.plants:,} of {plan.plant_patients:,} patients"),
         ("shortest list of patients", listed),
-        ("a pass needs a list of", f"{plan.copied:,}: {plan.held_out_needed:,} held-out patients"),
-        *([] if plan.listable is None else [("could be listed in it", _could(plan))]),
+        ("held-out patients wanted", f"{plan.held_out_wanted:,} or more"),
         *plan.cost.rows(),
         *(("note", note) for note in plan.notes),
     ]
     for name, value in lines:
         console.print(Text(f"{name}: {value}"), soft_wrap=True)
-
-
-def _could(plan: "SyntheticPlan") -> str:
-    """How many training patients the numbers of images let onto the list that a pass needs."""
-    return f"{plan.listable:,} of {plan.patients['training']:,} training patients"
 
 
 def _lines(v: dict[str, Any], units: str) -> list[tuple[str, str]]:
@@ -94,6 +88,7 @@ def _lines(v: dict[str, Any], units: str) -> list[tuple[str, str]]:
         possible = v["shortest_list"] <= v["n_train_patients"]
         shortest = f"shortest possible list {v['shortest_list']:,}" if possible else "no list was possible"
         lines += [
+            ("images singled out", f"{v['n_singled']:,}"),
             (f"{units} listed", f"{v['n_listed']:,}; {shortest}"),
             ("nearer than every held-out one", f"{v['n_ahead']:,}, p {v['p_ahead']:.3g}"),
         ]
@@ -101,7 +96,7 @@ def _lines(v: dict[str, Any], units: str) -> list[tuple[str, str]]:
         lines.append((f"MemRate by {said['detector']}", _rate(said)))
     if recall is not None:
         limits = f"{100 * recall['low']:.0f} to {100 * recall['high']:.0f} %"
-        lines.append(("planted copies found", f"{recall['successes']} of {recall['trials']} ({limits})"))
+        lines.append(("planted copies noticed", f"{recall['successes']} of {recall['trials']} ({limits})"))
         each = (f"{kind} {s['successes']} of {s['trials']}" for kind, s in v["recall_by_kind"].items())
         lines.append(("of each kind", ", ".join(each)))
     return lines

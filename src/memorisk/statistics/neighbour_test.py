@@ -1,47 +1,76 @@
-"""Are two parts of a data set alike? Does an image's nearest neighbour lie in its part more often than by chance?
+"""Are two parts of a data set a random split? Whose nearest neighbours lie in their own part, and whose in the other?
 
-Every comparison of training with held-out patients takes them for a random split. If the held-out ones come from
-another hospital or device, or if several images of one patient go under several names, neighbours share a part.
+Every comparison of training with held-out patients takes them for a random split. Two ways in which they are not:
+
+* apart: the held-out ones come from another hospital or device, or several images of one patient go under several names
+  of one part. Neighbours share a part more often than by chance.
+* together: held-out people are training people under other ids, so that copies of these are near to both. Such an image
+  is not near its counterpart more often than near others (with one training image of each, its nearest training image
+  lies in the other part anyhow): it is *clearly* nearer to it than to the next patient. Neighbours are therefore
+  weighted by their lead, ``log(second distance / first)``.
 """
 
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from memorisk.runs.errors import InputError
 
 _BLOCK = 100
+_ROUNDING = 1e-12
 
 
 @dataclass(frozen=True)
 class NeighbourTest:
-    """The nearest-neighbour test of two parts."""
+    """The nearest-neighbour test of two parts, in both directions."""
 
     share: float
     """Of neighbours in the same part: mean over groups of the mean over their images."""
     expected: float
     """The same over random splits of the groups."""
     p_value: float
-    """Of a share as large, over random splits; no smaller than 1 / (draws + 1)."""
+    """Two-sided: twice the smaller of both below, at most 1."""
     n_groups: int
     """Independent units."""
     draws: int
     """Random splits."""
+    p_apart: float
+    """Of a share as large, over random splits; no smaller than 1 / (draws + 1)."""
+    p_together: float
+    """Of neighbours as often in the other part, weighted by their leads; likewise."""
+    across: float
+    """Share of all leads that is of neighbours in the other part."""
+    across_expected: float
+    """The same over random splits."""
+
+    @property
+    def together(self) -> bool:
+        """Whether the parts are nearer to each other than a random split, rather than farther."""
+        return self.p_together < self.p_apart
 
 
 def neighbour_test(
-    nearest: ArrayLike, group: ArrayLike, part: ArrayLike, *, draws: int = 999, seed: int = 0
+    nearest: ArrayLike,
+    group: ArrayLike,
+    part: ArrayLike,
+    lead: ArrayLike | None = None,
+    *,
+    draws: int = 999,
+    seed: int = 0,
 ) -> NeighbourTest:
-    """Permutation test of "the parts are a random split of the groups", of use against parts that lie apart.
+    """Permutation test of "the parts are a random split of the groups".
 
-    ``T = mean over groups g of mean over images i of g of [part of i = part of its nearest image of another group]``;
-    groups are exchanged whole, so that p is exact: ``p = (1 + #{draws with T as large}) / (draws + 1)``.
+    ``T = mean over groups g of mean over images i of g of [part of i = part of its nearest image of another group]``,
+    of use against parts that lie apart, and ``A = sum of lead_i [parts differ] / sum of lead_i``, of use against people
+    who are in both. Groups are exchanged whole, so that either p is exact: ``(1 + #{draws as large}) / (draws + 1)``.
 
     Args:
         nearest: [N] row of each image's nearest image of another group, of either part.
         group: [N] whose image it is; every group lies in one part.
         part: [N] of two parts.
+        lead: [N] by how much it is nearer than the next group, 0 or more; None: all alike. An infinite one (equal
+            images) counts as the largest finite one.
         draws: Random splits, with as many groups in either part.
         seed: Of them.
 
@@ -49,31 +78,52 @@ def neighbour_test(
         InputError: Lengths differ, a group lies in both parts, or there are not two parts.
 
     Source:
-        Schilling (1986), Henze (1988), with the null by permutation of groups.
+        Schilling (1986), Henze (1988), with the null by permutation of groups; weights by lead are memorisk's.
     """
     rows = np.asarray(nearest, dtype=np.int64)
     _, index = np.unique(np.asarray(group), return_inverse=True)
     kinds, side = np.unique(np.asarray(part), return_inverse=True)
-    if not rows.shape == index.shape == side.shape or len(kinds) != 2:
+    weight = np.ones(len(rows)) if lead is None else np.asarray(lead, dtype=np.float64)
+    if not rows.shape == index.shape == side.shape == weight.shape or len(kinds) != 2:
         raise InputError(f"{len(rows)} neighbours need as many groups and parts, of two parts; {len(kinds)} are given")
     n = int(index.max()) + 1
-    of_group = np.zeros(n, dtype=np.int64)
-    of_group[index] = side
-    if (of_group[index] != side).any():
+    of_group = np.zeros(n, dtype=bool)
+    of_group[index] = side == 1
+    if (of_group[index] != (side == 1)).any():
         raise InputError("a group lies in both parts; the test exchanges whole groups")
-    weights = 1 / (np.bincount(index)[index] * n)  # [N], one in all for every group
+    equal = 1 / (np.bincount(index)[index] * n)  # [N], one in all for every group
+    weights = np.stack([equal, _shares(weight)], axis=1)
     theirs = index[rows]
 
-    def share(split: np.ndarray) -> np.ndarray:
-        """T of splits [b, n]."""
+    def shares(split: NDArray[np.bool_]) -> NDArray[np.float64]:
+        """[b, 2] same-part share by groups and by leads, of splits [b, n]."""
         return (split[:, index] == split[:, theirs]) @ weights
 
-    found = float(share(of_group[None])[0])
+    found = shares(of_group[None])[0]
     rng = np.random.default_rng(seed)
-    drawn = [share(rng.permuted(np.tile(of_group, (b, 1)), axis=1)) for b in _blocks(draws)]
-    null = np.concatenate(drawn)
-    p = (1 + int((null >= found - 1e-12).sum())) / (draws + 1)
-    return NeighbourTest(found, float(null.mean()), p, n, draws)
+    null = np.concatenate([shares(rng.permuted(np.tile(of_group, (b, 1)), axis=1)) for b in _blocks(draws)])
+    apart = (1 + int((null[:, 0] >= found[0] - _ROUNDING).sum())) / (draws + 1)
+    together = (1 + int((null[:, 1] <= found[1] + _ROUNDING).sum())) / (draws + 1)
+    expected = null.mean(0)
+    return NeighbourTest(
+        share=float(found[0]),
+        expected=float(expected[0]),
+        p_value=min(1.0, 2 * min(apart, together)),
+        n_groups=n,
+        draws=draws,
+        p_apart=apart,
+        p_together=together,
+        across=1 - float(found[1]),
+        across_expected=1 - float(expected[1]),
+    )
+
+
+def _shares(lead: NDArray[np.float64]) -> NDArray[np.float64]:
+    """[N] leads as shares of their sum; all alike where there are none."""
+    finite = lead[np.isfinite(lead)]
+    top = finite.max() if len(finite) and finite.max() > 0 else 1.0
+    capped = np.clip(np.nan_to_num(lead, nan=0.0, posinf=top), 0, top)
+    return capped / capped.sum() if capped.sum() > 0 else np.full(len(lead), 1 / len(lead))
 
 
 def _blocks(draws: int) -> list[int]:

@@ -3,14 +3,10 @@
 Known copies of random training images are hidden among the synthetic images for features and distances, and taken out
 again for p-values and list. Left in, they are listed themselves and, Benjamini-Hochberg being a step-up procedure, make
 it easier for others to be listed: with 100 plants most audits name a patient who has no copy
-(``docs/results/synthetic_null.md``). The plants are then read at a cut on the p-value frozen before: a plant is found
-if its distance would have given its source's patient a p-value at most the cut.
+(``docs/results/synthetic_null.md``).
 
-METHODS leaves open what the cut is where the list is empty. At level q a list of L patients takes p-values of at most
-``q L / m``; so the cut of a report is ``q max(L, listed) / m`` (`list_cut`) with the number L of copied patients that
-the sentence speaks of. For L = 1 it lies below 1 / (n_held + 1), and nothing is found, unless there are m / q held-out
-patients. A cut at p <= 0.05 finds more, but 5 % of all patients without a copy are found at it, too, and "none was
-listed" is then no statement about copies: what is counted in the set must be counted at the same cut (`copied_p`).
+Which plants count as noticed is decided before and without them (`singled_out`, equal pixels, a list): a plant is a
+mask here. What is counted in the set must be counted by the same rule (`copies_bound`).
 """
 
 import math
@@ -24,30 +20,20 @@ from memorisk.runs.errors import InputError
 from memorisk.statistics.calibration import check_distances, one_per_group
 from memorisk.statistics.nulls import unit_p_values
 from memorisk.statistics.proportions import Proportion, clopper_pearson
-from memorisk.statistics.reversed_queries import ReversedQueries
 
 FloatArray = NDArray[np.float64]
-_ROUNDING = 1e-12
 
 
 @dataclass(frozen=True)
 class PlantPower:
-    """Share of planted copies found at a frozen cut; units are source identities, one random plant of each."""
+    """Share of planted copies that are noticed; units are source identities, one random plant of each."""
 
     recall: Proportion
     """A random plant of a random source."""
     kinds: dict[str, Proportion]
     """By kind, one plant of each source that has one; intervals each for itself."""
-    cut: float
-    """Largest p-value at which a plant counts as found."""
-    distance: FloatArray
-    """[P] of the plants, as given."""
-    p_value: FloatArray
-    """[P] that the source's patient would have had."""
     found: NDArray[np.bool_]
-    """[P] whether each is found."""
-    promise: str
-    """In words."""
+    """[P] whether each is noticed."""
 
 
 @dataclass(frozen=True)
@@ -59,28 +45,13 @@ class CopiesBound:
     rule_of_three: float
     """``3 / (n R)`` with R the lower limit of the recall: METHODS' figure; NaN where images were found."""
     found: int
-    """Images found at the cut."""
+    """Images noticed."""
     n_images: int
     """Images of the set, drawn independently."""
     recall: float
     """R."""
     level: float
     """Joint confidence of ``upper``."""
-
-
-def list_cut(result: ReversedQueries, copied: int = 1) -> float:
-    """The p-value at which a patient is listed in a list of ``copied`` patients: ``q max(copied, listed now) / m``.
-
-    Args:
-        result: From the non-planted images alone.
-        copied: Copied patients.
-
-    Raises:
-        InputError: ``copied`` is below 1 or above the training patients.
-    """
-    if not 1 <= copied <= len(result.unit):
-        raise InputError(f"{copied} copied patients of {len(result.unit)}; give a number from 1 to all")
-    return result.listed.q * max(copied, result.listed.n_rejected) / result.listed.m
 
 
 def copied_p(
@@ -119,52 +90,38 @@ def copied_p(
 
 
 def plant_power(
-    distance: ArrayLike,
+    found: ArrayLike,
     source: ArrayLike,
-    p_value: ArrayLike,
-    cut: float,
     *,
     kinds: Sequence[str] | None = None,
     level: float = 0.95,
     seed: int = 0,
 ) -> PlantPower:
-    """Which plants are found at a cut frozen without them.
+    """How surely a copy is noticed, from plants read by a rule frozen without them.
 
     Args:
-        distance: [P] of each plant to the nearest image of its source's patient.
-        source: [P] the patient.
-        p_value: [P] `copied_p` of these distances.
-        cut: Such as `list_cut` of the non-planted images.
+        found: [P] whether each plant is noticed.
+        source: [P] the patient whose image it copies.
         kinds: [P] what was done to the copy; None: one kind.
         level: Of the intervals; ``recall.low`` alone is a bound at ``(1 + level) / 2``.
         seed: Of the plant drawn from a source with several.
 
     Raises:
-        InputError: Lengths differ, or the cut is no probability.
+        InputError: Lengths differ.
 
     Source:
         METHODS section 5, "Power, in every report".
     """
-    values, sources, p = check_distances(distance), np.asarray(source), np.asarray(p_value, dtype=np.float64)
-    names = np.asarray(["copies"] * len(values) if kinds is None else kinds)
-    if not sources.shape == p.shape == names.shape == values.shape:
-        raise InputError(f"{len(values)} plants need one source, p-value and kind each")
-    if not 0 <= cut <= 1:
-        raise InputError(f"the cut is {cut}; give a p-value between 0 and 1")
-    found = p <= cut * (1 + _ROUNDING)
-    recall = _share(found, sources, level, seed)
+    noticed, sources = np.asarray(found, dtype=bool), np.asarray(source)
+    names = np.asarray(["copies"] * len(noticed) if kinds is None else kinds)
+    if not sources.shape == names.shape == noticed.shape:
+        raise InputError(f"{len(noticed)} plants need one source and kind each")
     return PlantPower(
-        recall=recall,
+        recall=_share(noticed, sources, level, seed),
         kinds={
-            str(kind): _share(found[names == kind], sources[names == kind], level, seed) for kind in np.unique(names)
+            str(kind): _share(noticed[names == kind], sources[names == kind], level, seed) for kind in np.unique(names)
         },
-        cut=float(cut),
-        distance=values,
-        p_value=p,
-        found=found,
-        promise=f"copies of an equal mixture of the planted kinds are found with probability at least {recall.low:.2f} "
-        f"({level:.0%} interval, {recall.trials:,} source identities, at p <= {cut:.2g}); a generator's own copies "
-        "may be of other kinds",
+        found=noticed,
     )
 
 
@@ -177,9 +134,9 @@ def copies_bound(found: int, n_images: int, recall: Proportion, *, level: float 
     of 3). All found images count as copies.
 
     Args:
-        found: Images of the set, plants apart, whose `copied_p` is at most the cut of the plants.
+        found: Images of the set, plants apart, that the rule notices by which the plants are read.
         n_images: Images of the set, each drawn anew from the generator.
-        recall: Of the plants at that cut; its interval must have the same level.
+        recall: Of the plants by that rule; its interval must have the same level.
         level: Joint confidence.
 
     Raises:

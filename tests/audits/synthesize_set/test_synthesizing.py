@@ -341,7 +341,7 @@ def test_verdict_by_what_the_auditor_says(made: Result) -> None:
     audit = numbers["audited"]
     undecided = loop_verdict(numbers, options)
     assert undecided["status"] == "undecided"
-    assert "flags nobody, but cannot clear" in undecided["why"][0]
+    assert "lists nobody, but cannot clear" in undecided["why"][0]
     assert loop_verdict(numbers | {"audited": audit | {"status": "pass"}}, options)["status"] == "pass"
     alone = numbers | {"audited": None, "weak_features": False}
     assert loop_verdict(alone, options)["why"] == [numbers["guarantee"]]

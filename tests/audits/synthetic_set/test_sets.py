@@ -122,7 +122,7 @@ def test_what_cannot_be_audited(tmp_path: Path) -> None:
         ({"plants": -1}, "at least 0"),
         ({"plants": 1.5}, "a whole number"),
         ({"gallery": "no"}, "true or false"),
-        ({"copied": 0.0}, "between 0 and 1"),
+        ({"recall": 0.0}, "between 0 and 1"),
         ({"held_ot": "x"}, "Did you mean 'held_out'"),
         ({"fail_on": "newer"}, "Did you mean 'never'"),
     ):

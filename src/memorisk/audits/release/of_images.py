@@ -52,14 +52,14 @@ def of_synthetic(run: FinishedAudit) -> AuditStatement:
         assumptions=_assumptions(
             v, "Held-out images are a random part, by patient, of the data that the generator was trained on."
         ),
-        limits=_limits(run, "A pass is about copies of the planted kinds; a generator's own copies may be of others."),
+        limits=_limits(run, "A pass is about one copy of any planted kind; a generator's own copies may be of others."),
         method=Method(
-            name="Nearest generated image of each training patient, ranked among held-out patients; planted copies",
-            source="METHODS section 5",
+            name="Nearest generated image of each training patient, beside those of held-out patients; planted copies",
+            source="METHODS sections 5 and 6",
             page="synthetic.md",
         ),
         seeds=(int(run.config.get("seed", 0)),),
-        settings=settings_of_run(run.config, (*_SETTINGS, "copied", "recall", "plants"))
+        settings=settings_of_run(run.config, (*_SETTINGS, "recall", "plants"))
         | {"features": str(v["features"]), "measure": str(v["measure"])},
         versions=dict(run.summary.get("versions") or {}),
         run_sha256=run.sha256,
@@ -72,6 +72,10 @@ def _synthetic_figures(v: Any, units: str) -> list[Figure]:
         Figure(name="generated", title="Generated images", value=v["n_synthetic"]),
         Figure(name="held_out", title=f"Held-out {units}", value=held),
         Figure(name="listed", title=f"Training {units} listed as copied", value=v["n_listed"], n=n, unit=units),
+        Figure(name="singled_out", title="Generated images singled out", value=v.get("n_singled"),
+               n=whole(v["n_synthetic"]), unit="generated images"),
+        Figure(name="noticed_if_copied", title=f"Copied {units} of whom one would surely have been noticed, fewest",
+               value=v.get("fewest_copied")),
         Figure(
             name="shortest_list", title=f"Fewest {units} that could have been listed",
             value=v["shortest_list"], n=held, unit=f"held-out {units}",
@@ -90,7 +94,7 @@ def _synthetic_figures(v: Any, units: str) -> list[Figure]:
         Figure(name="dismissed", title="Pairs that a person dismissed", value=v["n_dismissed"]),
     ]  # fmt: skip
     for kind, of_kind in (v["recall_by_kind"] or {}).items():
-        found += rate(f"found/{kind}", f"Planted copies found: {kind}", of_kind, "source identities")
+        found += rate(f"found/{kind}", f"Planted copies noticed: {kind}", of_kind, "source identities")
     if v["copies_bound"] is not None:
         found.append(
             Figure(name="copies_at_most", title="Share of the set that is copies of planted kinds, at most",
@@ -100,7 +104,8 @@ def _synthetic_figures(v: Any, units: str) -> list[Figure]:
         found.append(
             Figure(
                 name="parts_alike",
-                title=f"Nearest neighbours within the same real part (a random split gives {unlike['expected']:.3f})",
+                title=f"Nearest neighbours within the same real part, p two-sided (a random split: "
+                f"{unlike['expected']:.3f})",
                 value=unlike["share"], p_value=unlike["p_value"], n=whole(unlike["n_groups"]), unit=units,
             )
         )  # fmt: skip

@@ -17,6 +17,9 @@ from memorisk.audits.synthesize.options import SynthesizeOptions
 from memorisk.audits.synthesize.outlook import said_of
 from memorisk.runs.errors import several
 
+SCHEMA = 2
+"""Of ``verdict.json``; in 1 the auditor passed sets by the rule before METHODS' second form."""
+
 
 def loop_verdict(numbers: dict[str, Any], options: SynthesizeOptions) -> dict[str, Any]:
     """Status, reasons, what would decide it, and the numbers that a pipeline may act on.
@@ -36,7 +39,7 @@ def loop_verdict(numbers: dict[str, Any], options: SynthesizeOptions) -> dict[st
         status = "undecided"
     why = [*(reason for reason, _ in bad), *why, *(reason for reason, _ in doubts)]
     deciding = list(dict.fromkeys([*deciding, *(way for _, way in (*bad, *doubts))]))
-    first = {"schema": 1, "audit": "synthesize", "status": status, "gate": of_filter["gate"]}
+    first = {"schema": SCHEMA, "audit": "synthesize", "status": status, "gate": of_filter["gate"]}
     return (
         first
         | {"why": why or [numbers["guarantee"]], "what_would_decide": deciding, "exposed": of_filter["exposed"]}
@@ -98,7 +101,7 @@ def _doubts(numbers: dict[str, Any]) -> list[tuple[str, str]]:
     if audit is not None and audit["clean"] and audit["status"] == "undecided":
         found.append(
             (
-                f"the auditor flags nobody, but cannot clear the set: {'; '.join(audit['why'])}",
+                f"the auditor lists nobody, but cannot clear the set: {'; '.join(audit['why'])}",
                 "what the report of the audit names, in the folder audit",
             )
         )

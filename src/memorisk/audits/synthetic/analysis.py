@@ -1,10 +1,10 @@
 """From what was measured to a `Result`: tables, numbers, verdict.
 
 Tables: ``per_image`` a synthetic image, ``per_group`` a training patient, ``per_class`` counts where labels are on both
-sides; ``tables/`` holds ``detectors``, ``plants``, ``kinds`` (found by kind), ``exposures``, ``pairs`` (by pixels),
-``review`` (pairs to look at, and what was said of them), ``clusters``, ``paired`` (who was generated from whom),
-``spread`` (pairs by logit), ``real_images`` (what p-values are made of), ``held_out`` and ``unread``; of several
-detectors also ``images_by_detector`` and ``kinds_by_detector``.
+sides; ``tables/`` holds ``detectors``, ``plants``, ``kinds`` (noticed by kind), ``exposures``, ``singled_out`` (pairs
+nearer than chance explains), ``pairs`` (by pixels), ``review`` (pairs to look at, and what was said of them),
+``clusters``, ``paired`` (who was generated from whom), ``spread`` (pairs by logit), ``real_images`` (what p-values are
+made of), ``held_out`` and ``unread``; of several detectors also ``images_by_detector`` and ``kinds_by_detector``.
 """
 
 from dataclasses import asdict
@@ -18,13 +18,12 @@ from memorisk.audits.pseudonyms import Pseudonyms
 from memorisk.audits.synthetic.clusters import Clusters, copy_clusters
 from memorisk.audits.synthetic.detector_tables import detector_table, paired_table, spread_table
 from memorisk.audits.synthetic.evidence import SyntheticEvidence
-from memorisk.audits.synthetic.findings import Findings, Published, find
+from memorisk.audits.synthetic.findings import Findings, Published, find, held_out_for_kinds
 from memorisk.audits.synthetic.flagged import Flag, flag_pairs, review_table
-from memorisk.audits.synthetic.kinds import kinds_promise
+from memorisk.audits.synthetic.kinds import kinds_promise, missed_kinds
 from memorisk.audits.synthetic.knowledge import UNSEEN
 from memorisk.audits.synthetic.options import SyntheticOptions
 from memorisk.audits.synthetic.pairing import PairedFindings, compare_pairs
-from memorisk.audits.synthetic.reach import Reach, reach_of
 from memorisk.audits.synthetic.sets import n_unread
 from memorisk.audits.synthetic.tables import SyntheticTables
 from memorisk.audits.synthetic.verdict import synthetic_verdict
@@ -32,6 +31,7 @@ from memorisk.images.planting import KINDS
 from memorisk.report.result import Result
 from memorisk.runs.environment import versions
 from memorisk.statistics.reversed_queries import held_out_needed
+from memorisk.statistics.singled_out import copies_noticed
 
 
 def analyse_synthetic(evidence: SyntheticEvidence, options: SyntheticOptions, names: Pseudonyms) -> Result:
@@ -58,7 +58,7 @@ def analyse_synthetic(evidence: SyntheticEvidence, options: SyntheticOptions, na
         "clusters": made.clusters(clusters),
     }
     if found.asked is not None:
-        tables |= {"held_out": made.held_out(), "exposures": made.exposures()}
+        tables |= {"held_out": made.held_out(), "exposures": made.exposures(), "singled_out": made.singled_out()}
     if evidence.plants.n:
         tables |= {"plants": made.plants(), "kinds": made.kinds()}
     if len(evidence.views) > 1:
@@ -139,6 +139,8 @@ def _paired_numbers(evidence: SyntheticEvidence, paired: tuple[PairedFindings, .
 def numbers_of(evidence: SyntheticEvidence, found: Findings, options: SyntheticOptions) -> dict[str, Any]:
     """The numbers behind the verdict, in JSON's own types but for NaN."""
     sets, asked, power, views = evidence.sets, found.asked, found.power, evidence.views
+    by_kind = None if power is None else {kind: asdict(power.kinds[kind]) for kind in KINDS if kind in power.kinds}
+    missed = missed_kinds(by_kind or {}, options.kinds, options.recall)
     train, given = sets.train.manifest, sets.synthetic.manifest.labels
     return {
         "units": "patients" if train.groups_given else "images",
@@ -153,28 +155,28 @@ def numbers_of(evidence: SyntheticEvidence, found: Findings, options: SyntheticO
         "n_held_shared_patients": sets.shared_patients,
         "level": options.level,
         "n_listed": None if asked is None else int(found.listed.sum()),
+        "n_listed_at_verdict": None if asked is None else found.n_listed_at_verdict,
+        "n_singled": None if asked is None else int(found.singled.sum()),
+        "n_singled_patients": None if asked is None else len(found.singled_patients),
         "n_exposing": None if asked is None else int(found.exposing.sum()),
         "shortest_list": None if asked is None else asked.shortest_list,
         "n_ahead": None if asked is None else asked.ahead,
         "p_ahead": None if asked is None else found.p_ahead,
-        "copied": found.copied,
         "one_image_each": "" if asked is None else asked.counted.words,
-        "held_out_needed": found.needed,
-        "n_reachable": None if asked is None else int((asked.floor <= found.cut * (1 + 1e-12)).sum()),
-        "plants_read_at": None if asked is None else found.read_at,
-        "cut": None if asked is None else found.cut,
-        "reach": None if asked is None else asdict(_reach(found, options)),
-        "reachable_by_kind": None if asked is None else _reachable_by_kind(evidence, found),
         "recall": None if power is None else asdict(power.recall),
-        "recall_by_kind": None
+        "recall_by_kind": by_kind,
+        "fewest_copied": None
         if power is None
-        else {kind: asdict(power.kinds[kind]) for kind in KINDS if kind in power.kinds},
+        else copies_noticed(min(share.low for share in power.kinds.values()), options.recall),
+        "held_out_for_kinds": held_out_for_kinds(found, evidence.copies, evidence.plants, missed, options)
+        if power is not None and missed
+        else None,
         "plant_kinds": list(options.kinds),
-        "promise": None if power is None else kinds_promise(power),
+        "promise": None if power is None else kinds_promise(power, options.recall),
         "copies_bound": None if found.bound is None else found.bound.upper,
-        "n_found_at_cut": None if found.bound is None else found.bound.found,
         **_of_pixels(evidence, found),
-        "unlike": None if found.unlike is None else asdict(found.unlike),
+        "unlike": None if found.unlike is None else asdict(found.unlike) | {"together": found.unlike.together},
+        "unlike_by": views[found.unlike_by].name,
         "patients_known": sets.groups_given or options.one_image_per_patient,
         "patients_by_word": options.one_image_per_patient and not sets.groups_given,
         "detector_unseen": any(UNSEEN in view.features.notes for view in views),
@@ -218,21 +220,6 @@ def _of_pixels(evidence: SyntheticEvidence, found: Findings) -> dict[str, Any]:
     }
 
 
-def _reach(found: Findings, options: SyntheticOptions) -> Reach:
-    """Who could be listed at the cut of the list that a pass needs."""
-    images, held = (np.unique(groups, return_counts=True)[1] for groups in (found.patients, found.held_patients))
-    return reach_of(images, held, found.copied, options.shared_level, options.recall)
-
-
-def _reachable_by_kind(evidence: SyntheticEvidence, found: Findings) -> dict[str, int]:
-    """Plants of each kind whose patients could have p-values as small as the cut that they are read at."""
-    assert found.asked is not None
-    able = found.asked.unit[found.asked.floor <= found.cut * (1 + 1e-12)]
-    could = np.isin(found.patients[evidence.plants.source], able)
-    kinds = evidence.plants.kind
-    return {kind: int(could[kinds == kind].sum()) for kind in KINDS if (kinds == kind).any()}
-
-
 def _summary(
     evidence: SyntheticEvidence,
     found: Findings,
@@ -268,8 +255,7 @@ def _summary(
         "sizes": None if found.asked is None else {"most_images": int(found.asked.n_images.max())},
         "lists": [] if found.asked is None else _lists(found, options),
         "settings": {
-            name: getattr(options, name)
-            for name in ("level", "copied", "recall", "plants", "seed", "fail_on", "resize")
+            name: getattr(options, name) for name in ("level", "recall", "plants", "seed", "fail_on", "resize")
         },
         "pseudonymised": options.pseudonymise,
         "versions": versions(),
@@ -290,7 +276,7 @@ def _lists(found: Findings, options: SyntheticOptions) -> list[dict[str, Any]]:
     """How many held-out patients a list of so many copied ones needs, for some lengths around what is possible."""
     assert found.asked is not None
     n = len(found.asked.unit)
-    lengths = {1, found.copied, *(max(1, round(n * share)) for share in (0.01, 0.05, 0.1, 0.2))}
+    lengths = {1, *(max(1, round(n * share)) for share in (0.01, 0.05, 0.1, 0.2))}
     if found.asked.testable:
         lengths.add(found.asked.shortest_list)
     return [

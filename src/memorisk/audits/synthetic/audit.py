@@ -159,7 +159,7 @@ def gather(
         distances = compare(features, similarity, sets, plants, progress, review=review, device=device)
         spread = logit_spread(similarity, features, sets) if isinstance(similarity, HeadSimilarity) else None
         views.append(View(name, features, similarity, distances, spread))
-    copies = compare_pixels(sets, progress, review)
+    copies = compare_pixels(sets, progress, review, plants)
     return SyntheticEvidence(sets, plants, tuple(views), copies, pairing, review)
 
 
@@ -202,7 +202,6 @@ def _identity(evidence: SyntheticEvidence, options: SyntheticOptions) -> dict[st
         "plants": evidence.plants.n,
         "seed": options.seed,
         "level": options.level,
-        "copied": options.copied,
         "recall": options.recall,
         "pseudonymise": options.pseudonymise,
         **({} if options.kinds == tuple(KINDS) else {"plant_kinds": list(options.kinds)}),

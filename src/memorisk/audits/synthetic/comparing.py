@@ -1,10 +1,10 @@
-"""Every distance of the audit, in six passes of the exact search, and the pairs that are equal or nearly so in pixels.
+"""Every distance of the audit, in passes of the exact search, and the pairs that are equal or nearly so in pixels.
 
 The direction that counts is from real images to the set (METHODS section 5); the other one describes. A distance is
 minus what a detector calls likeness: that of a measure, or minus the logit of a head, which may be below 0.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 import numpy as np
@@ -14,14 +14,19 @@ from memorisk.audits.synthetic.hidden import Plants
 from memorisk.audits.synthetic.measuring import FeatureTables
 from memorisk.audits.synthetic.reviewing import NOTHING, Review
 from memorisk.audits.synthetic.sets import Sets
+from memorisk.images.decoding import hash_pixels
 from memorisk.images.duplicates import NEAR
 from memorisk.images.near_copies import BestMatches, best_matches, thumbnails
 from memorisk.images.orientations import same_pixels
 from memorisk.runs.progress import Progress
-from memorisk.scores.similarity import Similarity
+from memorisk.scores.similarity import HeadSimilarity, Similarity
 from memorisk.statistics.image_counts import counted_images
+from memorisk.statistics.singled_out import leads
 
 FloatArray = np.ndarray
+_STAGES = 6
+_NEAREST = 16
+"""Neighbours asked for so that a third patient is among them: patients with so many near images are rare."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,10 +51,18 @@ class Distances:
     """[S] the training image."""
     second: FloatArray
     """[S] to the nearest training image of another patient."""
+    synthetic_held: FloatArray
+    """[S] of each synthetic image to the held-out images; empty without."""
+    synthetic_held_nearest: np.ndarray
+    """[S] the held-out image."""
+    synthetic_held_second: FloatArray
+    """[S] to the nearest held-out image of another patient."""
     plants: FloatArray
     """[P] of each plant to the training images."""
     plant_source: FloatArray
     """[P] to the nearest image of its source's patient: what that patient's distance to the set would be with it."""
+    plant_other: FloatArray
+    """[P] to the nearest real image of anybody else, training or held out."""
     held_to_train: FloatArray
     """[M] of each held-out image to the training images."""
     held_to_train_nearest: np.ndarray
@@ -58,9 +71,13 @@ class Distances:
     """[N] of each training image to those of other patients."""
     among_real: np.ndarray
     """[R] place among ``among_rows`` of the nearest image of another patient; empty without held-out images."""
+    among_lead: FloatArray
+    """[R] by how much it is nearer than the nearest image of a third patient (`statistics.singled_out.leads`)."""
     among_rows: np.ndarray
     """[R] of training images, then held-out ones, those that count: all, or one a patient where their numbers are not
     alike (`memorisk.statistics.image_counts`), since whoever has more images is more often the nearest."""
+    logits: bool
+    """Whether these are minus the logits of a head."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,10 +102,16 @@ class PixelCopies:
     """[M] likewise."""
     thumbnails: np.ndarray
     """[S, 32, 32] of the synthetic images."""
+    dismissed: frozenset[tuple[int, int]] = frozenset()
+    """Rows of the synthetic and training images of all dismissed pairs."""
     dismissed_identical: frozenset[tuple[int, int]] = frozenset()
-    """Rows of the synthetic and training images of dismissed pairs with equal pixels that no held-out image has."""
+    """Those with equal pixels that no held-out image has."""
     dismissed_near: frozenset[tuple[int, int]] = frozenset()
     """Of the other dismissed pairs those that are nearly identical."""
+    blank: np.ndarray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    """Rows of the synthetic images of one value only, which copy nobody."""
+    plants: np.ndarray = field(default_factory=lambda: np.empty(0, dtype=bool))
+    """[P] whether each plant has the pixels of a training image that no held-out image shares, by the same rule."""
 
 
 def compare(
@@ -119,7 +142,7 @@ def compare(
 
     def ask(queries: np.ndarray, references: np.ndarray, stage: int, exclude=None) -> tuple[np.ndarray, np.ndarray]:
         """Distance and row of the nearest reference."""
-        progress("comparing", stage, 6)
+        progress("comparing", stage, _STAGES)
         return _nearest(similarity, queries, references, exclude, device)
 
     n = len(found.train)
@@ -130,16 +153,27 @@ def compare(
     plants_to_train, _ = ask(found.plants, found.train, 1)
     second, _ = ask(found.synthetic, found.train, 2, exclude=(patients[ours], patients))
     among, _ = ask(found.train, found.train, 3, exclude=(patients, patients))
-    among_real = among_rows = np.empty(0, dtype=np.int64)
+    among_real = among_rows = made_held_nearest = np.empty(0, dtype=np.int64)
+    among_lead = made_held = made_held_second = np.empty(0)
+    logits, others = isinstance(similarity, HeadSimilarity), np.full(len(found.plants), np.inf)
+    if len(found.plants):
+        others, _ = ask(found.plants, found.train, 2, exclude=(patients[plants.source], patients))
     if sets.held is not None:
+        held_patients = sets.held.manifest.groups.astype(str)
+        made_held, made_held_nearest = ask(found.synthetic, found.held, 3)
+        made_held_second, _ = ask(
+            found.synthetic, found.held, 3, exclude=(held_patients[made_held_nearest], held_patients)
+        )
+        others = np.minimum(others, ask(found.plants, found.held, 3)[0])
         real_images = np.concatenate([found.train, found.held])
-        theirs = np.char.add("held out: ", sets.held.manifest.groups.astype(str))
+        theirs = np.char.add("held out: ", held_patients)
         counted = counted_images(patients, theirs)
         among_rows = np.concatenate([counted.train, n + counted.held])
         everybody, real_images = np.concatenate([patients, theirs])[among_rows], real_images[among_rows]
-        _, among_real = ask(real_images, real_images, 4, exclude=(everybody, everybody))
+        progress("comparing", 4, _STAGES)
+        among_real, among_lead = _neighbours(similarity, real_images, everybody, logits, device)
     standing, standing_nearest = _standing(found, similarity, sets, review, train, train_nearest)
-    progress("comparing", 5, 6)
+    progress("comparing", _STAGES - 1, _STAGES)
     return Distances(
         train=train,
         train_nearest=train_nearest,
@@ -150,13 +184,19 @@ def compare(
         synthetic=synthetic,
         nearest=ours,
         second=second,
+        synthetic_held=made_held,
+        synthetic_held_nearest=made_held_nearest,
+        synthetic_held_second=made_held_second,
         plants=plants_to_train,
         plant_source=_to_source(found, similarity, plants, patients),
+        plant_other=others,
         held_to_train=held_to_train,
         held_to_train_nearest=held_to_train_nearest,
         among_train=among,
         among_real=among_real,
+        among_lead=among_lead,
         among_rows=among_rows,
+        logits=logits,
     )
 
 
@@ -188,13 +228,33 @@ def _nearest(
     return -found.scores[:, 0], found.rows[:, 0]
 
 
-def compare_pixels(sets: Sets, progress: Progress, review: Review = NOTHING) -> PixelCopies:
+def _neighbours(
+    similarity: Similarity, images: np.ndarray, patients: np.ndarray, logits: bool, device: str
+) -> tuple[np.ndarray, FloatArray]:
+    """[R] the nearest image of another patient, and by how much it leads the nearest of a third.
+
+    Where all of the `_NEAREST` nearest images are one patient's, the last of them stands for the third patient's: the
+    lead is then smaller than it is.
+    """
+    k = min(_NEAREST, len(images))
+    found = similarity.nearest(images, images, k, exclude_same=(patients, patients), device=device)
+    first, distance = found.rows[:, 0], -found.scores  # [R], [R, k]; inf where there are fewer
+    third = (patients[found.rows] != patients[first][:, None]) & (found.rows >= 0)
+    finite = np.where(found.rows >= 0, distance, -np.inf).max(axis=1)
+    second = np.where(third.any(axis=1), distance[np.arange(len(first)), third.argmax(axis=1)], finite)
+    return first, leads(distance[:, 0], second, logits=logits)
+
+
+def compare_pixels(
+    sets: Sets, progress: Progress, review: Review = NOTHING, plants: Plants | None = None
+) -> PixelCopies:
     """Synthetic images with the pixels of a real one, and for every image the most similar one of the other side.
 
     Args:
         sets: The images.
         progress: Called with (stage, done, total).
         review: Pairs that a person dismissed are no copies; the next similar image takes their place.
+        plants: Planted copies, looked at by the rule of equal pixels; None for none.
     """
     made = [
         np.empty((0, 32, 32), dtype=np.uint8)
@@ -216,9 +276,8 @@ def compare_pixels(sets: Sets, progress: Progress, review: Review = NOTHING) -> 
     orientation = same.orientation if same_held is None else np.where(
         of_training >= 0, same.orientation, same_held.orientation
     )  # fmt: skip
-    for rows in (of_training, held):
-        some = np.flatnonzero(rows >= 0)
-        rows[some[is_blank(sets.synthetic, some)]] = -1
+    blank = np.flatnonzero(is_blank(sets.synthetic, np.arange(len(of_training))))
+    of_training[blank] = held[blank] = -1
     shared = (held >= 0) | np.array([value in sets.shared_hashes for value in copied], dtype=bool)
     in_both, of_held_out = shared & (of_training >= 0), np.where(of_training >= 0, -1, held)
     certain = (of_training >= 0) & ~in_both
@@ -231,8 +290,20 @@ def compare_pixels(sets: Sets, progress: Progress, review: Review = NOTHING) -> 
     )  # fmt: skip
     return PixelCopies(
         of_training, orientation, in_both & (of_training >= 0), of_held_out, of_set, of_train, of_held,
-        made[1], equal, alike - equal,
+        made[1], frozenset(pairs), equal, alike - equal, blank, _plants_with_equal_pixels(sets, plants),
     )  # fmt: skip
+
+
+def _plants_with_equal_pixels(sets: Sets, plants: Plants | None) -> np.ndarray:
+    """[P] which plants have the very pixels of a training image that is not blank and that no held-out one shares."""
+    if plants is None or not plants.n:
+        return np.zeros(0, dtype=bool)
+    hashes = np.array([hash_pixels(image) for image in plants.pixels], dtype=object)
+    store = replace(sets.synthetic, images=plants.pixels, pixel_hashes=hashes)
+    row = same_pixels(store, sets.train).row
+    shared = np.array([value in sets.shared_hashes for value in sets.train.pixel_hashes[row]], dtype=bool)
+    held = np.zeros(plants.n, dtype=bool) if sets.held is None else same_pixels(store, sets.held).row >= 0
+    return (row >= 0) & ~shared & ~held & ~is_blank(store, np.arange(plants.n))
 
 
 def near(matches: BestMatches) -> np.ndarray:

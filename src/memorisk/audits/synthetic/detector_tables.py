@@ -27,6 +27,10 @@ def detector_table(evidence: SyntheticEvidence, found: Findings) -> pd.DataFrame
                 "listed": np.nan if asked is None else float(asked.listed.n_rejected),
                 "ahead": np.nan if asked is None else float(asked.ahead),
                 "p_ahead": np.nan if asked is None else asked.p_ahead,
+                "singled_out": np.nan if one.singled is None else float(one.singled.images.sum()),
+                "singled_below": np.nan if one.singled is None else _distance(view, one.singled.near.cut),
+                "singled_lead": np.nan if one.singled is None else one.singled.lead.cut,
+                "parts_p": np.nan if one.unlike is None else one.unlike.p_value,
                 "found": np.nan if recall is None else recall.estimate,
                 "low": np.nan if recall is None else recall.low,
                 "high": np.nan if recall is None else recall.high,
@@ -35,6 +39,11 @@ def detector_table(evidence: SyntheticEvidence, found: Findings) -> pd.DataFrame
             }
         )
     return pd.DataFrame(rows)
+
+
+def _distance(view: View, closeness: float) -> float:
+    """The distance that has this closeness; below it somebody is singled out."""
+    return -closeness if view.has_head else float(np.exp(-closeness))
 
 
 def _above_half(view: View, distance: np.ndarray, patients: np.ndarray) -> float:

@@ -1,7 +1,8 @@
 """The statistics of a synthetic audit: METHODS section 5, from distances to who is listed and how sure that is.
 
 Several detectors share the level: each has a list at q / D, a patient on any of them is listed, and of the union at
-most q are expected to be there by chance. Their tests of the set as a whole are multiplied by D (Bonferroni).
+most q are expected to be there by chance. Their tests of the set as a whole are multiplied by D (Bonferroni), and the
+chance that a clean set has anybody singled out is shared alike.
 """
 
 import math
@@ -27,27 +28,30 @@ from memorisk.statistics.copy_tests import (
 )
 from memorisk.statistics.image_counts import CountedImages
 from memorisk.statistics.neighbour_test import NeighbourTest, neighbour_test
-from memorisk.statistics.planted_copies import (
-    CopiesBound,
-    PlantPower,
-    copied_p,
-    copies_bound,
-    list_cut,
-    plant_power,
-)
+from memorisk.statistics.planted_copies import CopiesBound, PlantPower, copied_p, copies_bound, plant_power
 from memorisk.statistics.reversed_queries import (
     Exposures,
     Nearness,
     ReversedQueries,
     ahead_p,
     exposures,
-    held_out_needed,
     nearness,
     reversed_queries,
     units_ahead,
 )
+from memorisk.statistics.singled_out import (
+    CHANCE,
+    ENOUGH_HELD_OUT,
+    TailCut,
+    closeness,
+    largest_lead,
+    leads,
+    tail_cut,
+)
 
 _ROUNDING = 1e-12
+VERDICT_LEVEL = 0.1
+"""Of the list that a verdict rests on, whatever level the list of the report has: METHODS section 6."""
 
 
 @dataclass(frozen=True)
@@ -92,6 +96,48 @@ class Published:
 
 
 @dataclass(frozen=True, eq=False)
+class SingledOut:
+    """Who is nearer to the set than chance brings anybody, by one detector (`memorisk.statistics.singled_out`)."""
+
+    near: TailCut
+    """On closeness."""
+    lead: TailCut
+    """On the lead over the next real patient."""
+    image_lead: np.ndarray
+    """[S] of each synthetic image for the patient of its nearest training image, over everybody else."""
+    images: np.ndarray
+    """[S] whether the image and its nearest training image are singled out; pairs that were dismissed are not."""
+    train: np.ndarray
+    """[N] whether the training image and its nearest synthetic image that stands are."""
+    plant_close: np.ndarray
+    """[P] closeness of each plant to its source's patient."""
+    plant_lead: np.ndarray
+    """[P] lead of each plant for its source's patient, over everybody else."""
+
+    def plants(self, n_held: int | None = None) -> np.ndarray:
+        """[P] whether a plant would be singled out, here or with so many held-out patients of the same kind.
+
+        Args:
+            n_held: Held-out patients; those of this audit if not given.
+        """
+        cuts = (self.near.cut, self.lead.cut) if n_held is None else (
+            self.near.with_units(n_held), self.lead.with_units(n_held)
+        )  # fmt: skip
+        return (self.plant_close > cuts[0]) | (self.plant_lead > cuts[1])
+
+    def expected(self, distance: np.ndarray, lead: np.ndarray, logits: bool) -> np.ndarray:
+        """[n] training patients whom chance brings as far, by the statistic by which that is rarer, counted for both.
+
+        Args:
+            distance: [n] to the patient.
+            lead: [n] of these images.
+            logits: Whether a head measures.
+        """
+        by = self.near.expected(closeness(distance, logits=logits)), self.lead.expected(lead)
+        return 2 * np.minimum(*by)
+
+
+@dataclass(frozen=True, eq=False)
 class DetectorFindings:
     """What one detector's distances say."""
 
@@ -103,16 +149,15 @@ class DetectorFindings:
     """[S] p-value at which the patient of the nearest training image would be listed by this image; NaN without."""
     near_new: Nearness | None
     """Descriptive: where synthetic images lie among new patients' images."""
-    cut: float
-    """p-value of the list that it made, or of one of ``copied`` patients or the shortest possible, whichever is
-    longest; NaN without held-out images."""
     plant_p: np.ndarray
     """[P] p-values that the plants would give their sources; NaN without held-out images."""
+    singled: SingledOut | None
+    """Who is singled out; None without held-out images."""
     power: PlantPower | None
-    """Plants found at that cut by this detector alone; None without plants or held-out images."""
+    """Plants noticed by this detector alone; None without plants or held-out images."""
     unlike: NeighbourTest | None
-    """Whether training and held-out images lie apart; None where there are none, or some of these were left out for
-    being training images, which leaves no random split."""
+    """Whether training and held-out images lie apart or together; None where there are none, or some of these were left
+    out for being training images, which leaves no random split."""
     published: Published
     """Statistics of the literature."""
 
@@ -141,23 +186,22 @@ class Findings:
     """The detector with the smallest ``p_ahead``."""
     p_ahead: float
     """Its probability, times the detectors; NaN without held-out images."""
-    copied: int
-    """Copied training patients that a pass must be able to list."""
-    needed: int
-    """Held-out patients with which a list of so few is possible."""
-    read_at: int
-    """Length of the list whose cut the plants are read at: ``copied``, or the shortest possible if that is longer, or
-    the list that was made if that is longer still (of the detector that lists fewest, whose cut is ``cut``)."""
-    cut: float
-    """The smallest cut of the detectors; NaN without held-out images."""
+    n_listed_at_verdict: int
+    """Training patients listed at `VERDICT_LEVEL`, by any detector."""
+    singled: np.ndarray
+    """[S] whether an image is singled out, by any detector."""
+    singled_patients: np.ndarray
+    """Sorted training patients whom it is singled out for."""
     power: PlantPower | None
-    """Plants found by any detector at its cut; None without plants or held-out images."""
+    """Plants noticed, by any detector or by their pixels; None without plants or held-out images."""
     bound: CopiesBound | None
     """Largest share of the set that copies of the planted kinds can be, in any mixture: by the kind found least."""
     pixels: PixelCounts
     """Pairs by pixels."""
     unlike: NeighbourTest | None
     """The smallest p-value of the detectors, times their number."""
+    unlike_by: int
+    """The detector that has it."""
 
     @property
     def asked(self) -> ReversedQueries | None:
@@ -187,24 +231,24 @@ def find(
     held = np.empty(0, dtype=str) if sets.held is None else sets.held.manifest.groups.astype(str)
     theirs = np.char.add("held out: ", held)  # names that are no patients may occur on both sides
     unit = np.unique(patients)
-    copied = max(1, math.ceil(options.copied * len(unit) * (1 - 1e-12)))
     level, number = options.level / len(distances), len(distances)
     lists = [_lists(d, patients, theirs, level, options.seed) for d in distances] if len(held) else []
-    shortest = lists[0][0].shortest_list if lists else 0
-    asked_at = max(copied, min(shortest, len(unit)))
     by = tuple(
-        _of_detector(sets, d, lists[i][0] if lists else None, plants, patients, theirs, asked_at, options.seed)
+        _of_detector(sets, d, lists[i][0] if lists else None, copies, plants, patients, theirs, number, options.seed)
         for i, d in enumerate(distances)
     )
-    cut = min((one.cut for one in by), default=math.nan)
     alone = [math.inf if one.asked is None else one.asked.p_ahead for one in by]
     ahead_by = int(np.argmin(alone))
-    power, bound = _power(by, distances, plants, patients, cut, options.seed)
-    near = [one.asked.p_value / one.cut for one in by if one.asked is not None]
-    listed = np.any([np.zeros(len(unit), bool), *(one.asked.listed.rejected for one in by if one.asked)], axis=0)
+    near = [one.asked.p_value for one in by if one.asked is not None]
+    listed = _any(len(unit), [one.asked.listed.rejected for one in by if one.asked])
     exposing = np.zeros(len(sets.synthetic.images), bool)
     exposing[[row for one in by if one.exposed is not None for row in one.exposed.images]] = True
-    before = np.any([was.listed.rejected for _, was in lists], axis=0) if lists else listed
+    before = _any(len(unit), [was.listed.rejected for _, was in lists])
+    at_verdict = [stands for stands, _ in lists]
+    if lists and options.level != VERDICT_LEVEL:
+        at_verdict = [_lists(d, patients, theirs, VERDICT_LEVEL / number, options.seed)[0] for d in distances]
+    made, whose = _singled_by_any(distances, by, patients)
+    power, bound = _power(by, copies, plants, patients, int(made.sum()), len(made), options.seed)
     return Findings(
         by=by,
         patients=patients,
@@ -216,15 +260,33 @@ def find(
         n_dismissed_patients=int((before & ~listed).sum()),
         ahead_by=ahead_by,
         p_ahead=min(1.0, number * alone[ahead_by]) if lists else math.nan,
-        copied=copied,
-        needed=held_out_needed(len(unit), copied, level),
-        read_at=max(asked_at, min((stands.listed.n_rejected for stands, _ in lists), default=0)),
-        cut=cut,
+        n_listed_at_verdict=int(_any(len(unit), [stands.listed.rejected for stands in at_verdict]).sum()),
+        singled=made,
+        singled_patients=whose,
         power=power,
         bound=bound,
         pixels=_pixels(sets, copies, patients, held, review, lists[0][0].counted if lists else None),
         unlike=_least_alike([one.unlike for one in by]),
+        unlike_by=int(np.argmin([math.inf if one.unlike is None else one.unlike.p_value for one in by])),
     )
+
+
+def _singled_by_any(
+    distances: Sequence[Distances], by: Sequence[DetectorFindings], patients: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """[S] which images any detector singles out, and the sorted patients for whom."""
+    made, whose = np.zeros(len(distances[0].synthetic), bool), [np.empty(0, patients.dtype)]
+    for d, one in zip(distances, by, strict=True):
+        if one.singled is not None:
+            made |= one.singled.images
+            made[d.standing_nearest[one.singled.train]] = True
+            whose += [patients[d.nearest[one.singled.images]], patients[one.singled.train]]
+    return made, np.unique(np.concatenate(whose))
+
+
+def _any(n: int, masks: Sequence[np.ndarray]) -> np.ndarray:
+    """[n] whether any of some masks holds; none does where there are none."""
+    return np.any([np.zeros(n, bool), *masks], axis=0)
 
 
 def _lists(
@@ -258,45 +320,105 @@ def _of_detector(
     sets: Sets,
     d: Distances,
     asked: ReversedQueries | None,
+    copies: PixelCopies,
     plants: Plants,
     patients: np.ndarray,
     theirs: np.ndarray,
-    asked_at: int,
+    number: int,
     seed: int,
 ) -> DetectorFindings:
-    exposed = near_new = power = None
-    cut, set_p, plant_p = math.nan, np.full(len(d.synthetic), np.nan), np.full(plants.n, np.nan)
+    exposed = near_new = power = singled = None
+    set_p, plant_p = np.full(len(d.synthetic), np.nan), np.full(plants.n, np.nan)
     if asked is not None:
         exposed = exposures(asked, d.standing, d.standing_nearest, patients)
-        cut = list_cut(asked, asked_at)
         images_of = dict(zip(asked.unit.tolist(), asked.n_images.tolist(), strict=True))
         set_p = copied_p(d.synthetic, [images_of[p] for p in patients[d.nearest]], d.held, theirs)
         near_new = nearness(d.synthetic, d.held_to_train, theirs, d.second)
+        singled = _singled_out(d, copies, asked, theirs, CHANCE / number)
         if plants.n:
             source = patients[plants.source]
             plant_p = copied_p(d.plant_source, [images_of[s] for s in source], d.held, theirs)
-            power = plant_power(d.plant_source, source, plant_p, cut, kinds=plants.kind.tolist(), seed=seed)
-    unlike = _unlike(sets, d, patients, theirs, seed)
-    return DetectorFindings(asked, exposed, set_p, near_new, cut, plant_p, power, unlike, _published(d, theirs, seed))
+            power = plant_power(singled.plants(), source, kinds=plants.kind.tolist(), seed=seed)
+    unlike = _unlike(sets, d, patients, theirs, number, seed)
+    return DetectorFindings(
+        asked, exposed, set_p, near_new, plant_p, singled, power, unlike, _published(d, theirs, seed)
+    )
+
+
+def _singled_out(
+    d: Distances, copies: PixelCopies, asked: ReversedQueries, theirs: np.ndarray, chance: float
+) -> SingledOut:
+    """Both statistics of everybody, their cuts from held-out patients, and who lies beyond one of them.
+
+    A patient of many images has more chances: where numbers of images are not alike in both parts, a training patient
+    counts as many trials as it has images for each of a held-out one.
+    """
+    counted, trials = asked.counted, float(len(asked.unit))
+    if counted.one_each:
+        trials *= max(1.0, counted.mean_train / counted.mean_held)
+    held_unit = np.unique(theirs, return_inverse=True)[1]
+    lead = leads(d.synthetic, np.minimum(d.second, d.synthetic_held), logits=d.logits)
+    held_lead = leads(d.synthetic_held, np.minimum(d.synthetic_held_second, d.synthetic), logits=d.logits)
+    held = closeness(group_values(d.held, theirs), logits=d.logits)
+    near_cut = tail_cut(held, trials, chance / 2)
+    lead_cut = tail_cut(largest_lead(held_lead, held_unit[d.synthetic_held_nearest], len(held)), trials, chance / 2)
+    images = (closeness(d.synthetic, logits=d.logits) > near_cut.cut) | (lead > lead_cut.cut)
+    images[[made for made, real in copies.dismissed if d.nearest[made] == real]] = False
+    images[copies.blank] = False
+    train = (closeness(d.standing, logits=d.logits) > near_cut.cut) & ~np.isin(d.standing_nearest, copies.blank)
+    plants = closeness(d.plant_source, logits=d.logits), leads(d.plant_source, d.plant_other, logits=d.logits)
+    return SingledOut(near_cut, lead_cut, lead, images, train, *plants)
 
 
 def _power(
     by: Sequence[DetectorFindings],
-    distances: Sequence[Distances],
+    copies: PixelCopies,
     plants: Plants,
     patients: np.ndarray,
-    cut: float,
+    noticed: int,
+    n_synthetic: int,
     seed: int,
 ) -> tuple[PlantPower | None, CopiesBound | None]:
-    """Plants found by any detector, and what follows for the set: p-values in units of each detector's own cut."""
+    """Plants noticed by any detector or by their pixels, and what follows for the set."""
     if by[0].power is None:
         return None, None
-    plant_p, set_p = (np.min([p * (cut / one.cut) for one, p in found], axis=0) for found in (
-        [(one, one.plant_p) for one in by], [(one, one.set_p) for one in by]))  # fmt: skip
-    nearest = distances[0].plant_source
-    power = plant_power(nearest, patients[plants.source], plant_p, cut, kinds=plants.kind.tolist(), seed=seed)
+    power = plant_power(_noticed(by, copies, plants), patients[plants.source], kinds=plants.kind.tolist(), seed=seed)
     least = min(power.kinds.values(), key=lambda share: share.low)  # holds for any mixture of the kinds
-    return power, copies_bound(int((set_p <= cut * (1 + _ROUNDING)).sum()), len(set_p), least)
+    return power, copies_bound(noticed, n_synthetic, least)
+
+
+def _noticed(
+    by: Sequence[DetectorFindings], copies: PixelCopies, plants: Plants, n_held: int | None = None
+) -> np.ndarray:
+    """[P] which plants any detector singles out, or their pixels tell."""
+    return _any(plants.n, [copies.plants, *(one.singled.plants(n_held) for one in by if one.singled is not None)])
+
+
+def held_out_for_kinds(
+    found: Findings, copies: PixelCopies, plants: Plants, kinds: Sequence[str], options: SyntheticOptions
+) -> int | None:
+    """Held-out patients with whom planted copies of some kinds would be noticed as a pass needs it, by the same tails.
+
+    Args:
+        found: What was found.
+        copies: Pairs by pixels.
+        plants: The plants.
+        kinds: Those that are missed now.
+        options: What a pass needs.
+
+    Returns:
+        The first of twice, four, eight and sixteen times as many (no fewer than `ENOUGH_HELD_OUT`); None where none
+        suffices.
+    """
+    now = len(np.unique(found.held_patients))
+    if any(one.singled is not None and not one.singled.near.n_tail for one in found.by) and now < ENOUGH_HELD_OUT:
+        return ENOUGH_HELD_OUT
+    for times in (2, 4, 8, 16):
+        noticed = _noticed(found.by, copies, plants, max(ENOUGH_HELD_OUT, times * now))
+        power = plant_power(noticed, found.patients[plants.source], kinds=plants.kind.tolist(), seed=options.seed)
+        if all(kind in power.kinds and power.kinds[kind].low >= options.recall for kind in kinds):
+            return max(ENOUGH_HELD_OUT, times * now)
+    return None
 
 
 def _least_alike(tests: Sequence[NeighbourTest | None]) -> NeighbourTest | None:
@@ -308,12 +430,14 @@ def _least_alike(tests: Sequence[NeighbourTest | None]) -> NeighbourTest | None:
 
 
 def _unlike(
-    sets: Sets, distances: Distances, patients: np.ndarray, theirs: np.ndarray, seed: int
+    sets: Sets, distances: Distances, patients: np.ndarray, theirs: np.ndarray, number: int, seed: int
 ) -> NeighbourTest | None:
+    """Of one of so many detectors, with draws enough for a p-value far below the verdict's level times all of them."""
     if not len(theirs) or sets.shared_patients:
         return None
     part, rows = np.repeat([0, 1], [len(patients), len(theirs)]), distances.among_rows
-    return neighbour_test(distances.among_real, np.concatenate([patients, theirs])[rows], part[rows], seed=seed)
+    whose, lead = np.concatenate([patients, theirs])[rows], distances.among_lead
+    return neighbour_test(distances.among_real, whose, part[rows], lead, draws=max(999, 400 * number), seed=seed)
 
 
 def _pixels(

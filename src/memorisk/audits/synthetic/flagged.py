@@ -8,8 +8,8 @@ import pandas as pd
 
 from memorisk.audits.pseudonyms import Pseudonyms
 from memorisk.audits.synthetic.comparing import near
-from memorisk.audits.synthetic.evidence import SyntheticEvidence
-from memorisk.audits.synthetic.findings import Findings
+from memorisk.audits.synthetic.evidence import SyntheticEvidence, View
+from memorisk.audits.synthetic.findings import DetectorFindings, Findings
 from memorisk.audits.synthetic.pairing import PairedFindings
 from memorisk.audits.synthetic.reviewing import ANSWERS, COLUMNS, DISMISS, pair_keys
 from memorisk.audits.synthetic.verdict import AHEAD_LEVEL
@@ -34,14 +34,54 @@ class Flag:
 
 
 def flag_pairs(evidence: SyntheticEvidence, found: Findings, paired: tuple[PairedFindings, ...]) -> list[Flag]:
-    """All flags, those of the lists first; dismissed pairs are not among them.
+    """All flags, those singled out first, then those of the lists; dismissed pairs are not among them.
 
     Args:
         evidence: Of the images.
         found: What the distances say.
         paired: Of each detector; none where nobody was paired.
     """
-    return [*_listed(evidence, found), *_ahead(evidence, found), *_pixels(evidence), *_paired(evidence, found, paired)]
+    return [
+        *_singled(evidence, found),
+        *_listed(evidence, found),
+        *_ahead(evidence, found),
+        *_pixels(evidence),
+        *_paired(evidence, found, paired),
+    ]
+
+
+def singled_pairs(view: View, one: DetectorFindings) -> pd.DataFrame:
+    """A row a pair of rows that a detector singles out, the one that chance explains least first.
+
+    Columns ``synthetic``, ``train``, ``distance``, ``other_distance`` (to the next real image of anybody else; NaN
+    where the synthetic image is nearer to another one), ``lead`` and ``expected``, the training patients whom chance
+    brings as far.
+    """
+    d, singled = view.distances, one.singled
+    assert singled is not None
+    made, real = np.flatnonzero(singled.images), np.flatnonzero(singled.train)
+    lead = np.where(d.nearest[d.standing_nearest[real]] == real, singled.image_lead[d.standing_nearest[real]], 0.0)
+    table = pd.DataFrame(
+        {
+            "synthetic": np.concatenate([made, d.standing_nearest[real]]),
+            "train": np.concatenate([d.nearest[made], real]),
+            "distance": np.concatenate([d.synthetic[made], d.standing[real]]),
+            "lead": np.concatenate([singled.image_lead[made], lead]),
+        }
+    ).drop_duplicates(["synthetic", "train"])
+    other = np.minimum(d.second, d.synthetic_held)[table["synthetic"].to_numpy()]
+    own = d.nearest[table["synthetic"].to_numpy()] == table["train"].to_numpy()
+    expected = singled.expected(table["distance"].to_numpy(), table["lead"].to_numpy(), d.logits)
+    table = table.assign(other_distance=np.where(own, other, np.nan), expected=expected)
+    return table.sort_values(["expected", "synthetic", "train"], kind="stable").reset_index(drop=True)
+
+
+def _singled(evidence: SyntheticEvidence, found: Findings) -> Iterator[Flag]:
+    for view, one in zip(evidence.views, found.by, strict=True):
+        if one.singled is not None:
+            for row in singled_pairs(view, one).to_dict("records"):
+                reason = f"singled out by {view.name}"
+                yield Flag(int(row["synthetic"]), int(row["train"]), reason, -float(row["distance"]))
 
 
 def _listed(evidence: SyntheticEvidence, found: Findings) -> Iterator[Flag]:

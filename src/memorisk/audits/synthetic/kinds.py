@@ -1,20 +1,20 @@
-"""Which kinds of copies a pass is about, and which of them are surely found: each by its own interval.
+"""Which kinds of copies a pass is about, and which of them are surely noticed: each by its own interval.
 
 An average over kinds says nothing of the kind that a release holds: a detector that is blind to one of them would pass.
 Each kind's lower limit is a bound at 97.5 %; that all reach the recall is wrong for some kind no more often than one of
 them is, so that no limit has to be made wider.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from memorisk.audits.synthetic.reach import could_pass
 from memorisk.audits.synthetic.words import share
 from memorisk.images.planting import KINDS
 from memorisk.images.wording import listed
 from memorisk.runs.errors import several
 from memorisk.statistics.planted_copies import PlantPower
+from memorisk.statistics.proportions import clopper_pearson
+from memorisk.statistics.singled_out import copies_noticed
 
 Shares = Mapping[str, Mapping[str, Any]]
 """By kind: ``estimate``, ``low``, ``high``, ``successes``, ``trials``."""
@@ -25,17 +25,28 @@ def least_found(by_kind: Shares) -> str:
     return min(by_kind, key=lambda kind: by_kind[kind]["low"])
 
 
-def kinds_promise(power: PlantPower) -> str:
-    """What every planted kind is found with, in words.
+def kinds_promise(power: PlantPower, probability: float) -> str:
+    """What the audit would have noticed of copies of the planted kinds, in words.
 
     Args:
         power: Of plants of one kind or more.
+        probability: That one copy at least would have been.
     """
     kind, least = min(power.kinds.items(), key=lambda item: item[1].low)
+    n = copies_noticed(least.low, probability)
+    how = (
+        f"of the kind noticed least, {kind}: {least.successes:,} of {least.trials:,} source identities, lower limit "
+        f"{least.low:.2f}"
+    )
+    if n is None:
+        return f"no number of copies of every planted kind would surely have been noticed ({how})"
+    if n == 1:
+        said = "if a random training patient had been copied in one of these ways, the copy"
+    else:
+        said = f"if at least {n:,} training patients had been copied in one of these ways, one copy at least"
     return (
-        f"copies of each planted kind are found with probability at least {least.low:.2f} (of the kind found least, "
-        f"{kind}: {least.level:.0%} interval, {least.trials:,} source identities, at p <= {power.cut:.2g}); a "
-        "generator's own copies may be of other kinds"
+        f"{said} would have been singled out, or seen by its pixels, with probability at least "
+        f"{least.low if n == 1 else probability:.2f} ({how}); a generator's own copies may be of other kinds"
     )
 
 
@@ -48,24 +59,6 @@ def about(planted: list[str]) -> str:
     )
 
 
-@dataclass(frozen=True)
-class PlantLimits:
-    """What bounds how many planted copies can be found, whatever compares the images."""
-
-    reachable: Mapping[str, int]
-    """By kind, of its plants: those of patients who could have p-values as small as the cut."""
-    n_reachable: int
-    """Training patients who could."""
-    patients: int
-    """Training patients."""
-    asked: int
-    """Copies of each kind asked for."""
-
-    def of(self, share: Mapping[str, Any], kind: str) -> int:
-        """Plants of a kind that could be found."""
-        return self.reachable.get(kind, share["trials"])
-
-
 def not_surely_found(by_kind: Shares, planted: list[str], recall: float) -> str | None:
     """Why the kinds do not allow a pass; None where they do.
 
@@ -74,13 +67,13 @@ def not_surely_found(by_kind: Shares, planted: list[str], recall: float) -> str 
         planted: All that were asked for.
         recall: What the lower limit of each must reach.
     """
-    missed = [kind for kind in planted if kind in by_kind and by_kind[kind]["low"] < recall]
+    missed = missed_kinds(by_kind, planted, recall)
     unmade = [kind for kind in planted if kind not in by_kind]
     said = []
     if missed:
         each = ", ".join(f"{kind} ({by_kind[kind]['successes']:,} of {by_kind[kind]['trials']:,})" for kind in missed)
         of = several(len(planted), "planted kind", "planted kinds")
-        said.append(f"copies of {len(missed):,} of {of} are missed, or too few were planted to tell: {each} found")
+        said.append(f"copies of {len(missed):,} of {of} are missed, or too few were planted to tell: {each} noticed")
     if unmade:
         said.append(f"no training image could be copied in this way: {listed(unmade, len(KINDS))}")
     if not said:
@@ -88,27 +81,19 @@ def not_surely_found(by_kind: Shares, planted: list[str], recall: float) -> str 
     return f"{'; '.join(said)}; a pass needs {share(recall)} of every kind, by the lower end of its interval"
 
 
-def reach_limits(by_kind: Shares, recall: float, limits: PlantLimits) -> bool:
-    """Whether patients whose p-values cannot be as small as the cut keep a kind from a pass.
-
-    They do where no kind would pass with a found copy of every patient who could be listed, and where a kind would pass
-    by the copies of those alone.
+def missed_kinds(by_kind: Shares, planted: Sequence[str], recall: float) -> list[str]:
+    """Planted kinds that are not surely noticed as often as a pass needs.
 
     Args:
-        by_kind: As `not_surely_found`.
-        recall: Likewise.
-        limits: Who could be listed.
+        by_kind: Of the kinds of which a copy could be made.
+        planted: All that were asked for.
+        recall: What the lower limit of each must reach.
     """
-    missed = [kind for kind, s in by_kind.items() if s["low"] < recall]
-    if not missed or limits.n_reachable == limits.patients:
-        return False
-    if not could_pass(limits.n_reachable, limits.patients, recall):
-        return True
-    return any(could_pass(by_kind[kind]["successes"], limits.of(by_kind[kind], kind), recall) for kind in missed)
+    return [kind for kind in planted if kind in by_kind and by_kind[kind]["low"] < recall]
 
 
 def ways_out(
-    by_kind: Shares, planted: list[str], recall: float, detector: str, limits: PlantLimits, held_out: str = ""
+    by_kind: Shares, planted: list[str], recall: float, detector: str, patients: int, asked: int, held_out: str = ""
 ) -> str:
     """What would decide it: plants only where a kind may still reach the recall with more of them.
 
@@ -117,17 +102,17 @@ def ways_out(
         planted: Likewise.
         recall: Likewise.
         detector: A better one, in words.
-        limits: What more plants, or a better detector, cannot change.
-        held_out: Which held-out patients are wanting, in words; empty where none are.
+        patients: Training patients, of whom one copy each can be planted.
+        asked: Copies of each kind that were.
+        held_out: With how many held-out patients the missed kinds would be noticed, in words; empty where no number
+            suffices.
     """
     fine = [kind for kind in planted if kind in by_kind and by_kind[kind]["low"] >= recall]
-    blind = any(kind not in by_kind or _seen(by_kind[kind], kind, limits) < recall for kind in planted)
-    more = [kind for kind, s in by_kind.items() if s["low"] < recall and _more_plants(s, recall, limits)]
-    ways = []
-    if held_out and not could_pass(limits.n_reachable, limits.patients, recall):
-        ways.append(f"{held_out}{f', and {detector}' if blind else ''}")
-    else:
-        ways += [way for way, asked in ((held_out, bool(held_out)), (detector, blind)) if asked]
+    missed = missed_kinds(by_kind, planted, recall)
+    unmade = [kind for kind in planted if kind not in by_kind]
+    more = [kind for kind in missed if _more_plants(by_kind[kind], recall, patients, asked)]
+    blind = bool(unmade) or any(by_kind[kind]["estimate"] < recall for kind in missed)
+    ways = [way for way, wanted in ((detector, blind), (held_out, bool(held_out and missed))) if wanted]
     if more:
         ways.append(f"more --plants (for {listed(more, len(KINDS))})")
     if not ways:
@@ -137,15 +122,9 @@ def ways_out(
     return "; or ".join(ways)
 
 
-def _seen(found: Mapping[str, Any], kind: str, limits: PlantLimits) -> float:
-    """Share found of the plants that could be; 1 where none could."""
-    reachable = limits.of(found, kind)
-    return found["successes"] / reachable if reachable else 1.0
-
-
-def _more_plants(found: Mapping[str, Any], recall: float, limits: PlantLimits) -> bool:
+def _more_plants(found: Mapping[str, Any], recall: float, patients: int, asked: int) -> bool:
     """Whether more copies of a kind can be planted, and may show the recall."""
-    left = limits.patients - found["trials"]
-    most = min(limits.n_reachable, found["successes"] + left)
-    there = found["trials"] >= limits.asked and left > 0  # fewer than asked: no other image can be copied so
-    return there and found["high"] >= recall and could_pass(most, limits.patients, recall)
+    left = patients - found["trials"]
+    there = found["trials"] >= asked and left > 0  # fewer than asked: no other image can be copied so
+    most = clopper_pearson(found["successes"] + left, patients)
+    return there and found["high"] >= recall and most.low >= recall

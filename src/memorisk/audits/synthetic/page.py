@@ -109,13 +109,12 @@ def _lead(result: Result, terms: Terms) -> list[Block]:
 
 def _facts(n: dict[str, Any], terms: Terms) -> list[Fact]:
     recall, p = n["recall"], n["p_ahead"]
-    found = Fact("Planted copies found", "not known")
+    found = Fact("Planted copies noticed", "not known")
     if recall is not None:
         limits = f"{percent(recall['low'])} to {percent(recall['high'])}"
-        found = Fact("Planted copies found", percent(recall["estimate"]), limits)
-    shortest = n["shortest_list"]
-    possible = shortest is not None and shortest <= n["n_train_patients"]
+        found = Fact("Planted copies noticed", percent(recall["estimate"]), limits)
     return [
+        Fact("Images singled out", _count(n.get("n_singled"))),
         Fact(f"{terms.units.capitalize()} listed", _count(n["n_listed"]), f"of {count(n['n_train_patients'])}"),
         Fact("Nearer than all held out", _count(n["n_ahead"]), "" if p is None else f"p {probability(p)}"),
         Fact(
@@ -131,10 +130,18 @@ def _facts(n: dict[str, Any], terms: Terms) -> list[Fact]:
         found,
         *_least_found(n),
         *_rates(n),
-        Fact("Shortest possible list", count(shortest) if possible else "none", f"a pass needs {count(n['copied'])}"),
+        *_fewest(n, terms),
         Fact("Synthetic images", count(n["n_synthetic"])),
         Fact(f"Held-out {terms.units}", _count(n["n_held_patients"], "none given")),
     ]
+
+
+def _fewest(n: dict[str, Any], terms: Terms) -> list[Fact]:
+    """Of how many copies one at least would surely have been noticed."""
+    if n["recall"] is None or "fewest_copied" not in n:
+        return []
+    fewest = n["fewest_copied"]
+    return [Fact("Noticed if copied", "not sure of any" if fewest is None else terms.counted(fewest), "a pass needs 1")]
 
 
 def _beside_near(n: dict[str, Any]) -> list[str]:
@@ -150,7 +157,7 @@ def _least_found(n: dict[str, Any]) -> list[Fact]:
     kind = least_found(n["recall_by_kind"])
     found = n["recall_by_kind"][kind]
     limits = f"{kind}, {percent(found['low'])} to {percent(found['high'])}"
-    return [Fact("Of the kind found least", percent(found["estimate"]), limits)]
+    return [Fact("Of the kind noticed least", percent(found["estimate"]), limits)]
 
 
 def _rates(n: dict[str, Any]) -> list[Fact]:
@@ -167,6 +174,7 @@ def _exposed(result: Result, terms: Terms, pictures: Pictures | None, redact: bo
     n = result.summary["numbers"]
     blocks = confirmed_callout(result, terms)
     blocks += _certain(result, terms, redact) if n["n_certain_copies"] else []
+    blocks += _singled(result, terms, redact) if n.get("n_singled") else []
     clusters = cluster_block(result, terms, redact)
     if n["n_listed"] is None:
         return [*blocks, *clusters, Callout("note", "Nobody can be listed", [Paragraph(terms.fill(words.NOBODY))])]
@@ -195,6 +203,30 @@ def _exposed(result: Result, terms: Terms, pictures: Pictures | None, redact: bo
     if redact and len(chosen):
         blocks.append(Paragraph("Ids are left out of this report. They are in the run's own tables."))
     return blocks
+
+
+def _singled(result: Result, terms: Terms, redact: bool) -> list[Block]:
+    """The pairs that are nearer than chance brings anybody."""
+    names = [
+        Column(source="image", heading="Synthetic image", row_heading=True),
+        Column(source="training_image", heading="Training image"),
+        *([Column(source="group", heading="Patient")] if terms.units == "patients" else []),
+    ]
+    columns = [
+        *([] if redact else names),
+        *([Column(source="detector", heading="By", wide=True)] if result.summary["numbers"]["n_detectors"] > 1 else []),
+        Column(source="distance", heading="Distance", format="decimal"),
+        Column(source="other_distance", heading="To the next", format="decimal"),
+        Column(source="expected", heading="Expected by chance", format="probability"),
+    ]
+    shown = Table(
+        frame=result.tables["singled_out"],
+        columns=columns,
+        caption=f"Pairs that are singled out, and how many training {terms.units} chance would bring as near.",
+        elsewhere="tables/singled_out.parquet",
+        visible_rows=10,
+    )
+    return [Callout("warning", "Singled out", [Paragraph(terms.fill(words.SINGLED))]), shown]
 
 
 def _patients(result: Result, terms: Terms, redact: bool, *, listed: bool) -> Table:
@@ -291,7 +323,8 @@ def _setup(result: Result, terms: Terms, redact: bool) -> list[Block]:
         ("Level of the list (q)", f"{n['level']:g}"),
         (
             "A pass needs",
-            f"lists of {n['copied']:,}, and planted copies of every kind found: {words.share(s['settings']['recall'])}",
+            f"nobody listed or singled out, and one copy of every planted kind noticed with probability "
+            f"{s['settings']['recall']:g}",
         ),
         ("Planted copies", f"{n['n_plants']:,}; {s['plants_asked']:,} of each kind asked for"),
         ("Seed", f"{s['settings']['seed']}"),

@@ -1,6 +1,5 @@
 """What a synthetic audit would compare and could say, before any feature is computed (``--dry-run``)."""
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -9,14 +8,13 @@ import numpy as np
 from memorisk.audits.synthetic.hidden import Plants, draw_plants, hide
 from memorisk.audits.synthetic.measuring import can_plant, open_detectors, shown_names
 from memorisk.audits.synthetic.options import SyntheticOptions
-from memorisk.audits.synthetic.reach import Reach, reach_of, smallest_p
 from memorisk.audits.synthetic.reviewing import NOTHING, Review
 from memorisk.audits.synthetic.sets import Sets
-from memorisk.audits.synthetic.words import Terms, held_out_wanting, unreached
 from memorisk.runs.cost import Cost, total
 from memorisk.statistics.image_counts import counted_images
 from memorisk.statistics.multiple import smallest_list_of
-from memorisk.statistics.reversed_queries import held_out_needed
+from memorisk.statistics.nulls import unit_p_values
+from memorisk.statistics.singled_out import ENOUGH_HELD_OUT
 from memorisk.training.feature_cost import features_cost
 from memorisk.training.pair_detectors import PairDetector
 
@@ -33,10 +31,7 @@ class SyntheticPlan:
         plants: Copies that would be hidden.
         plant_patients: Patients that they are of: the independent units of the power.
         shortest_list: The fewest patients that could be listed; None without held-out images or where none could.
-        copied: Copied patients that a pass must be able to list.
-        listable: Training patients who could be listed in a list of so few, by their images; None without held-out
-            images.
-        held_out_needed: Held-out patients with which that is possible.
+        held_out_wanted: Held-out patients below which nobody, or hardly anybody, can be singled out.
         cost: Passes, pairs of images (all searches of every detector, and thumbnails) and bytes; not in it is that
             planted copies are compared with their sources one by one.
         notes: What was assumed or left out.
@@ -49,9 +44,7 @@ class SyntheticPlan:
     plants: int
     plant_patients: int
     shortest_list: int | None
-    copied: int
-    listable: int | None
-    held_out_needed: int
+    held_out_wanted: int
     cost: Cost
     notes: tuple[str, ...]
 
@@ -71,10 +64,8 @@ def describe_sets(sets: Sets, options: SyntheticOptions, review: Review = NOTHIN
     n, s, m = len(sets.train.images), len(sets.synthetic.images), int(held.sum())
     wanted = options.plants if can_plant(options) else 0
     plants = draw_plants(sets.train, sets.synthetic, wanted, options.seed, options.kinds)
-    copied = max(1, math.ceil(options.copied * len(train) * (1 - 1e-12)))
     detectors, level = open_detectors(options, sets), options.shared_level
     shortest = possible_list(train, held, level) if m else None
-    reach = reach_of(train, held, copied, level, options.recall) if m else None
     return SyntheticPlan(
         images={"training": n, "synthetic": s, "held out": m},
         patients={"training": len(train), "held out": len(held)},
@@ -83,11 +74,9 @@ def describe_sets(sets: Sets, options: SyntheticOptions, review: Review = NOTHIN
         plants=plants.n,
         plant_patients=len(np.unique(sets.train.manifest.groups[plants.source].astype(str))),
         shortest_list=shortest if shortest is not None and shortest <= len(train) else None,
-        copied=copied,
-        listable=None if reach is None else reach.listable,
-        held_out_needed=held_out_needed(len(train), copied, level),
+        held_out_wanted=ENOUGH_HELD_OUT,
         cost=_cost(sets, detectors, plants, options.seed, review),
-        notes=(*sets.notes, *_counted(sets), *_unreached(sets, reach, copied)),
+        notes=(*sets.notes, *_counted(sets)),
     )
 
 
@@ -99,7 +88,10 @@ def possible_list(n_images: np.ndarray, held_images: np.ndarray, level: float) -
         held_images: [n] of each held-out patient.
         level: Of the list.
     """
-    return smallest_list_of(smallest_p(n_images, held_images), level)
+    sizes, back = np.unique(n_images, return_inverse=True)
+    unit, other = np.repeat(np.arange(len(sizes)), sizes), np.repeat(np.arange(len(held_images)), held_images)
+    smallest = unit_p_values(np.zeros(len(unit)), unit, np.zeros(len(other)), other).floor[back]
+    return smallest_list_of(smallest, level)
 
 
 def _cost(sets: Sets, detectors: Sequence[PairDetector], plants: Plants, seed: int, review: Review) -> Cost:
@@ -114,21 +106,14 @@ def _cost(sets: Sets, detectors: Sequence[PairDetector], plants: Plants, seed: i
         chosen = counted_images(sets.train.manifest.groups.astype(str), sets.held.manifest.groups.astype(str))
         counted = len(chosen.train) + len(chosen.held)
     again = sum(len(left) for _, left in review.left_of(sets))
-    searches = (n + m) * s + (m + s + plants.n) * n + s * n + n * n + counted**2 + again
+    searches = (n + m) * s + (m + s + plants.n) * n + (s + plants.n) * n + n * n + counted**2 + again
+    searches += (2 * s + plants.n) * m
     alike = len(set(sets.synthetic.pixel_hashes.tolist()))
     thumbnails = (n + m) * s + again + len(review.pairs(sets, review.dismissed)) + alike * (alike - 1) // 2
     return features + Cost(
         pairs=len(detectors) * searches + thumbnails,
         bytes_images=sum(store.images.nbytes for store in (*stores, sets.synthetic)),
     )
-
-
-def _unreached(sets: Sets, reach: Reach | None, copied: int) -> list[str]:
-    """That images keep patients from any list that a pass needs, where they do, and which held-out ones would not."""
-    if reach is None or reach.enough or reach.images == 1:
-        return []
-    terms = Terms("patients" if sets.train.manifest.groups_given else "images")
-    return [f"{unreached(reach, copied)}; wanted: {held_out_wanting(reach, terms)}"]
 
 
 def _counted(sets: Sets) -> list[str]:

@@ -56,37 +56,20 @@ def _power(result: Result, terms: Terms) -> list[Block]:
     """Planted copies found, by kind, and the share of the set that copies can be."""
     n = result.summary["numbers"]
     blocks: list[Block] = [
-        Paragraph(_read_at(result, terms)),
+        Paragraph(terms.fill(words.POWER)),
         Paragraph(f"{n['promise'][:1].upper()}{n['promise'][1:]}."),
         _kinds_table(result, terms),
         _kinds_figure(result),
     ]
-    if 0 < n["n_reachable"] < n["n_train_patients"]:
-        reachable, patients = count(n["n_reachable"]), count(n["n_train_patients"])
-        blocks.append(Paragraph(words.REACHABLE.format(reachable=reachable, patients=patients)))
     if n["copies_bound"] is not None:
         blocks.append(
             Paragraph(
-                f"{count(n['n_found_at_cut'])} of {count(n['n_synthetic'])} synthetic images lie as near to "
-                f"{terms.of_one} as that cut asks. At most {percent(n['copies_bound'])} of the set are copies of the "
+                f"At most {percent(n['copies_bound'])} of the set are copies of the "
                 "planted kinds, in whatever mixture (hence by the kind found least), if its images were drawn "
                 "independently."
             )
         )
     return blocks
-
-
-def _read_at(result: Result, terms: Terms) -> str:
-    """How the plants were read, and which list's cut that was."""
-    n = result.summary["numbers"]
-    at, copied = n["plants_read_at"], n["copied"]
-    which = "copied" if at == copied else "shortest"
-    if at > max(copied, min(n["shortest_list"], n["n_train_patients"])):
-        which = "listed"
-    why = words.READ_AT[which].format(copied=count(copied))
-    text = terms.fill(words.POWER, read_at=count(at), cut=f"{n['cut']:.2g}", why=why)
-    more = n["n_detectors"] > 1 and numbers(result.tables["detectors"], "listed").max() > at
-    return text + words.OWN_CUTS if more else text
 
 
 def distance_section(result: Result, terms: Terms) -> list[Block]:
@@ -241,7 +224,7 @@ def _kinds_table(result: Result, terms: Terms) -> Table:
     columns = [
         Column(source="kind", heading="Kind of copy", row_heading=True),
         Column(source="patients", heading=terms.units.capitalize(), format="count"),
-        Column(source="found", heading="Found", format="count"),
+        Column(source="found", heading="Noticed", format="count"),
         Column(source="share", heading="Share [95 % interval]", format="percent", interval=("low", "high")),
         *above,
         Column(source="median_distance", heading="Median distance", format="decimal"),

@@ -10,6 +10,7 @@ from memorisk.audits.synthetic.clusters import Clusters
 from memorisk.audits.synthetic.comparing import near
 from memorisk.audits.synthetic.evidence import SyntheticEvidence, View, probability
 from memorisk.audits.synthetic.findings import DetectorFindings, Findings
+from memorisk.audits.synthetic.flagged import singled_pairs
 from memorisk.audits.synthetic.hidden import Plants
 from memorisk.images.orientations import MIRRORED, ORIENTATIONS
 from memorisk.images.planting import KINDS
@@ -53,6 +54,7 @@ class SyntheticTables:
                 "image": self.image,
                 "label": self.labels,
                 "exposes": self.found.exposing,
+                "singled_out": self.found.singled,
                 "identical": (self.c.identical >= 0) & ~self.c.in_both,
                 **{name: first[name].to_numpy() for name in first},
                 "similar_image": self.train_image[self.c.of_set.row],
@@ -97,6 +99,7 @@ class SyntheticTables:
                 "group": self.key.names(unit),
                 "n_images": n_images,
                 "listed": found.listed,
+                "singled_out": np.isin(unit, found.singled_patients),
                 "listed_by": ["; ".join(name for name, listed in lists if listed[i]) for i in range(len(unit))],
                 "confirmed": np.isin(unit, found.patients[[real for _, real in found.pixels.confirmed]]),
                 "ahead": by[found.ahead_by]["ahead"],
@@ -173,7 +176,7 @@ class SyntheticTables:
         return self._by_detector(rows, "part", "image")
 
     def plants(self) -> pd.DataFrame:
-        """A row a detector and planted copy; ``found`` by that detector, ``found_by_any`` by all together."""
+        """A row a detector and planted copy; ``found`` by that detector, ``found_by_any`` by all or by its pixels."""
         planted, power = self.plant, self.found.power
         pasted = planted.base >= 0
         base = np.full(planted.n, "", dtype=object)
@@ -192,6 +195,8 @@ class SyntheticTables:
                 "distance_nearest": view.distances.plants,
                 "probability": probability(view, view.distances.plant_source),
                 "p_value": found.plant_p,
+                "other_distance": view.distances.plant_other,
+                "identical": self.c.plants,
                 "found": nothing if found.power is None else found.power.found,
                 "found_by_any": nothing if power is None else power.found,
             }
@@ -220,6 +225,24 @@ class SyntheticTables:
             _kinds(self.plant, one.power).assign(detector=view.name)
             for view, one in zip(self.views, self.found.by, strict=True)
         ]
+        return pd.concat(parts, ignore_index=True)
+
+    def singled_out(self) -> pd.DataFrame:
+        """A row a detector and pair that it singles out, the one that chance explains least first."""
+        parts = []
+        for view, one in zip(self.views, self.found.by, strict=True):
+            pairs = singled_pairs(view, one)
+            made, real = pairs["synthetic"].to_numpy(), pairs["train"].to_numpy()
+            table = pd.DataFrame(
+                {
+                    "detector": np.array([view.name] * len(pairs), dtype=object),
+                    "group": self.patient[real],
+                    "training_image": self.train_image[real],
+                    "image": self.image[made],
+                    **{name: pairs[name].to_numpy() for name in ("distance", "other_distance", "lead", "expected")},
+                }
+            )
+            parts.append(self._ordered(table, "image", "training_image"))
         return pd.concat(parts, ignore_index=True)
 
     def exposures(self) -> pd.DataFrame:

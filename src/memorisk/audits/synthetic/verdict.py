@@ -1,30 +1,33 @@
 """What may be said of a synthetic set: it copies patients, it passes, or it could not be decided; what would decide it.
 
-* ``fail``: a training patient is listed; or more of them lie nearer to the set than every held-out patient than a
-  random split explains (``p_ahead`` at most 5 %); or more of them have a nearly identical synthetic image than held-out
-  patients do (p at most 1 %); or a synthetic image has the very pixels of a training image that no held-out one shares;
-  or a person confirmed a pair as a copy. Pairs that a person dismissed count nowhere, are told first in every verdict,
-  and keep a pass away where their pixels are identical.
-* ``pass``: none of these; a list of as many copied patients as ``--copied`` was possible at all; planted copies of
-  every kind (``--plant-kinds``) are found at that list's cut with probability at least ``--recall``, by the lower end
-  of the kind's own interval; and there is no doubt of what the comparison rests on: pairs, patients, the detector, the
-  held-out images, the set itself.
+* ``fail``: a training patient is listed, at METHODS' fixed level whatever ``--level`` shows; or more of them lie nearer
+  to the set than every held-out patient than a random split explains (``p_ahead`` at most 5 %); or more of them have a
+  nearly identical synthetic image than held-out patients do (p at most 1 %); or a synthetic image has the very pixels
+  of a training image that no held-out one shares; or a person confirmed a pair as a copy. Pairs that a person dismissed
+  count nowhere, are told first in every verdict, and keep a pass away where their pixels are identical.
+* ``pass``: none of these; no image is singled out (`memorisk.statistics.singled_out`); one copy of a planted kind
+  (``--plant-kinds``) would have been, or seen by its pixels, with probability at least ``--recall``, for every kind by
+  the lower end of its own interval; and there is no doubt of what the comparison rests on: pairs, patients, the
+  detector, the held-out images, the set itself.
 * ``undecided``: everything else, above all a set without held-out images; also what would fail by p-values between
-  training and held-out images that are not alike.
+  training and held-out images that lie apart.
 
-METHODS leaves the two numbers of a pass open. 5 % of the patients, since a list of fewer needs more held-out patients
-than a split of 70 to 15 has (`reversed_queries.held_out_needed`); a recall of one half, since below it copies of the
-planted kinds would be missed more often than found.
+METHODS section 6, second form: a pass is about what would have been noticed, so that it is about one copy (L = 1). With
+the forty plants of each kind that are the default, 38 must be noticed; a set with one copy of such a kind then passes
+with probability at most 3.5 %, whatever the detector (the largest of P(Bin(40, r) >= 38) (1 - r) over r).
 """
 
 from typing import Any
 
-from memorisk.audits.synthetic.kinds import PlantLimits, about, not_surely_found, reach_limits, ways_out
+from memorisk.audits.synthetic.findings import VERDICT_LEVEL
+from memorisk.audits.synthetic.kinds import about, not_surely_found, ways_out
 from memorisk.audits.synthetic.options import SyntheticOptions
-from memorisk.audits.synthetic.reach import Reach
-from memorisk.audits.synthetic.words import Terms, held_out_wanting, p_words, share, unreached
+from memorisk.audits.synthetic.words import Terms, p_words, share
 from memorisk.runs.errors import several
+from memorisk.statistics.singled_out import CHANCE, ENOUGH_HELD_OUT
 
+SCHEMA = 2
+"""Of ``verdict.json``; 1 was the rule before METHODS' second form (`memorisk.report.earlier_rules`)."""
 AHEAD_LEVEL = 0.05
 """At or below this p the training patients nearer than every held-out one are too many for chance."""
 NEAR_LEVEL = 0.01
@@ -32,7 +35,7 @@ NEAR_LEVEL = 0.01
 DOUBT_LEVEL = 0.05
 """Up to here they are a doubt, and where no held-out patient has such an image they are one at any p."""
 UNLIKE_LEVEL = 0.01
-"""At or below this p training and held-out images are no random split, and p-values compare something else."""
+"""At or below this p, in either direction, training and held-out images are no random split."""
 NO_HELD_OUT = (
     "no held-out images were given: distances alone cannot tell a copy from an image that is like many patients"
 )
@@ -48,8 +51,9 @@ def synthetic_verdict(numbers: dict[str, Any], options: SyntheticOptions) -> dic
     """
     terms = Terms(numbers["units"])
     status, why, deciding = "fail", _found(numbers, terms), []
-    unlike = _unlike(numbers)
-    if why and unlike is not None and not numbers["n_certain_copies"] + numbers["n_confirmed"]:
+    unlike = _unlike(numbers, terms)
+    apart = unlike is not None and not numbers["unlike"]["together"]
+    if why and unlike is not None and apart and not numbers["n_certain_copies"] + numbers["n_confirmed"]:
         status, why, deciding = "undecided", [unlike[0], *why], [unlike[1]]
     elif not why and numbers["n_held_patients"] is None:
         status, why, deciding = "undecided", [NO_HELD_OUT], [_give_held_out(numbers, terms)]
@@ -61,7 +65,7 @@ def synthetic_verdict(numbers: dict[str, Any], options: SyntheticOptions) -> dic
         status = "undecided" if why else "pass"
         why = why or _passed(numbers, terms)
     return {
-        "schema": 1,
+        "schema": SCHEMA,
         "audit": "synthetic",
         "status": status,
         "gate": "never" if options.fail_on == "never" else "copied",
@@ -80,10 +84,10 @@ def _found(numbers: dict[str, Any], terms: Terms) -> list[str]:
         are = "image has" if n == 1 else "images have"
         shared = "" if numbers["n_held_patients"] is None else " that no held-out image shares"
         said.append(f"{n:,} synthetic {are} the very pixels of a training image, as it is, mirrored or turned{shared}")
-    if n := numbers["n_listed"]:
+    if n := numbers["n_listed_at_verdict"]:
         are = f"{terms.counted(n, 'training')} {'is' if n == 1 else 'are'}"
         said.append(
-            f"{are} listed as nearer to the set than held-out {terms.units} are; at most {share(numbers['level'])} of "
+            f"{are} listed as nearer to the set than held-out {terms.units} are; at most {share(VERDICT_LEVEL)} of "
             "a list are expected to be there by chance"
         )
     if numbers["p_ahead"] is not None and numbers["p_ahead"] <= AHEAD_LEVEL:
@@ -138,21 +142,21 @@ def _near_words(numbers: dict[str, Any], terms: Terms) -> str:
 
 def _give_held_out(numbers: dict[str, Any], terms: Terms) -> str:
     return (
-        f"--held-out with {numbers['held_out_needed']:,} {terms.units} or more {terms.whom} the generator never saw, a "
-        f"random part of the same data: with so many a list of {terms.counted(numbers['copied'])} is possible"
+        f"--held-out with {ENOUGH_HELD_OUT:,} {terms.units} or more {terms.whom} the generator never saw, a random "
+        "part of the same data"
     )
 
 
 def _doubts(numbers: dict[str, Any], options: SyntheticOptions, terms: Terms) -> tuple[list[str], list[str]]:
     """Why it cannot pass, and what would decide it."""
     found = [
+        _singled_out(numbers, terms),
         _dismissed_copies(numbers),
-        _short_list(numbers, options, terms),
         _little_power(numbers, options, terms),
         _near_pairs(numbers, terms),
         _memorized_pairs(numbers),
         _seen_held_out(numbers),
-        _unlike(numbers),
+        _unlike(numbers, terms),
         _nobody_known(numbers),
         _unseen_detector(numbers),
         _not_looked_at(numbers),
@@ -174,17 +178,16 @@ def _dismissed_copies(numbers: dict[str, Any]) -> tuple[str, str] | None:
     )
 
 
-def _short_list(numbers: dict[str, Any], options: SyntheticOptions, terms: Terms) -> tuple[str, str] | None:
-    shortest, copied = numbers["shortest_list"], numbers["copied"]
-    if shortest <= copied:
+def _singled_out(numbers: dict[str, Any], terms: Terms) -> tuple[str, str] | None:
+    """Images nearer to somebody than chance brings anybody: too few for a list, and no pass."""
+    if not (n := numbers["n_singled"]):
         return None
-    possible = f"no list of fewer than {terms.counted(shortest)} was possible"
-    if shortest > numbers["n_train_patients"]:
-        possible = "no list was possible at all"
+    are, whose = ("image is", "its") if n == 1 else ("images are", "their")
     return (
-        f"{possible}; a pass needs that {terms.counted(copied, 'copied')} ({share(options.copied)}) could be listed",
-        f"{held_out_wanting(Reach(**numbers['reach']), terms)}, or a larger --copied if more copied ones may go "
-        "unnoticed",
+        f"{n:,} synthetic {are} singled out: nearer to {terms.counted(numbers['n_singled_patients'], 'training')} than "
+        f"chance brings an image to any ({whose} pairs head review.csv; of sets without copies at most {share(CHANCE)} "
+        "have one)",
+        "these pairs, looked at (--gallery), and judged in review.csv (--review); or the set without these images",
     )
 
 
@@ -195,7 +198,7 @@ def _little_power(numbers: dict[str, Any], options: SyntheticOptions, terms: Ter
         why = "features were computed elsewhere" if numbers["saved_features"] else why
         return (
             f"no copies were planted ({why}), so that nothing is known of what would have been found",
-            "--detector with features that can be computed of new images, and --plants 20",
+            f"--detector with features that can be computed of new images, and --plants {SyntheticOptions.plants}",
         )
     by_kind, planted = numbers["recall_by_kind"], numbers["plant_kinds"]
     why = not_surely_found(by_kind, planted, options.recall)
@@ -203,18 +206,13 @@ def _little_power(numbers: dict[str, Any], options: SyntheticOptions, terms: Ter
         return None
     better = "trained to find copies" if numbers["weak_features"] else "trained to find copies of these kinds"
     better = f"a detector {better} (--detector)"
-    limits = PlantLimits(
-        numbers["reachable_by_kind"], numbers["n_reachable"], numbers["n_train_patients"], options.plants
-    )
-    if not reach_limits(by_kind, options.recall, limits):
-        return why, ways_out(by_kind, planted, options.recall, better, limits)
-    reach = Reach(**numbers["reach"])
-    held_out = held_out_wanting(reach, terms)
-    if reach.images > 1 and numbers["n_held_patients"] >= numbers["held_out_needed"]:
-        held_out += "; or one image a patient in TRAIN and --held-out, which says nothing of their other images"
-    if reach.images > 1:
-        why += f"; {unreached(reach, numbers['copied'])}"
-    return why, ways_out(by_kind, planted, options.recall, better, limits, held_out)
+    held_out = ""
+    if (wanted := numbers["held_out_for_kinds"]) is not None:
+        there = f"there are {numbers['n_held_patients']:,}"
+        held_out = f"about {wanted:,} held-out {terms.units} ({there}), by the spread of these"
+    asked, patients = options.plants, numbers["n_train_patients"]
+    why = f"{why}; {numbers['promise']}"
+    return why, ways_out(by_kind, planted, options.recall, better, patients, asked, held_out)
 
 
 def _near_pairs(numbers: dict[str, Any], terms: Terms) -> tuple[str, str] | None:
@@ -237,14 +235,23 @@ def _memorized_pairs(numbers: dict[str, Any]) -> tuple[str, str] | None:
     return None
 
 
-def _unlike(numbers: dict[str, Any]) -> tuple[str, str] | None:
+def _unlike(numbers: dict[str, Any], terms: Terms) -> tuple[str, str] | None:
     test = numbers["unlike"]
     if test is None or test["p_value"] > UNLIKE_LEVEL:
         return None
+    by = f" by {numbers['unlike_by']}" if numbers["n_detectors"] > 1 else ""
+    told = f"training and held-out images are not alike{by} (p {p_words(test['p_value'])})"
+    if test["together"]:
+        return (
+            f"{told}: images that are much nearer to one {terms.unit} than to the next are so across the two parts, "
+            f"{share(test['across'])} of these leads where a random split has {share(test['across_expected'])}; "
+            f"held-out {terms.units} may be training {terms.units} under other ids, and copies of these are near both",
+            f"held-out images of people {terms.whom} the generator never saw, whatever their ids",
+        )
     return (
-        f"training and held-out images are not alike (p {p_words(test['p_value'])}): {share(test['share'])} of nearest "
-        f"neighbours lie in the same part, by a random split {share(test['expected'])} would; p-values then compare "
-        "two data sets, or patients of several images hide under several names",
+        f"{told}: {share(test['share'])} of nearest neighbours lie in the same part, by a random split "
+        f"{share(test['expected'])} would; p-values then compare two data sets, or patients of several images "
+        "hide under several names",
         "held-out images that are a random part, by patient, of the data that the generator was trained on",
     )
 
@@ -323,7 +330,7 @@ def _passed(numbers: dict[str, Any], terms: Terms) -> list[str]:
     told = [
         f"this pass is about {about(numbers['plant_kinds'])}",
         f"no training {terms.unit} is listed as nearer to the set than held-out {terms.units} are",
-        f"a list of {terms.counted(numbers['copied'])} was possible; {numbers['promise']}",
+        f"no image is singled out, and {numbers['promise']}",
     ]
     if numbers["copies_bound"] is not None and numbers["copies_bound"] < 0.5:
         told.append(

@@ -5,7 +5,6 @@ Apart from the layout, so that whoever checks what the report claims reads one f
 
 from dataclasses import dataclass
 
-from memorisk.audits.synthetic.reach import Reach
 from memorisk.report.blocks import Kind, Text
 
 
@@ -52,9 +51,9 @@ HEADLINES: dict[str, tuple[Kind, str]] = {
     "undecided": ("undecided", "Could not be decided"),
 }
 SENTENCES = {
-    "pass": "This pass is about {about}. As far as this audit can tell, training {units} lie no nearer to the "
-    "synthetic images than {units} {whom} the generator never saw; known copies of every such kind, hidden in the set, "
-    "were found with the probability below.",
+    "pass": "This pass is about {about}. No training {unit} is listed or singled out: none lies nearer to the "
+    "synthetic images than chance brings {units} {whom} the generator never saw. One such copy would have been "
+    "noticed, with the probability below.",
     "fail": "Do not release the set as it is: it holds {of_one}, or comes nearer to training {units} than chance and "
     "likeness explain. The images concerned are shown below.",
     "undecided": "This is not a pass: what was given does not settle whether training {units} are copied.",
@@ -63,6 +62,11 @@ LISTED = (
     "Listed means: nearer to the synthetic images than {units} {whom} the generator never saw, by more than chance "
     "explains. A copy is one reason. A generator that fits a small training set closely comes nearer to all of it "
     "without copying anybody; look at the pairs."
+)
+SINGLED = (
+    "Singled out means: nearer to the set than chance brings anybody of so many, by the distance itself or by how much "
+    "nearer than to the next real {unit}. The chance is read from held-out {units}, whose nearest tenth is continued. "
+    "Few of them make no list, and one is enough to keep a pass away: look at the pair, and judge it in review.csv."
 )
 AHEAD = (
     "Of a random split about {expected} training {units} would be in this table. Most of them are there for another "
@@ -99,28 +103,14 @@ BLIND = (
 )
 POWER = (
     "Copies of random training images were hidden in the set under no name; features and distances were computed for "
-    "all images alike. The p-values and the list then use the other images only, and the plants are read at the cut "
-    "that a list of {read_at} {units} has (p <= {cut}): {why}."
-)
-READ_AT = {
-    "copied": "a pass needs that so many copied ones could be listed",
-    "shortest": "the shortest list that was possible, where a pass needs one of {copied}",
-    "listed": "so many are listed. A pass, which lists nobody, is judged at the cut of a list of {copied}",
-}
-OWN_CUTS = " Detectors that list more are read at the cuts of their own lists."
-UNREACHED = (
-    "only {listable} of the {patients} training patients could be listed at all in a list of {copied} (p <= {cut}), "
-    "however exact a copy of them: the others have more images than enough of the held-out patients have"
-)
-REACHABLE = (
-    "Only {reachable} of the {patients} training patients could have p-values as small as that cut, however exact a "
-    "copy of them: the others have more images than enough of the held-out patients have."
+    "all images alike. Everything else uses the other images only, and a plant counts as noticed where it would have "
+    "been singled out by the cuts that held-out {units} gave, or has the very pixels of a training image."
 )
 NO_POWER = {
-    "held_out": "Without held-out images there is no cut at which a copy counts as found, so that nothing can be said "
-    "of how many would have been.",
+    "held_out": "Without held-out images nobody can be singled out, so that nothing can be said of how many copies "
+    "would have been noticed.",
     "saved": "The features were computed elsewhere, so that no known copies could be hidden among the images: what "
-    "would have been found is not known, and the audit cannot pass.",
+    "would have been noticed is not known, and the audit cannot pass.",
     "none": "No known copies were hidden in the set: what would have been found is not known, and the audit cannot "
     "pass.",
 }
@@ -143,8 +133,8 @@ REST = (
 )
 SHARED = (
     "{n} detectors share the level: each lists at {level}, and whoever is listed by any of them is listed. Of all "
-    "listed together, no more are expected to be there by chance than with one detector. A planted copy is found "
-    "if any of them finds it at its own cut."
+    "listed together, no more are expected to be there by chance than with one detector. The chance of being singled "
+    "out is shared alike, and a planted copy is noticed if any of them notices it."
 )
 ABOVE_HALF = (
     "P > 0.5 is what the detector itself calls the same {unit}. Held-out {units} with such an image are its false "
@@ -234,33 +224,6 @@ def assumptions(terms: Terms, groups_given: bool) -> list[Text]:
             "--group-column."
         )
     return told
-
-
-def unreached(reach: Reach, copied: int) -> str:
-    """How many could be listed at the cut of the list that a pass needs.
-
-    Args:
-        reach: Who could be.
-        copied: The length of that list.
-    """
-    return UNREACHED.format(
-        listable=f"{reach.listable:,}", patients=f"{reach.patients:,}", copied=f"{copied:,}", cut=f"{reach.cut:.2g}"
-    )
-
-
-def held_out_wanting(reach: Reach, terms: Terms) -> str:
-    """The held-out patients that a pass needs, with their images where these matter.
-
-    Args:
-        reach: Who could be listed.
-        terms: What a group is called.
-    """
-    if reach.images == 1:
-        return f"{reach.needed:,} held-out {terms.units} (there are {reach.there:,})"
-    return (
-        f"{reach.needed:,} held-out {terms.units} of {reach.images:,} images or more each (there are {reach.there:,}; "
-        f"with so many {reach.then:,} of the {reach.patients:,} training {terms.units} could be listed)"
-    )
 
 
 def share(value: float) -> str:
