@@ -436,9 +436,9 @@ def images_page(data: Path | None, repeats: int, n_made: int = MADE) -> list[str
         worst = max(broken for row in sets.values() for broken, _ in row.values())
         lines += [f"## {rule[0].upper()}{rule[1:]}", ""]
         lines += [
-            f"Share of calibrations that are broken, %; at worst {100 * worst / repeats:.1f}. In brackets: with a "
+            f"Broken calibrations, %; at worst {100 * worst / repeats:.1f}. In brackets: the share with a threshold."
         ]
-        lines += ["threshold, where not all are.", "", f"| set | {' | '.join(names)} |", "|---|" + "---|" * len(names)]
+        lines += ["", f"| set | {' | '.join(names)} |", "|---|" + "---|" * len(names)]
         for title, row in sets.items():
             shown = [share_broken(*row[name], repeats) if name in row else "" for name in names]
             lines.append(f"| {title} | {' | '.join(shown)} |")

@@ -42,7 +42,9 @@ def show_benchmark(found: "Benchmark", out: Path, *, as_json: bool) -> None:
     """Print the sentences and the leaderboard, what failed, and where the rest lies."""
     if as_json:
         rows = found.board.rows.to_dict("records")
-        _json({"chosen": found.board.chosen, "may_be_first": found.board.undecided, "leaderboard": rows,
+        board = found.board
+        chosen = board.chosen if len(board.tied) == 1 else None  # a tie is no choice
+        _json({"chosen": chosen, "tied": board.tied, "may_be_first": board.undecided, "leaderboard": rows,
                "failed": found.failed})  # fmt: skip
         return
     from memorisk.audits.detectors.writing import board_text

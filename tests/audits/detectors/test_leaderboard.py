@@ -10,8 +10,10 @@ from memorisk.audits.detectors.backbones import read_backbone
 from memorisk.audits.detectors.detectors import Detector
 from memorisk.audits.detectors.leaderboard import leaderboard, paired
 from memorisk.audits.detectors.measure_tables import measure_tables
+from memorisk.audits.detectors.page import findings
 from memorisk.audits.detectors.reading import Measured, PoolReading
 from memorisk.audits.detectors.tables import paper_tables
+from memorisk.audits.detectors.writing import _plain
 from memorisk.statistics.calibration import specificity_threshold
 from memorisk.statistics.copy_detection import PoolDetection, detect
 from memorisk.statistics.paired_detectors import paired_hits
@@ -64,6 +66,31 @@ def test_detectors_are_compared_on_test_copies() -> None:
     assert board.rows["place"].tolist() == ["1", "2"]
     assert board.undecided == [a.name]
     assert board.chosen == b.name  # what validation says is said, too
+
+
+def said_of(found: list[Detector]) -> str:
+    """The first sentence of the page."""
+    board = leaderboard(found, ("weak",))
+    tables = paper_tables(found, "weak")
+    options = SimpleNamespace(strength="weak", specificity=0.95)
+    bench = SimpleNamespace(board=board, options=options, patients={"test_null": 40}, tables=tables)
+    return _plain(findings(cast(Any, bench))[0])
+
+
+def test_a_tie_is_no_choice() -> None:
+    nothing = {"cosine": (0.0, 0.0), "euclidean": (0.0, 0.0)}
+    a, b, c = detector("a", nothing), detector("b", nothing), detector("c", {"cosine": (0.0, 0.4)})
+    board = leaderboard([a, b, c], ("weak",))
+    assert board.tied == [a.name, b.name, c.name]
+    assert board.chosen == a.name
+    told = said_of([a, b, c])
+    assert "Validation patients chose no detector" in told
+    assert "each, and nothing separates them" in told
+    assert f"The first that was named, {a.name}" in told.replace("\\", "")
+    assert "by cosine (the first of 2 measures that detect as many of validation patients' copies)" in told
+    assert "Validation patients chose mlp1" in said_of([a, detector("d", {"cosine": (0.7, 0.4)})])
+    assert said_of([detector("d", {"cosine": (0.7, 0.4)})]).startswith("The only detector is mlp1")
+    assert detector("e", {"cosine": (0.5, 0.1), "euclidean": (0.5, 0.9)}).tied("weak") == ["cosine", "euclidean"]
 
 
 def test_each_architecture_comes_with_what_validation_chose() -> None:

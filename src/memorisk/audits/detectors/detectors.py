@@ -65,10 +65,14 @@ class Detector:
         """Share of the pool's copies that are detected, seeds averaged."""
         return float(self.hits(measure, strength, pool).mean())
 
+    def tied(self, strength: str) -> list[str]:
+        """The measures that detect most copies of validation patients: one, or several that detect as many."""
+        shares = {m: self.share(m, strength, "validation") for m in self.measures(strength)}
+        return [m for m, value in shares.items() if value == max(shares.values())]
+
     def chosen(self, strength: str) -> str:
-        """The measure that detects most copies of validation patients, the first of equals; empty for none."""
-        named = self.measures(strength)
-        return max(named, key=lambda m: self.share(m, strength, "validation")) if named else ""
+        """The first of `tied`; empty for none."""
+        return next(iter(self.tied(strength)), "")
 
     def rate(self, measure: str, strength: str, pool: str, pick: Pick = lambda p: p.detected) -> Proportion:
         """What a random copy of a random patient meets, at a random one of the seeds; the units are patients."""

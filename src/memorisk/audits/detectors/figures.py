@@ -49,12 +49,14 @@ def architecture_figure(frame: pd.DataFrame) -> list[Block]:
         texts(frame, "model"), series, x_title="Share of copies", reference=None, cut=False, sublabels=below
     )
     best = frame.to_dict("records")[0]
+    equal = int((frame["detected"] == best["detected"]).sum())
+    most = "most test copies are detected by " if equal == 1 else f"nothing separates the first {equal}, among them "
     said = (
         "Published: mean over the measures of the detection ratio of validation copies, with the standard error over "
         "measures, which is what the published code draws. Corrected: test copies that are recognised as what they are "
         "copies of, by the measure chosen on validation, with the exact 95 % interval over patients."
     )
-    words = [f"{len(frame)} detectors; most test copies are detected by ", Name(str(best["name"])),
+    words = [f"{len(frame)} detectors; {most}", Name(str(best["name"])),
              f": {percent(best['detected'])}."]  # fmt: skip
     columns = [
         Column(source="model", heading="Model", row_heading=True),
@@ -81,7 +83,9 @@ def measure_figure(table: StudyTable) -> Figure:
         "Means over detectors. Published: detection ratio of validation copies; its 95 % interval is of the spread "
         "between networks and is not drawn for one alone. Corrected: test copies, with 95 % limits over patients."
     )
-    words = f"{len(own)} measures; {first['measure']} detects most test copies: {percent(first['detected'])}."
+    equal = int((own["detected"] == first["detected"]).sum())
+    most = "detects most test copies" if equal == 1 else f"and {equal - 1} more detect as many test copies"
+    words = f"{len(own)} measures; {first['measure']} {most}: {percent(first['detected'])}."
     columns = [
         Column(source="measure", heading="Measure", row_heading=True),
         _share("published", "Published [its 95 %]"),

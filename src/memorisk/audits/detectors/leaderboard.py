@@ -27,13 +27,19 @@ class Leaderboard:
         rows: A row a detector (`columns.COLUMNS`), the first on test patients first.
         places: By name.
         comparisons: Of all pairs on test patients' copies, Holm-adjusted over them.
-        chosen: Name of the detector that detects most copies of validation patients; empty without detectors.
+        tied: Names of the detectors of which none detects more copies of validation patients: one, or several that
+            they do not tell apart.
     """
 
     rows: pd.DataFrame
     places: dict[str, Place]
     comparisons: list[DetectorComparison]
-    chosen: str
+    tied: list[str]
+
+    @property
+    def chosen(self) -> str:
+        """The first of `tied`; empty without detectors."""
+        return next(iter(self.tied), "")
 
     @property
     def undecided(self) -> list[str]:
@@ -51,7 +57,7 @@ def leaderboard(found: Sequence[Detector], strengths: Sequence[str]) -> Leaderbo
     strength = strengths[-1]
     able = [d for d in found if d.chosen(strength)]
     if not able:
-        return Leaderboard(pd.DataFrame(), {}, [], "")
+        return Leaderboard(pd.DataFrame(), {}, [], [])
     comparisons = paired(list(combinations(able, 2)), strength)
     ranges = places([d.name for d in able], comparisons)
     rates = {d.name: d.rate(d.chosen(strength), strength, "test") for d in able}
@@ -64,8 +70,9 @@ def leaderboard(found: Sequence[Detector], strengths: Sequence[str]) -> Leaderbo
         row = {"place": ranges[d.name].words, **named(d), "p_first": beside}
         row |= {"detected_all": shares[d.name]}
         rows.append(row | share("detected", rates[d.name]) | _row(d, strengths))
-    chosen = max(able, key=lambda d: d.share(d.chosen(strength), strength, "validation"))
-    return Leaderboard(pd.DataFrame(rows), ranges, comparisons, chosen.name)
+    found_there = {d.name: d.share(d.chosen(strength), strength, "validation") for d in able}
+    tied = [name for name, value in found_there.items() if value == max(found_there.values())]
+    return Leaderboard(pd.DataFrame(rows), ranges, comparisons, tied)
 
 
 def paired(pairs: Sequence[tuple[Detector, Detector]], strength: str, pool: str = "test") -> list[DetectorComparison]:
@@ -108,7 +115,8 @@ def _row(d: Detector, strengths: Sequence[str]) -> dict[str, object]:
     measure = d.chosen(strength)
     pool = d.of(measure, strength)[0].pools["test"]
     published = d.published_values(strength)
-    row: dict[str, object] = {"measure": measure, "n_seeds": d.n_seeds, "n_copies": len(pool.source)}
+    row: dict[str, object] = {"measure": measure, "n_tied": len(d.tied(strength)), "n_seeds": d.n_seeds}
+    row |= {"validation": d.share(measure, strength, "validation"), "n_copies": len(pool.source)}
     row |= {"n_patients": len(np.unique(pool.source)), "references": pool.found.n_references}
     row |= share("recognised", d.rate(measure, strength, "test", lambda p: p.recognised))
     row |= share("nearest", d.rate(measure, strength, "test", lambda p: p.nearest_is_source))

@@ -34,8 +34,8 @@ def _note() -> str:
     return (
         "Means over the detectors of a loss. The paper's interval is of the spread between networks, with the degrees "
         "of freedom of all measures together; limits on test are over patients, for these detectors. The chosen "
-        "measure is the one that detects most copies of validation patients; the others are compared with it copy by "
-        "copy on test patients, Holm-adjusted within the loss."
+        "measure is the one that detects most copies of validation patients, the first where several detect as many; "
+        "the others are compared with it copy by copy on test patients, Holm-adjusted within the loss."
     )
 
 

@@ -1,6 +1,7 @@
 """The benchmark's page: the leaderboard, tables 1 to 4, figures 1, 2 and 4, and what was run."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -94,7 +95,7 @@ def findings(found: Benchmark) -> list[Text]:
     limits = f"{percent(row['detected'])} (95 %: {percent(row['detected_low'])} to {percent(row['detected_high'])})"
     said: list[Text] = [
         [
-            "Validation patients chose ", Name(found.board.chosen), f" by {row['measure']}: of {options.strength} "
+            *_taken(found, row), f" by {row['measure']}{_tied_measures(row)}: of {options.strength} "
             f"copies of {count(row['n_patients'])} test patients it finds {limits}, where a new patient is flagged "
             f"with probability {percent(1 - options.specificity)}; {percent(row['flagged'])} of "
             f"{count(found.patients['test_null'] // 2)} new patients were.",
@@ -112,6 +113,26 @@ def findings(found: Benchmark) -> list[Text]:
     return said
 
 
+def _taken(found: Benchmark, row: dict[str, Any]) -> list[str | Name]:
+    """Who stands first, and whether validation patients chose it: a tie is no choice."""
+    tied = found.board.tied
+    if len(found.board.rows) == 1:
+        return ["The only detector is ", Name(tied[0])]
+    if len(tied) == 1:
+        return ["Validation patients chose ", Name(tied[0])]
+    names: list[str | Name] = []
+    for i, name in enumerate(tied):
+        names += ([", "] if i else []) + [Name(name)]
+    same = f" find {percent(row['validation'])} of their copies each, and nothing separates them. "
+    return ["Validation patients chose no detector: ", *names, same, "The first that was named, ", Name(tied[0])]
+
+
+def _tied_measures(row: dict[str, Any]) -> str:
+    """That other measures detect as many, in brackets."""
+    n = int(row["n_tied"])
+    return "" if n == 1 else f" (the first of {n} measures that detect as many of validation patients' copies)"
+
+
 def _published_beside(found: Benchmark) -> list[Text]:
     """What the published rules say of the same distances."""
     ours = {table.name: table for table in found.tables}["table_1"].ours
@@ -119,9 +140,11 @@ def _published_beside(found: Benchmark) -> list[Text]:
     if not held:
         return []
     first = held[0]
+    equal = sum(row["published"] == first["published"] for row in held)
+    best = "is best" if equal == 1 else f"is the first of {equal} detectors that nothing separates,"
     said: list[Text] = [
         [
-            "Under the published rules ", Name(str(first["name"])), f" by {first['published_measure']} is best with "
+            "Under the published rules ", Name(str(first["name"])), f" by {first['published_measure']} {best} with "
             f"{percent(first['published'])} of validation copies" + _corrected_words(first) + ".",
         ]
     ]  # fmt: skip
@@ -150,7 +173,8 @@ def _board(found: Benchmark) -> list[Block]:
     strength = found.options.strength
     caption = (
         f"Detectors by what they find of {strength} copies of test patients, each by the measure that validation "
-        "chose. A place is a range: paired tests over patients, Holm-adjusted over all pairs, say who is ahead of whom."
+        "chose, or the first of equals. A place is a range: paired tests over patients, Holm-adjusted over all pairs, "
+        "say who is ahead of whom."
     )
     note = (
         "Detected: recognised at the threshold, and the nearest reference is the source; one random copy of each "

@@ -70,8 +70,8 @@ def _table_1(found: list[Detector], strength: str) -> StudyTable:
     note = (
         "As printed: of each detector the largest detection ratio over all measures, on the very copies on which it "
         "was found to be the largest, whatever the threshold flags beside copies; how many new patients it flags "
-        "stands beside. Corrected: the measure is chosen on validation patients and judged on test patients, whose "
-        "copies count where the nearest reference is their source."
+        "stands beside. Corrected: the measure is chosen on validation patients (the first where several detect as "
+        "many) and judged on test patients, whose copies count where the nearest reference is their source."
     )
     return StudyTable("table_1", "Best combinations for each network", pd.DataFrame(paper[:TOP]), ours, note,
                       "" if rows else "no detector was measured")  # fmt: skip
@@ -130,7 +130,7 @@ def _table_4(found: list[Detector], strength: str) -> StudyTable:
     ]  # fmt: skip
     note = _T_TESTS + (
         " Of each architecture the paper takes the pre-training and loss with the largest mean on the copies that it "
-        "then compares; corrected, validation patients choose them and test patients compare."
+        "then compares; corrected, validation patients choose them, the first of equals, and test patients compare."
     )
     why = "" if pairs else "fewer than two architectures were measured"
     return StudyTable("table_4", "Pairwise comparison of network architectures", pd.DataFrame(paper), ours, note, why)

@@ -103,7 +103,9 @@ def strongest_figure(found: PairBenchmark) -> list[Block]:
         "of each family, with 95 % intervals over patients. The drawn numbers are those of the table below."
     )
     best = found.board.to_dict("records")[0]
-    most = f" recognises most: {percent(best['recall'])}."
+    equal = int((found.board["recall"] == best["recall"]).sum())
+    most = " recognises most" if equal == 1 else f" and {equal - 1} more recognise as many"
+    most += f": {percent(best['recall'])}."
     words = [f"{len(names)} detectors; ", Name(str(best["detector"])), most]
     return [Figure(svg=svg, title="Figure 4: copies, strongest", caption=said, alternative=words)]
 

@@ -19,9 +19,9 @@ def _reid(found: PairBenchmark) -> list[str]:
     rows = found.board.to_dict("records")
     first, suffix = rows[0], "_paper" if found.options.protocol == "paper" else ""
     what = "AUC" if len(found.division.names) == 1 else "macro-averaged AUC"
-    told = f"{first['detector']} has the largest {what}, {_auc(first, f'auc{suffix}')}"
+    told = f"{_first(rows, f'auc{suffix}', 'has the largest', 'have the same')} {what}, {_auc(first, f'auc{suffix}')}"
     at = f" {first['at']}" if first["at"] and not suffix else ""
-    said = [f"{told}; its specificity{at} is {_share(first, f'specificity{suffix}')}."]
+    said = [f"{told}; the specificity{at} of {first['detector']} is {_share(first, f'specificity{suffix}')}."]
     if not is_missing(first["auc_paper"]):
         said.append(
             f"Counted as papers do, every pair alike, its AUC is {decimal(first['auc_paper'])}; every patient alike it "
@@ -31,11 +31,20 @@ def _reid(found: PairBenchmark) -> list[str]:
 
 
 def _copies(found: PairBenchmark) -> list[str]:
-    first = found.board.to_dict("records")[0]
+    rows = found.board.to_dict("records")
+    told = _first(rows, "recall", "recognises most", "recognise as many")
     return [
-        f"{first['detector']} recognises most of the strongest copies, {_share(first, 'recall')}, at the threshold "
-        "above which half of the validation pairs of two patients lie."
+        f"{told} of the strongest copies, {_share(rows[0], 'recall')}, at the threshold above which half of the "
+        "validation pairs of two patients lie."
     ]
+
+
+def _first(rows: list[dict], column: str, alone: str, tied: str) -> str:
+    """Who stands first, or all whom nothing separates, with what is said of one and of several."""
+    equal = [str(row["detector"]) for row in rows if row[column] == rows[0][column]]
+    if len(equal) < 2 or len(rows) < 2:
+        return f"{rows[0]['detector']} {alone}"
+    return f"Nothing separates {', '.join(equal)}: they {tied}"
 
 
 def _compared(found: PairBenchmark) -> list[str]:
