@@ -3,7 +3,7 @@
 import numpy as np
 
 from memorisk.images.duplicates import details
-from memorisk.images.whitening import COMPONENTS, fit_whitening
+from memorisk.images.whitening import COMPONENTS, FLOOR, fit_whitening
 
 
 def alike(n, seed=0):
@@ -22,7 +22,8 @@ def test_vectors_are_those_of_the_definition():
     rest = details(small).astype(float)
     centred = rest - rest.mean(axis=0)
     _, spread, directions = np.linalg.svd(centred / np.sqrt(80), full_matrices=False)
-    wanted = centred @ directions[:20].T / spread[:20]
+    variance = spread[:20] ** 2
+    wanted = centred @ directions[:20].T / np.sqrt(variance + FLOOR * np.median(variance))
     wanted /= np.linalg.norm(wanted, axis=1, keepdims=True)
     found = whitening.vectors(small)
     assert found.shape == (80, 20)
@@ -50,6 +51,16 @@ def test_strangers_are_no_longer_alike_and_copies_are():
     gaps = [np.diag(v[:, 20:]).min() - v[apart].max() for v in (plain, white)]
     assert gaps[0] < 0.1
     assert gaps[1] > 0.3
+
+
+def test_noise_where_all_images_are_black_does_not_hide_a_copy():
+    small = alike(400)
+    noise = np.random.default_rng(2).integers(0, 4, (400, 32, 32))
+    small[:, :4] = noise[:, :4]  # of a file's compression, and another one in the copies
+    copies = small[:50].copy()
+    copies[:, :4] = noise[100:150, :4]
+    vectors = fit_whitening(small).vectors
+    assert (vectors(small[:50]) * vectors(copies)).sum(axis=1).min() > 0.95
 
 
 def test_few_or_flat_images_teach_nothing():

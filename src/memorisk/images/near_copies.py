@@ -18,7 +18,7 @@ Pairs are all that is promised: A like B and B like C says nothing of A and C. W
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import ceil
 
 import numpy as np
@@ -35,6 +35,7 @@ LIMIT = 20_000
 """Longest list of pairs: each is compared as stored, and 200 a second are."""
 LEARNED = 20_000
 """Images that a rule is learned from, at most: a search over all their pairs takes five seconds on a core."""
+_ROUNDING = 1e-4  # products of vectors of length 1 in float32 are wrong by less
 _CLOSEST = 1_000_000
 """Longest list of pairs of images in which the most alike pairs of people are looked for: 20 MB."""
 
@@ -88,8 +89,19 @@ class NearCopies:
     """[P] correlation of fine details; NaN where images are stored no finer than a thumbnail."""
     confirmed: np.ndarray
     """[P] whether they are the same as stored, too."""
+    laid: np.ndarray
+    """[P] whether they are more alike mirrored, or in another position of the rule, than as they are."""
     found: int
     """Pairs that look alike; more than P where the list was cut at `LIMIT`."""
+
+    def only(self, kept: np.ndarray) -> "NearCopies":
+        """Some of the pairs.
+
+        Args:
+            kept: [P] which.
+        """
+        columns = ("first", "second", "similarity", "fine", "confirmed", "laid")
+        return NearCopies(**{name: getattr(self, name)[kept] for name in columns}, found=int(kept.sum()))
 
     @property
     def pairs(self) -> list[tuple[int, int]]:
@@ -98,8 +110,9 @@ class NearCopies:
 
 
 NO_PAIRS = NearCopies(
-    np.empty(0, np.intp), np.empty(0, np.intp), np.empty(0, np.float32), np.empty(0), np.empty(0, bool), 0
-)
+    np.empty(0, np.intp), np.empty(0, np.intp), np.empty(0, np.float32), np.empty(0), np.empty(0, bool),
+    np.empty(0, bool), 0,
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -217,12 +230,12 @@ def near_copies(
     """
     if rule.chance.similarity is None:
         return NO_PAIRS
+    vectors = rule.whitening.table(small)
     laid = [rule.whitening.table(other) for other in laid_thumbnails(small, rule.laid)]
-    pairs = near_pairs(
-        rule.whitening.table(small), threshold=rule.chance.similarity, laid=laid, limit=limit, progress=progress
-    )
-    found = NearCopies(pairs.first, pairs.second, pairs.similarity, np.empty(0), np.empty(0, bool), pairs.found)
-    return _confirmed(found, rule, read, read)
+    pairs = near_pairs(vectors, threshold=rule.chance.similarity, laid=laid, limit=limit, progress=progress)
+    plain = np.einsum("pk,pk->p", vectors[pairs.first], vectors[pairs.second])
+    other = pairs.similarity > np.minimum(plain, 1.0) + _ROUNDING
+    return _confirmed(pairs.first, pairs.second, pairs.similarity, other, pairs.found, rule, read, read)
 
 
 def between_sets(
@@ -253,7 +266,7 @@ def between_sets(
     """
     best = BestMatches(np.full(len(first), -1), np.full(len(first), -1.0, np.float32), np.zeros(len(first), bool))
     tables = [rule.whitening.table(laid) for laid in (second, *laid_thumbnails(second, rule.laid))]
-    kept, found = [np.empty(0, np.intp), np.empty(0, np.intp), np.empty(0, np.float32)], 0
+    kept, found = [np.empty(0, np.intp), np.empty(0, np.intp), np.empty(0, np.float32), np.empty(0, bool)], 0
     for i in range(0, len(first), block):
         one = rule.whitening.vectors(first[i : i + block])
         at = np.arange(len(one))
@@ -273,14 +286,14 @@ def between_sets(
             if rule.chance.similarity is not None:
                 rows, columns = np.nonzero(similarity >= rule.chance.similarity)
                 found += len(rows)
-                new = (rows + i, columns + j, similarity[rows, columns])
+                new = (rows + i, columns + j, similarity[rows, columns], laid[rows, columns])
                 kept = [np.concatenate(both) for both in zip(kept, new, strict=True)]
                 order = np.lexsort((kept[1], kept[0], -kept[2]))[:limit]
                 kept = [values[order] for values in kept]
         if progress is not None:
             progress(min(i + block, len(first)), len(first))
-    pairs = NearCopies(kept[0], kept[1], kept[2], np.empty(0), np.empty(0, bool), found)
-    return best, _confirmed(pairs, rule, read_first, read_second)
+    rows, columns, alike, turned = kept
+    return best, _confirmed(rows, columns, alike, turned, found, rule, read_first, read_second)
 
 
 def _one_each(one: np.ndarray, other: np.ndarray, chosen: np.ndarray) -> list[int]:
@@ -296,12 +309,22 @@ def _one_each(one: np.ndarray, other: np.ndarray, chosen: np.ndarray) -> list[in
     return found
 
 
-def _confirmed(pairs: NearCopies, rule: CopyRule, one: Read, other: Read) -> NearCopies:
+def _confirmed(
+    first: np.ndarray,
+    second: np.ndarray,
+    similarity: np.ndarray,
+    laid: np.ndarray,
+    found: int,
+    rule: CopyRule,
+    one: Read,
+    other: Read,
+) -> NearCopies:
     """Pairs with their fine details."""
     if rule.fine.threshold is None:
-        return replace(pairs, fine=np.full(len(pairs.first), np.nan), confirmed=np.ones(len(pairs.first), bool))
-    order = np.lexsort((pairs.second, pairs.first))
-    rows = list(zip(pairs.first[order].tolist(), pairs.second[order].tolist(), strict=True))
+        alone = np.full(len(first), np.nan)
+        return NearCopies(first, second, similarity, alone, np.ones(len(first), bool), laid, found)
+    order = np.lexsort((second, first))
+    rows = list(zip(first[order].tolist(), second[order].tolist(), strict=True))
     fine = np.empty(len(order))
     fine[order] = rule.fine.similarity(rows, one, other, rule.laid)
-    return replace(pairs, fine=fine, confirmed=fine > rule.fine.threshold)
+    return NearCopies(first, second, similarity, fine, fine > rule.fine.threshold, laid, found)
