@@ -1,6 +1,7 @@
 # make demo: set up and run the main job on built-in data; make test: set up and pass the tests; make site: the pages;
 # make lock: the lock files anew from pyproject.toml; make audit: known vulnerabilities of the locked versions;
 # make newest: the tests with the newest release of everything;
+# make mutants: whether the tests of scores and statistics notice a changed formula (recipes/mutants.py);
 # make test-processors: the tests with the kernels of other processors, one setting after another.
 PYTHON ?= python3
 VENV ?= .venv
@@ -16,7 +17,7 @@ OLDEST = ATEN_CPU_CAPABILITY=default,ONEDNN_MAX_CPU_ISA=AVX2,MKL_CBWR=COMPATIBLE
 PROCESSORS = $(OLDEST) ATEN_CPU_CAPABILITY=default ATEN_CPU_CAPABILITY=avx2 ONEDNN_MAX_CPU_ISA=AVX2 \
   ONEDNN_MAX_CPU_ISA=AVX512_CORE ATEN_CPU_CAPABILITY=avx2,ONEDNN_MAX_CPU_ISA=AVX2
 
-.PHONY: demo test test-processors lint site lock audit newest clean
+.PHONY: demo test test-processors lint site lock audit newest mutants clean
 
 demo: $(VENV)/.demo
 	$(BIN)/memorisk audit classifier digits --out runs/demo --models 16 --fail-on never
@@ -45,6 +46,9 @@ lock: $(TOOLS)/.made
 audit: $(TOOLS)/.made
 	$(TOOLS)/bin/python recipes/dependencies.py --audit $(TOOLS)/bin/pip-audit
 
+mutants: $(TOOLS)/.made $(VENV)/.test
+	$(TOOLS)/bin/python recipes/mutants.py $(BIN)/python $(MUTANTS)
+
 newest: $(TOOLS)/.made
 	$(TOOLS)/bin/python recipes/newest_releases.py $(TOOLS)/bin/uv $(VENV)/newest
 
@@ -66,9 +70,10 @@ $(VENV)/.test: pyproject.toml locks/test.txt $(VENV)/.build
 	$(INSTALL) --no-deps --no-build-isolation -e .
 	touch $@ $(VENV)/.demo
 
-$(TOOLS)/.made: locks/tools.txt
+$(TOOLS)/.made: locks/tools.txt locks/build.txt
 	$(PYTHON) -m venv $(TOOLS)
-	$(TOOLS)/bin/python -m pip install --quiet --require-hashes -r locks/tools.txt
+	$(TOOLS)/bin/python -m pip install --quiet --require-hashes -r locks/build.txt
+	$(TOOLS)/bin/python -m pip install --quiet --require-hashes --no-build-isolation -r locks/tools.txt
 	touch $@
 
 clean:

@@ -34,8 +34,10 @@ def main() -> int:
     parser.add_argument("--fresh", action="store_true", help="start Python anew for each input, not only one in 40")
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--lines", type=Path, help="write what became of each input, a line of JSON each")
-    parser.add_argument("--markdown", type=Path, help="write the table into this file")
+    parser.add_argument("--markdown", type=Path, help=f"write the table into this page, between {BEGIN} and {END}")
     asked = parser.parse_args()
+    if asked.markdown and not (asked.markdown.is_file() and BEGIN in asked.markdown.read_text(encoding="utf-8")):
+        parser.error(f"{asked.markdown} is no page with {BEGIN}")
     chosen = [i for i, hostile in enumerate(hostile_inputs()) if asked.kinds in hostile.kind][:: asked.every]
     jobs = [(i, asked.fresh or i % 40 == 0) for i in chosen]
     rows = []

@@ -30,7 +30,7 @@ TESTED = (
 """Extras that ``make test`` installs."""
 OURS = ("dev", "docs")
 """Extras for work on memorisk itself; they have no lock of their own."""
-NO_WHEEL = ("pyftpdlib",)
+NO_WHEEL = ("pyftpdlib", "yattag")
 """Packages published as source only; everything else is installed from wheels, so no package's setup code runs."""
 _NAME = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]*)(\[[^\]]*\])?==([^\s;\\]+)")
 _HEADER = "# Made by `make lock` from pyproject.toml: python -m pip install --require-hashes -r {path}"
@@ -112,7 +112,11 @@ def write_locks(uv: str, upgrade: bool) -> None:
         subprocess.CalledProcessError: uv found no resolution; it has said why.
     """
     build = [*project()["build-system"]["requires"], "editables", "setuptools"]
-    own = {"build": build, "tools": ["uv", "pip-audit"], "gate": ["cyclopts"]}
+    own = {
+        "build": build,
+        "tools": ["uv", "pip-audit", "cosmic-ray"],
+        "gate": ["cyclopts", *project()["project"]["optional-dependencies"]["sign"]],
+    }
     extras_of = {"test": TESTED} | {name: (name,) for name in extras()}
     with tempfile.TemporaryDirectory() as name:
         folder, pyproject = Path(name), ROOT / "pyproject.toml"

@@ -373,11 +373,17 @@ PAGES: dict[str, Page] = {
             "memorisk statement": Expected(AUDIT),
             "memorisk gate release": Expected(AUDIT),
             "memorisk gate STATEMENT": "stands for the line above it, with weights",
+            "memorisk release FILE": "`tests/audits/release/test_released_weights.py` runs it",
             "memorisk track": Expected((0,), replaced=("mlflow:FOLDER", "tensorboard:board")),
             "python -c": Expected((0,)),
         },
     ),
     "report.md": Page(given={"RUN": "run"}, commands={"memorisk report": Expected((0,), "report-redacted.html")}),
+    "signing.md": Page(
+        commands={
+            "memorisk": "needs a key; `tests/audits/release/test_signed_release.py` runs these three commands",
+        }
+    ),
     "storage.md": Page(commands={"memorisk": "needs a bucket; `tests/images` and `tests/runs` ask real servers"}),
     "study.md": Page(given={"scans": "coloured"}, always=("scans",), yaml=short_study),
     "synthesize.md": Page(

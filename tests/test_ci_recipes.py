@@ -12,6 +12,7 @@ import yaml
 
 from memorisk.audits.release.stating import write_statement
 from tests.audits.release.conftest import made, runs
+from tests.audits.release.test_signed_release import make_key
 
 __all__ = ["made", "runs"]  # the fixtures
 CI = Path(__file__).resolve().parents[1] / "recipes" / "ci"
@@ -46,7 +47,14 @@ def stated(runs: Path, tmp_path: Path) -> Path:
 )
 def test_the_action_lets_only_what_was_audited_through(stated: Path, tmp_path: Path, images: str, code: int) -> None:
     step = recipe(ACTION)["runs"]["steps"][1]
-    given = {"RUNNER_TEMP": str(tmp_path), "STATEMENT": str(stated), "WEIGHTS": "", "IMAGES": images, "REQUIRE": "pass"}
+    given = {
+        "RUNNER_TEMP": str(tmp_path),
+        "STATEMENT": str(stated),
+        "WEIGHTS": "",
+        "IMAGES": images,
+        "REQUIRE": "pass",
+        "KEY": "",
+    }
     found, said = run(step["run"], given)
     assert found == code, said
     assert set(step["env"]) == {*given} - {"RUNNER_TEMP"}
@@ -55,6 +63,7 @@ def test_the_action_lets_only_what_was_audited_through(stated: Path, tmp_path: P
 def test_a_name_is_never_a_command(stated: Path, tmp_path: Path) -> None:
     name = f"$(touch {tmp_path}/made); `touch {tmp_path}/made` \"' *"
     given = {"RUNNER_TEMP": str(tmp_path), "STATEMENT": str(stated), "WEIGHTS": name, "IMAGES": "", "REQUIRE": "pass"}
+    given["KEY"] = name
     assert run(recipe(ACTION)["runs"]["steps"][1]["run"], given)[0] == 2
     assert not (tmp_path / "made").exists()
     for step in recipe(ACTION)["runs"]["steps"]:
@@ -64,9 +73,27 @@ def test_a_name_is_never_a_command(stated: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(("images", "code"), [("clean", 0), ("clean\ncopies", 1), ("", 2)])
 def test_the_job_of_gitlab_does_the_same(stated: Path, tmp_path: Path, images: str, code: int) -> None:
     script = recipe(GITLAB)["memorisk gate"]["script"][1].replace("/tmp/memorisk", str(tmp_path / "memorisk"))
-    given = {"STATEMENT": str(stated), "WEIGHTS": "", "IMAGES": images, "REQUIRE": "pass"}
+    given = {"STATEMENT": str(stated), "WEIGHTS": "", "IMAGES": images, "REQUIRE": "pass", "KEY": ""}
     found, said = run(script, given, "sh")
     assert found == code, said
+
+
+@pytest.mark.parametrize("name", [ACTION, GITLAB])
+def test_with_a_key_what_nobody_signed_is_refused(stated: Path, tmp_path: Path, name: str) -> None:
+    pytest.importorskip("cryptography")
+    key = make_key(tmp_path, "release-key")
+    public = key.with_suffix(".pub.pem")
+    signed = write_statement("runs/clean", out=tmp_path / "signed", sign=key).folder / "privacy-statement.json"
+    if name == ACTION:
+        shell, script = "bash", recipe(ACTION)["runs"]["steps"][1]["run"]
+    else:
+        shell, script = "sh", recipe(GITLAB)["memorisk gate"]["script"][1]
+    script = script.replace("/tmp/memorisk", str(tmp_path / "memorisk"))
+    given = {"RUNNER_TEMP": str(tmp_path), "WEIGHTS": "", "IMAGES": "clean", "REQUIRE": "pass", "KEY": f"{public}\n"}
+    code, said = run(script, given | {"STATEMENT": str(signed)}, shell)
+    assert (code, "signed by key " in said) == (0, True), said
+    code, said = run(script, given | {"STATEMENT": str(stated)}, shell)
+    assert (code, "is not signed" in said) == (1, True), said
 
 
 def test_the_workflow_is_pinned_and_may_do_little() -> None:
@@ -118,7 +145,7 @@ def test_the_whole_action_from_an_empty_environment(stated: Path, tmp_path: Path
         "MEMORISK": str(CI.parents[1]),
         "REQUIREMENTS": str(CI / "gate-requirements.txt"),
     }
-    given |= {"STATEMENT": str(stated), "WEIGHTS": "", "IMAGES": "clean", "REQUIRE": "pass"}
+    given |= {"STATEMENT": str(stated), "WEIGHTS": "", "IMAGES": "clean", "REQUIRE": "pass", "KEY": ""}
     for step in recipe(ACTION)["runs"]["steps"]:
         code, said = run(step["run"], given)
         assert code == 0, said

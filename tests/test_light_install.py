@@ -1,4 +1,4 @@
-"""With cyclopts alone (pip install --no-deps): help and the gate run, every other command says what to install."""
+"""With the gate's lock alone: help and the gate run, every other command says what to install."""
 
 import json
 import subprocess

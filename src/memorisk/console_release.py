@@ -31,7 +31,7 @@ def show_stated(found: "Stated", *, as_json: bool) -> None:
     if verdict.status != "pass":
         lines += [f"Would decide it: {text}" for text in _shortened(verdict.what_would_decide)]
     for number, audit in enumerate(statement.audits, 1):
-        tied = "tied to a file" if audit.subject.sha256 else "tied to no file"
+        tied = "tied to what it looked at" if audit.subject.sha256 else "tied to no file"
         lines.append(f"Run {number}: {audit.kind}, {audit.status}, {tied}. {audit.subject.why}".strip())
     lines += [
         f"Released: {one.what}, {several(one.files, 'file', 'files')}, sha256 {one.sha256}"
@@ -59,10 +59,8 @@ def show_export(found: "Export", *, as_json: bool) -> None:
     console = Console()
     what = f"{several(found.images, 'image', 'images')} and metadata.csv" if found.images else "The tensors"
     console.print(Text(f"{what} written to {found.out}, and nothing else."), soft_wrap=True)
-    for path, reason in list(found.left.items())[:_MOST]:
+    for path, reason in found.left.items():  # all of them: this is what a reader must check
         console.print(Text(f"Left behind: {one_line(path, 100)} ({reason})"), soft_wrap=True)
-    if len(found.left) > _MOST:
-        console.print(Text(f"Left behind: and {len(found.left) - _MOST:,} more"), soft_wrap=True)
 
 
 def show_tracked(found: "list[Tracked]", *, as_json: bool) -> None:

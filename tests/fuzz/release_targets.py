@@ -8,10 +8,17 @@ from collections.abc import Callable, Sequence
 from importlib import import_module
 from pathlib import Path
 
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, derive_private_key
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
 from memorisk.audits.release.gate import gate
 from memorisk.audits.release.records import record_of
 from memorisk.audits.release.stating import state
+from memorisk.report.envelope import PAYLOAD_TYPE, Envelope, open_envelope
+from memorisk.report.in_toto import ResourceDescriptor
 from memorisk.report.model_card import model_card
+from memorisk.report.signatures import read_private_key, read_public_key, sign
 from memorisk.report.statement import content_sha256, read_statement
 from memorisk.runs.checksums import SEAL, sealed_files, write_seal
 from memorisk.runs.claim import CLAIM
@@ -86,40 +93,93 @@ def repack_run(data: bytes, change: Callable[[bytes, int], bytes], size: int) ->
 
 
 def statement_seeds(folder: Path) -> list[bytes]:
-    """Statements of one run and of several."""
-    runs = made(released_runs)
-    found = []
-    for kinds in (("clean",), ("filter",), ("watch", "quality", "losses")):
-        file = folder / f"{kinds[0]}.json"
-        file.write_text(json.dumps(state([runs / kind for kind in kinds]).as_json()))
-        read_statement(file)
-        found.append(file.read_bytes())
-    return found
+    """Statements of one run and of several, and each of them signed."""
+    told = [state(made(released_runs) / kind).as_in_toto().as_bytes() for kind in ("clean", "filter")]
+    several = state([made(released_runs) / kind for kind in ("watch", "quality", "losses")])
+    told.append(several.as_in_toto().as_bytes())
+    return [*told, *map(_signed, told)]
+
+
+def _signed(payload: bytes) -> bytes:
+    """An envelope by the key of zeros."""
+    signature = sign(payload, PAYLOAD_TYPE, Ed25519PrivateKey.from_private_bytes(bytes(32)))
+    return Envelope(payload=payload, payload_type=PAYLOAD_TYPE, signatures=(signature,)).as_bytes()
+
+
+def public_key(folder: Path) -> Path:
+    """The public half of the key of zeros."""
+    key = Ed25519PrivateKey.from_private_bytes(bytes(32)).public_key()
+    (folder / "key.pub.pem").write_bytes(
+        key.public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
+    )
+    return folder / "key.pub.pem"
 
 
 def ask_statement(data: bytes, folder: Path) -> None:
-    """The gate's answer, whatever the statement holds, and its card."""
+    """The gate's answer, with a key and without, whatever the statement holds; and its card."""
     file, image = folder / "privacy-statement.json", folder / "a.png"
     file.write_bytes(data)
     image.write_bytes(b"an image")
-    for require in ("pass", "not-fail"):
-        answer = gate(file, images=[image], require=require)
+    for require, keys in (("pass", ()), ("not-fail", ()), ("pass", (made(public_key),))):
+        answer = gate(file, images=[image], require=require, key=keys)
         assert not answer.passed  # no statement is about this image
         assert all(said.isprintable() for said in (answer.line, *answer.notes)), answer
-    model_card(read_statement(file))
+    envelope = open_envelope(data, "FILE")
+    model_card(read_statement(data if envelope is None else envelope.payload, "FILE"))
 
 
 def repack_statement(data: bytes, change: Callable[[bytes, int], bytes], size: int) -> bytes:
-    """Changed inside, and mostly with the checksum of what it says now."""
-    changed = inside_json(data, change, size)
+    """The envelope changed, or what is in it: mostly with the checksum of what it says now, and signed again."""
+    if zlib.crc32(data) % 4 == 0:
+        return inside_json(data, change, size)
+    with contextlib.suppress(MemoriskError, ValueError, RecursionError):
+        if (envelope := open_envelope(data, "FILE")) is not None:
+            return _signed(_repacked(envelope.payload, change, size))[:size]
+    return _repacked(data, change, size)
+
+
+def _repacked(payload: bytes, change: Callable[[bytes, int], bytes], size: int) -> bytes:
+    """A statement that nobody signed, changed inside."""
+    changed = inside_json(payload, change, size)
     try:
-        told = json.loads(changed)
-        if not isinstance(told, dict) or zlib.crc32(changed) % 8 == 0:
-            return changed
-        told["content_sha256"] = content_sha256({k: v for k, v in told.items() if k != "content_sha256"})
-        return json.dumps(told).encode("utf-8", "surrogatepass")[:size]
-    except (ValueError, RecursionError):
+        found = json.loads(changed)
+        told = found["predicate"]
+        subject = [ResourceDescriptor(one["name"], one["digest"]["sha256"]) for one in found["subject"]]
+        told["content_sha256"] = content_sha256({k: v for k, v in told.items() if k != "content_sha256"}, subject)
+        return json.dumps(found).encode("utf-8", "surrogatepass")[:size]
+    except (MemoriskError, ValueError, TypeError, LookupError, AttributeError, RecursionError):  # no longer a statement
         return changed
+
+
+def key_seeds(folder: Path) -> list[bytes]:
+    """Keys as OpenSSL and OpenSSH write them, public, private and encrypted, and of another algorithm."""
+    form, public = serialization.PrivateFormat, serialization.PublicFormat
+    found = []
+    for key in (Ed25519PrivateKey.from_private_bytes(bytes(32)), derive_private_key(7, SECP256R1())):
+        pem, half = serialization.Encoding.PEM, key.public_key()
+        found += [
+            key.private_bytes(pem, form.PKCS8, serialization.NoEncryption()),
+            key.private_bytes(pem, form.OpenSSH, serialization.NoEncryption()),
+            key.private_bytes(pem, form.PKCS8, serialization.BestAvailableEncryption(b"secret")),
+            half.public_bytes(pem, public.SubjectPublicKeyInfo),
+            half.public_bytes(serialization.Encoding.OpenSSH, public.OpenSSH),
+        ]
+    return found
+
+
+def ask_key(data: bytes, folder: Path) -> None:
+    """Read as a private key, and where that is refused as a public one."""
+    file, secret = folder / "key.pem", folder / "secret"
+    file.touch(mode=0o600)
+    secret.touch(mode=0o600)
+    file.write_bytes(data)
+    secret.write_bytes(b"secret")
+    try:
+        read_private_key(file, f"file:{secret}" if b"ENCRYPTED" in data else None)
+    except MemoriskError as refusal:
+        if not str(refusal).isprintable():
+            raise
+        read_public_key(file)
 
 
 def run_at_url(folder: Path) -> Path:
@@ -157,5 +217,6 @@ def release_targets() -> Sequence[Target]:
     return (
         Target("released", "a run of any kind: statement, track", run_seeds, ask_run, repack_run),
         Target("statement", "privacy-statement.json: gate", statement_seeds, ask_statement, repack_statement),
+        Target("key", "keys that sign and verify statements", key_seeds, ask_key),
         of_folder("url", "index and claim of a run at a URL", run_at_url, at_url, ask_url),
     )

@@ -348,3 +348,15 @@ def test_an_envelope_is_plain_json() -> None:
     found = json.loads(signed().as_bytes())
     assert [*found] == ["payloadType", "payload", "signatures"]
     assert found["signatures"][0]["keyid"] == FIRST_ID
+
+
+def test_a_point_in_compressed_form_is_of_another_algorithm(tmp_path: Path) -> None:
+    """cryptography says "not implemented" of it, which is not a refusal of ours (found by fuzzing)."""
+    key = ec.derive_private_key(7, ec.SECP256R1()).public_key()
+    point = key.public_bytes(Encoding.X962, PublicFormat.CompressedPoint)
+    parts = (b"ecdsa-sha2-nistp256", b"nistp256", point)
+    blob = b"".join(len(part).to_bytes(4, "big") + part for part in parts)
+    file = tmp_path / "key.pub"
+    file.write_bytes(b"ecdsa-sha2-nistp256 " + base64.b64encode(blob))
+    with pytest.raises(InputError, match="is not an Ed25519 key"):
+        read_public_key(file)

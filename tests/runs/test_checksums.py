@@ -1,6 +1,7 @@
 """Checksums held to sha256sum itself."""
 
 import hashlib
+import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -24,12 +25,11 @@ def fill(folder: Path) -> Path:
 @pytest.mark.skipif(shutil.which("sha256sum") is None, reason="no sha256sum here")
 def test_a_folder_has_the_checksum_of_its_listing(tmp_path: Path) -> None:
     folder = fill(tmp_path / "set")
-    (folder / "link.png").symlink_to(tmp_path / "elsewhere.png")
-    (tmp_path / "elsewhere.png").write_bytes(b"elsewhere")
+    (folder / "link.png").symlink_to(folder / NAMES[-1])
     said = subprocess.run(["bash", "-c", LISTING], cwd=folder, capture_output=True, text=True, check=True).stdout
     found = checksum(folder)
     assert found.sha256 == said[:64]
-    assert (found.files, found.bytes) == (len(NAMES) + 1, sum(range(len(NAMES))) + 9)
+    assert (found.files, found.bytes) == (len(NAMES) + 1, sum(range(len(NAMES))) + len(NAMES) - 1)
 
 
 def test_a_file_has_that_of_its_bytes_and_nothing_is_no_file(tmp_path: Path) -> None:
@@ -42,11 +42,22 @@ def test_a_file_has_that_of_its_bytes_and_nothing_is_no_file(tmp_path: Path) -> 
             checksum(tmp_path / name)
 
 
-def test_a_link_to_a_folder_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("add", "what"),
+    [
+        (lambda place: place.symlink_to(place.parent.parent), "a link to a folder"),
+        (lambda place: place.symlink_to(place.parent.parent.parent / "others.png"), "a link out of it"),
+        (lambda place: place.symlink_to("/dev/zero"), "a link out of it"),
+        (os.mkfifo, "a pipe, a socket or a device"),
+        (Path.mkdir, "an empty folder"),
+    ],
+    ids=["linked folder", "link out", "link to a device", "pipe", "empty folder"],
+)
+def test_what_has_no_bytes_of_its_own_is_refused_by_name(tmp_path: Path, add, what: str) -> None:
+    (tmp_path / "others.png").write_bytes(b"others")
     folder = fill(tmp_path / "set")
-    (tmp_path / "others").mkdir()
-    (folder / "a" / "more").symlink_to(tmp_path / "others")
-    with pytest.raises(InputError, match="holds a link to a folder"):
+    add(folder / "a" / "more")
+    with pytest.raises(InputError, match=rf"holds {what} \(a/more\): "):
         checksum(folder)
 
 

@@ -58,7 +58,7 @@ def load_folder(root: Path, options: ImageOptions) -> Manifest:
             what :func:`memorisk.images.source_draft.finish` refuses.
     """
     walk = walk_files(root, follow_links=options.follow_links)
-    refuse_escape(walk.escaping, root.name, "follow_links accepts them")
+    refuse_escape(walk.escaping, root.name or ".", "follow_links accepts them")
     by_kind, others = _by_kind(root, walk.files)
     if options.layout in ("auto", "shards") and (shards := hub_shards(root, others)):
         _refuse_mixed(root, by_kind, len(shards), options)

@@ -211,7 +211,9 @@ def _unlocked(load: Callable[..., Any], data: bytes, secret: bytes | None, name:
         return load(data, secret)
     except TypeError:
         if secret is None:
-            raise InputError(f"{name} is encrypted: say where its passphrase is, env:NAME or file:PATH") from None
+            raise InputError(
+                f"{name} is encrypted: say where its passphrase is, --passphrase env:NAME or file:PATH"
+            ) from None
         raise InputError(f"{name} is not encrypted: leave the passphrase out") from None
     except ValueError:
         wrong = "" if secret is None else ", or its passphrase is another one"
@@ -230,7 +232,7 @@ def _ed25519(load: Callable[[], Any], name: str, kind: str) -> Any:
 
     try:
         key = load()
-    except UnsupportedAlgorithm as error:
+    except (UnsupportedAlgorithm, NotImplementedError) as error:  # the latter of points on a curve in compressed form
         if "bcrypt" in str(error):
             raise InputError(
                 f"{name} is an encrypted OpenSSH key: pip install 'cryptography[ssh]' to read it"

@@ -44,10 +44,10 @@ def checksum(path: str | Path) -> Checksum:
     """The checksum of a file, or of everything in a folder.
 
     Args:
-        path: A file or a folder; links to files are followed.
+        path: A file or a folder; links to files within it are followed.
 
     Raises:
-        InputError: There is none, it cannot be read, is empty, or holds a link to a folder.
+        InputError: There is none, it cannot be read, is empty, or holds what `files_below` refuses.
     """
     place = Path(path)
     try:
@@ -71,17 +71,29 @@ def files_below(folder: Path) -> list[str]:
         folder: The folder.
 
     Raises:
-        InputError: It holds a link to another folder: whether that goes along is nobody's guess.
+        InputError: It holds what has no bytes of its own to be checked: a link to a folder or out of this one, a pipe
+            or a device, or a folder without files, whose name goes out all the same.
     """
     found: list[str] = []
+    inside = os.path.realpath(folder)
     for above, inner, names in os.walk(folder, onerror=_stop):
-        if linked := next((name for name in sorted(inner) if (Path(above) / name).is_symlink()), None):
-            place = one_line(os.path.relpath(str(Path(above) / linked), folder), 120)
-            raise InputError(
-                f"{one_line(folder)} holds a link to a folder ({place}): put the files there, or take it away"
-            )
+        for name in sorted((*inner, *names)):
+            place = Path(above) / name
+            if why := _uncheckable(place, inside):
+                shown = one_line(os.path.relpath(str(place), folder), 120)
+                raise InputError(f"{one_line(folder)} holds {why} ({shown}): put the files there, or take it away")
         found += [os.path.relpath(str(Path(above) / name), folder) for name in names]
     return sorted(found, key=os.fsencode)
+
+
+def _uncheckable(place: Path, inside: str) -> str:
+    """Why a checksum of this part of a folder would not hold, or would miss it; empty for a file or a folder."""
+    is_link = place.is_symlink()
+    if place.is_dir():
+        return "a link to a folder" if is_link else "" if any(place.iterdir()) else "an empty folder"
+    if is_link and os.path.commonpath((inside, os.path.realpath(place))) != inside:
+        return "a link out of it"
+    return "" if place.is_file() or not place.exists() else "a pipe, a socket or a device"
 
 
 def listing_sha256(listing: Mapping[str, str]) -> str:
@@ -103,7 +115,7 @@ def list_folder(folder: Path) -> dict[str, str]:
         folder: The folder.
 
     Raises:
-        InputError: It holds a link to another folder.
+        InputError: As `files_below`.
     """
     return {name: file_sha256(folder / name) for name in files_below(folder)}
 

@@ -2,6 +2,7 @@
 
 import base64
 import json
+import shlex
 import shutil
 from pathlib import Path
 from typing import Any
@@ -10,19 +11,21 @@ import pytest
 
 from memorisk.report.in_toto import ResourceDescriptor
 from memorisk.report.statement import content_sha256
-from tests.commands import answer, refusal
+from tests.audits.release.conftest import OF, PASSES
+from tests.commands import ROOT, answer, refusal
 
 ed25519 = pytest.importorskip("cryptography.hazmat.primitives.asymmetric.ed25519")
 serialization = pytest.importorskip("cryptography.hazmat.primitives.serialization")
 
 
-def make_key(folder: Path, name: str) -> Path:
+def make_key(folder: Path, name: str, secret: bytes = b"") -> Path:
     """Write a key pair as OpenSSL does: NAME.pem, which its owner alone may read, and NAME.pub.pem."""
     private = ed25519.Ed25519PrivateKey.generate()
-    form, no_secret = serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    form = serialization.PrivateFormat.PKCS8
+    kept = serialization.BestAvailableEncryption(secret) if secret else serialization.NoEncryption()
     file = folder / f"{name}.pem"
     file.touch(mode=0o600)
-    file.write_bytes(private.private_bytes(serialization.Encoding.PEM, form, no_secret))
+    file.write_bytes(private.private_bytes(serialization.Encoding.PEM, form, kept))
     public = private.public_key().public_bytes(
         serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
     )
@@ -151,3 +154,25 @@ def test_a_key_that_cannot_be_used_stops_before_anything_is_written(runs, keys, 
         line = refusal(capsys, "statement", "runs/clean", "--sign", key, "--out", tmp_path / "out")
         assert said in line
     assert not (tmp_path / "out").exists()
+
+
+def test_the_three_commands_of_the_page_audit_sign_and_verify(made: Path, tmp_path, monkeypatch, capsys) -> None:
+    page = (ROOT / "docs" / "signing.md").read_text("utf-8").partition("## Three commands")[2]
+    commands = page.partition("```sh\n")[2].partition("```")[0].splitlines()
+    assert len(commands) == 3
+    monkeypatch.chdir(tmp_path)
+    make_key(tmp_path, "release-key", b"a secret")
+    (tmp_path / "passphrase").touch(mode=0o600)
+    (tmp_path / "passphrase").write_text("a secret\n")
+    for name, folder in {"TRAIN": "train", "SET": "clean", "OTHERS": "held"}.items():
+        shutil.copytree(made / folder, name)
+    small = [word for name, value in (PASSES | OF).items() for word in _flag(name, value)]
+    for command, more in zip(commands, (small, [], []), strict=True):
+        code, out, err = answer(capsys, *shlex.split(command)[1:], *more)
+        assert code == 0, (command, out, err)
+    assert "signed by key " in out
+
+
+def _flag(name: str, value: object) -> list[str]:
+    """A setting as the command line has it."""
+    return ["--" + name.replace("_", "-"), *map(str, value if isinstance(value, tuple) else (value,))]

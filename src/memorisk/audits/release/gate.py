@@ -169,7 +169,7 @@ def _signed_statement(file: Path, keys: Sequence[Path]) -> tuple[Statement, _Sig
 
         trusted = [read_public_key(one) for one in keys]
         if envelope is None:
-            raise SignatureError(f"{name} is not signed: ask its author for a signed one, or leave the key out")
+            raise SignatureError(f"{name} is not signed: ask its author for a signed one")
         signers = verify(envelope, trusted)
         words = f"signed by key {', '.join(f'{one[:_SHOWN]}...' for one in signers)}"
         return read_statement(envelope.payload, name), _Signed(True, words)
@@ -212,7 +212,10 @@ def _not_audited(statement: Statement, offered: _Offered) -> str:
     nearest = max(known, key=lambda one: len(one.listing.items() & offered.listing.items()))
     told = differences(nearest.listing, offered.listing) if nearest.form == "folder" else None
     if told is None or not nearest.listing.items() & offered.listing.items():
-        told = f"audited was sha256 {nearest.sha256[:_SHOWN]}..., {several(nearest.files, 'file', 'files')}"
+        told = (
+            f"audited was sha256 {nearest.sha256[:_SHOWN]}..., {several(nearest.files, 'file', 'files')}, and this is "
+            f"{offered.sha256[:_SHOWN]}..., {several(len(offered.listing), 'file', 'files')}"
+        )
     return f"{said}: {told}. Release what was audited, or audit this and state it again"
 
 
