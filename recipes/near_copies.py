@@ -8,7 +8,7 @@ DATA holds ``eye_oct``, ``nih_cxr14_64``, ``ham10000_224``, ``busi_ultrasound``,
 
 import argparse
 import io
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -23,7 +23,7 @@ from memorisk.images.whitening import fit_whitening
 from memorisk.statistics.chance_pairs import CHANCE, chance_threshold, pairs_of_people, tail_depth
 
 EARLIER = 0.95  # correlation of details alone that counted until 2026-11-23
-COPIED, SPLITS = 200, 8
+COPIED, SPLITS = 60, 2
 Vectors = Callable[[np.ndarray], np.ndarray]
 
 
@@ -41,7 +41,7 @@ class Set:
 SETS = (
     Set("eye scans (OCT)", "eye_oct", ".jpg", True),
     Set("chest X-rays, 64 px", "nih_cxr14_64/NIH1000", ".png", True),
-    Set("skin lesions", "ham10000_224/images", ".jpg", False),
+    Set("skin lesions", "ham10000_224/images", ".jpg", False, 3),
     Set("breast ultrasound", "busi_ultrasound", ".png", False),
     Set("CIFAR-10", "cifar10_jpg/train", ".jpg", False, 3),
     Set("Fashion-MNIST", "fashion_mnist_png", ".png", False, 10),
@@ -92,13 +92,13 @@ def spread_alone(small: np.ndarray) -> Vectors:
     return vectors
 
 
-def threshold_of(vectors: np.ndarray, who: np.ndarray, expected: float) -> float:
+def thresholds_of(vectors: np.ndarray, who: np.ndarray, expected: Sequence[float]) -> list[float]:
     """Where so many chance pairs are expected; beyond 1 without."""
     who = np.unique(who, return_inverse=True)[1]
     n = int(who.max()) + 1
     closest = closest_apart(vectors, who, (tail_depth(n) + 1) * max(2, -((-len(who) // n) ** 2)))
     pairs = pairs_of_people(who[closest.first], who[closest.second], closest.similarity)
-    return chance_threshold(pairs, n, expected=expected).similarity or 2.0
+    return [chance_threshold(pairs, n, expected=one).similarity or 2.0 for one in expected]
 
 
 def of_set(data: Path, one: Set) -> tuple[list[str], list[str], list[str]]:
@@ -131,7 +131,7 @@ def _copies(one: Set, rule, small: np.ndarray, whose: np.ndarray, read: Callable
     """Share of copies of each kind that are found and confirmed, and found by the spread of each pixel alone."""
     rows = np.sort(np.random.default_rng(0).permutation(len(small))[:COPIED])
     alone = spread_alone(small)
-    cut, said = threshold_of(alone(small), whose, CHANCE), []
+    (cut,), said = thresholds_of(alone(small), whose, [CHANCE]), []
     for change in COPIES.values():
         copies = [_changed(read(row), change) for row in rows]
         of_copies = np.stack([thumbnail(image) for image in copies])
@@ -158,8 +158,8 @@ def _halves(one: Set, small: np.ndarray, whose: np.ndarray, contents: np.ndarray
             seen = whitening[0].vectors(small[learn])
             closest = closest_apart(whitening[1].vectors(small[ask]), whose[ask], 4 * int(ask.sum()))
             same = contents[ask][closest.first] == contents[ask][closest.second]
-            for expected, sums in counted.items():
-                cut = threshold_of(seen, whose[learn], expected)
+            cuts = thresholds_of(seen, whose[learn], list(counted))
+            for cut, sums in zip(cuts, counted.values(), strict=True):
                 sums[0] += 1
                 sums[1] += float((closest.similarity[~same] >= cut).sum())
     return [one.name, *(f"{total / n:.2f}" for n, total in counted.values())]
