@@ -22,8 +22,7 @@ from scipy import stats
 from memorisk.audits.filter.families import REIDENTIFICATION, Family, draw_pairs, parse_families
 from memorisk.audits.filter.filtering import filter_synthetic
 from memorisk.audits.image_sets import select_rows
-from memorisk.images.duplicates import near_pairs
-from memorisk.images.near_copies import thumbnails
+from memorisk.images.near_copies import near_copies, rule_of_stores, thumbnails
 from memorisk.images.options import ImageOptions
 from memorisk.images.sources import load_manifest
 from memorisk.images.splits import merge_linked
@@ -95,9 +94,9 @@ def loaded(data: Path, name: str) -> ImageStore:
 
 def people(store: ImageStore) -> np.ndarray:
     """[N] identities; those with nearly the same image are one, as for the filter (BUSI has such pairs)."""
-    alike = near_pairs(thumbnails(store.images))
-    groups = store.manifest.groups.astype(str)
-    return merge_linked(groups, list(zip(groups[alike.first], groups[alike.second], strict=True))).astype(str)
+    small, groups = thumbnails(store.images), store.manifest.groups.astype(str)
+    alike = near_copies(small, rule_of_stores(store, small=[small]), store.images.__getitem__)
+    return merge_linked(groups, [(groups[a], groups[b]) for a, b in alike.pairs]).astype(str)
 
 
 def split(store: ImageStore, seed: int) -> list[np.ndarray]:

@@ -94,8 +94,8 @@ def busi(data: Path) -> list[str]:
     features = load_features(store, NETWORK.format(data=data))
     rows = np.arange(len(features))
     lines = [
-        f"{(similar >= KNOWN).sum() // 2} pairs of {len(store.images)} images are listed by `memorisk images check` "
-        f"(fine details correlate at least {KNOWN}); {len(members)} images are in one. Images of these whose nearest "
+        f"{(similar >= KNOWN).sum() // 2} pairs of {len(store.images)} images have details of thumbnails that "
+        f"correlate by {KNOWN} or more; {len(members)} images are in one. Images of these whose nearest "
         "neighbour is such a partner, by SqueezeNet features:",
         "",
         "| measure | partner is nearest |",

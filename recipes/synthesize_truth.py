@@ -24,8 +24,7 @@ from filter_truth import table
 from memorisk.audits.filter.families import draw_pairs, parse_families
 from memorisk.audits.image_sets import select_rows
 from memorisk.audits.synthesize.synthesizing import synthesize
-from memorisk.images.duplicates import near_pairs
-from memorisk.images.near_copies import thumbnails
+from memorisk.images.near_copies import near_copies, rule_of_stores, thumbnails
 from memorisk.images.options import ImageOptions
 from memorisk.images.sources import load_manifest
 from memorisk.images.splits import merge_linked
@@ -112,8 +111,9 @@ class People:
     @cached_property
     def identities(self) -> np.ndarray:
         """[N] whose each image is; those with nearly the same image are one."""
-        alike, groups = near_pairs(thumbnails(self.store.images)), self.store.manifest.groups.astype(str)
-        return merge_linked(groups, list(zip(groups[alike.first], groups[alike.second], strict=True))).astype(str)
+        small, groups = thumbnails(self.store.images), self.store.manifest.groups.astype(str)
+        alike = near_copies(small, rule_of_stores(self.store, small=[small]), self.store.images.__getitem__)
+        return merge_linked(groups, [(groups[a], groups[b]) for a, b in alike.pairs]).astype(str)
 
     @cached_property
     def rows(self) -> dict[str, np.ndarray]:

@@ -31,7 +31,7 @@ from memorisk.audits.synthetic.options import SyntheticOptions
 from memorisk.audits.synthetic.sets import Sets
 from memorisk.images.decoding import hash_pixels
 from memorisk.images.manifest import Manifest
-from memorisk.images.near_copies import BestMatches
+from memorisk.images.near_copies import NO_PAIRS, BestMatches
 from memorisk.images.options import ImageOptions
 from memorisk.images.planting import KINDS, plant_copy
 from memorisk.images.sources import load_manifest
@@ -191,12 +191,10 @@ def held_to_truth(found: FeatureTables, detector: PairDetector, one: Split) -> d
 
 def _no_pixels(n_train: int, n_held: int, n: int, n_plants: int) -> PixelCopies:
     """Only the features are on trial."""
-    of_set, of_train, of_held = (
-        BestMatches(np.zeros(k, np.intp), np.zeros(k, np.float32), np.zeros(k, bool)) for k in (n, n_train, n_held)
-    )
     none = np.full(n, -1)
+    far = BestMatches(none + 1, np.zeros(n, np.float32), none > 0)
     thumbnails, plants = np.empty((0, 32, 32), np.uint8), np.zeros(n_plants, bool)
-    return PixelCopies(none, none, none > 0, none, of_set, of_train, of_held, thumbnails, plants=plants)
+    return PixelCopies(none, none, none > 0, none, far, NO_PAIRS, NO_PAIRS, thumbnails, plants=plants)
 
 
 def interval(values: np.ndarray) -> tuple[float, float, float]:

@@ -13,7 +13,7 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from memorisk.audits.reid import judges
 from memorisk.images import near_copies
-from memorisk.images.duplicates import near_pairs
+from memorisk.images.duplicates import closest_apart, near_pairs
 from memorisk.models.diffusion_sampling import DiffusionSampler
 from memorisk.models.stylegan2_networks import GeneratorNetwork, Synthesis
 from memorisk.runs.cost import Cost
@@ -127,10 +127,15 @@ def counted() -> Iterator[Counts]:
 
         return compared
 
-    def matched(first: Any, second: Any, **named: Any) -> Any:
+    def matched(first: Any, second: Any, *given: Any, **named: Any) -> Any:
         """Thumbnails of two sets."""
         found.pairs += len(first) * len(second)
-        return best_matches(first, second, **named)
+        return between_sets(first, second, *given, **named)
+
+    def learned(vectors: Any, *given: Any, **named: Any) -> Any:
+        """Vectors of the real images."""
+        found.pairs += len(vectors) * (len(vectors) - 1) // 2
+        return closest_apart(vectors, *given, **named)
 
     def stepped(self: FusedAdam) -> None:
         """An update by our own Adam."""
@@ -164,7 +169,7 @@ def counted() -> Iterator[Counts]:
     make_plan = influence.make_plan
     count_outputs = fit._count_outputs  # pyright: ignore[reportPrivateUsage]
     forward = DiffusionSampler._forward  # pyright: ignore[reportPrivateUsage]
-    step, best_matches, evaluate, run = FusedAdam.step, near_copies.best_matches, blocks.evaluate, Pass.run
+    step, between_sets, evaluate, run = FusedAdam.step, near_copies.between_sets, blocks.evaluate, Pass.run
     one_by_one = [(similarity, "rowwise", 0), (pairs, "rowwise", 0), (judges, "pixel_scores", 1)]
     by_definition = [getattr(of, name) for of, name, _ in one_by_one]
     handles = [
@@ -176,14 +181,14 @@ def counted() -> Iterator[Counts]:
     blocks.evaluate, Pass.run, DiffusionSampler._forward = tiled, surveyed, drawing
     for (of, name, at), compare in zip(one_by_one, by_definition, strict=True):
         setattr(of, name, beside(compare, at))
-    from memorisk.audits.synthetic import clusters, comparing
+    from memorisk.audits.synthetic import comparing
 
     def nearly(images: Any, **named: Any) -> Any:
         """Thumbnails of one set."""
         found.pairs += len(images) * (len(images) - 1) // 2
         return near_pairs(images, **named)
 
-    comparing.best_matches, clusters.near_pairs = matched, nearly
+    comparing.between_sets, near_copies.near_pairs, near_copies.closest_apart = matched, nearly, learned
     try:
         yield found
     finally:
@@ -193,4 +198,5 @@ def counted() -> Iterator[Counts]:
         blocks.evaluate, Pass.run, DiffusionSampler._forward = evaluate, run, forward
         for (of, name, _), compare in zip(one_by_one, by_definition, strict=True):
             setattr(of, name, compare)
-        comparing.best_matches, clusters.near_pairs = best_matches, near_pairs
+        comparing.between_sets, near_copies.near_pairs = between_sets, near_pairs
+        near_copies.closest_apart = closest_apart

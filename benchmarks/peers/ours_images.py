@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from networks import checkpoints, cnn2
 
-from memorisk.images.duplicates import NEAR, near_pairs
+from memorisk.images.duplicates import details, near_pairs, positions
 from memorisk.images.near_copies import thumbnails
 from memorisk.models.specs import CAFFE_MEAN
 from memorisk.models.squeezenet import SqueezeNet
@@ -28,14 +28,15 @@ def influence(data: Arrays) -> Call:
 
 
 def duplicates(data: Arrays, turned: bool) -> Call:
-    """Thumbnails and all pairs from 0.95."""
+    """Thumbnails and all pairs from 0.95, the search of `images.duplicates` by itself."""
 
     def run() -> Arrays:
         """Both sets."""
         found: Arrays = {}
         for part in ("ham10000", "nih"):
             small = thumbnails(data[f"{part}.images"])
-            pairs = near_pairs(small, threshold=NEAR, turned=turned)
+            laid = [details(other) for other in positions(small)] if turned else ()
+            pairs = near_pairs(details(small), threshold=0.95, laid=laid)
             found |= {f"{part}.first": pairs.first, f"{part}.second": pairs.second, f"{part}.score": pairs.similarity}
             found[f"{part}.thumbnails"] = small
         return found

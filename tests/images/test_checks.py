@@ -22,7 +22,7 @@ def picture(seed, size=(40, 48)):
 
 @pytest.fixture
 def planted(tmp_path):
-    """Sixteen images of two classes, in patients and splits, with one fault of each kind."""
+    """46 images of two classes, in patients and splits, with one fault of each kind."""
     rows = []
 
     def add(name, pixels, label, group, split):
@@ -31,6 +31,8 @@ def planted(tmp_path):
 
     for i in range(10):
         add(f"{i}.png", picture(i), "a", f"p{i}", "train")
+    for i in range(30):  # enough people to tell how alike two of them can be
+        add(f"other{i}.png", picture(100 + i), "a", f"q{i}", "train")
     add("bytes.png", picture(0), "a", "p10", "test")  # 0.png again: other patient, other split
     add("pixels.png", np.stack([picture(1)] * 3, axis=-1), "b", "p1", "train")  # 1.png as RGB: other label
     add("near.png", np.uint8(picture(2) * 0.8 + 20), "b", "p11", "train")  # 2.png, paler: other label and patient
@@ -52,16 +54,18 @@ def test_everything_planted_is_found(planted):
     (near,) = check.near.to_dict("records")
     assert (near["image_a"], near["image_b"], near["across"]) == ("2.png", "near.png", "label, group")
     assert near["similarity"] > 0.99
+    assert near["confirmed"]
     assert check.near_found == 1
+    assert check.near_rule.chance.n_people == 41  # who has an image that is neither black, white nor broken
     assert check.crossing_groups.to_dict("records") == [{"group": "p3", "splits": "test, train", "images": 2}]
     classes = check.classes.set_index("label")
     assert classes.loc["a"].to_dict() == {
-        "images": 14, "share": 14 / 16, "groups": 13, "largest_group": 2, "auditable": True
+        "images": 44, "share": 44 / 46, "groups": 43, "largest_group": 2, "auditable": True
     }  # fmt: skip
     assert classes.loc["b", ["images", "groups", "auditable"]].tolist() == [2, 2, False]
     assert check.splits.to_dict("records") == [
         {"split": "test", "images": 2, "groups": 2},
-        {"split": "train", "images": 14, "groups": 13},
+        {"split": "train", "images": 44, "groups": 43},
     ]
     assert check.split_copies.to_dict("records") == [
         {"split": "test", "also_in": "train", "images": 1},
@@ -69,13 +73,13 @@ def test_everything_planted_is_found(planted):
         {"split": "train", "also_in": "train", "images": 1},
     ]
     assert check.sizes.to_dict("records") == [
-        {"height": 40, "width": 48, "colour": False, "images": 14},
+        {"height": 40, "width": 48, "colour": False, "images": 44},
         {"height": 30, "width": 30, "colour": False, "images": 1},
     ]
     groups = check.groups.set_index("group")
     assert groups.loc["p1"].tolist() == [2, 2]
-    assert len(groups) == 14
-    assert merge_linked(planted.groups, check.linked)[10] == "p0"
+    assert len(groups) == 44
+    assert merge_linked(planted.groups, check.linked)[40] == "p0"
     assert not check.ok
     assert {what: count for what, count in check.problems.items() if count} == {
         "unreadable": 1,
@@ -125,20 +129,48 @@ def test_a_set_without_labels_is_not_called_fit_for_an_audit(tmp_path):
     assert lines[1].startswith("no problems found, but no image has a label: these images cannot be audited for what")
 
 
+def manifest_of(tmp_path, pictures):
+    """Images of one class, each of its own patient."""
+    names = [f"{i:02}.png" for i in range(len(pictures))]
+    for name, pixels in zip(names, pictures, strict=True):
+        Image.fromarray(pixels).save(tmp_path / name)
+    table = pd.DataFrame({"image": names, "path": names, "label": "a", "group": [f"p{name[:2]}" for name in names]})
+    return Manifest(table, tmp_path, "set")
+
+
 def test_near_copies_across_groups_alone_are_a_remark(tmp_path):
-    for i, pixels in enumerate((picture(0), np.uint8(picture(0) * 0.9))):
-        Image.fromarray(pixels).save(tmp_path / f"{i}.png")
-    table = pd.DataFrame({"image": ["0", "1"], "path": ["0.png", "1.png"], "label": "a", "group": ["p", "q"]})
-    check = check_images(Manifest(table, tmp_path, "pair"))
+    pictures = [picture(i) for i in range(40)]
+    check = check_images(manifest_of(tmp_path, [*pictures, np.uint8(pictures[0] * 0.9)]))
     assert check.near["across"].tolist() == ["group"]
+    assert check.near["confirmed"].tolist() == [True]
     assert check.ok
 
 
+def test_of_few_people_nothing_is_called_nearly_the_same(tmp_path):
+    pictures = [picture(i) for i in range(5)]
+    check = check_images(manifest_of(tmp_path, [*pictures, np.uint8(pictures[0] * 0.9)]))
+    assert not len(check.near)
+    assert any("Only identical pixels count as copies: 6 people are too few" in line for line in render_text(check))
+
+
+def test_the_most_alike_pairs_are_listed_first_whatever_they_cross(tmp_path):
+    pictures = [picture(i, (64, 80)) for i in range(40)]
+    noise = np.random.default_rng(0).integers(-12, 13, (64, 80))
+    noised = np.uint8(np.clip(pictures[3].astype(int) + noise, 0, 255))
+    manifest = manifest_of(tmp_path, [*pictures, noised, np.uint8(pictures[7] * 0.9)])
+    manifest.table.loc[manifest.table["image"] == "40.png", "label"] = "b"
+    check = check_images(manifest)
+    assert check.near[["image_a", "image_b"]].to_numpy().tolist() == [["07.png", "41.png"], ["03.png", "40.png"]]
+    lines = render_text(check)
+    at = lines.index("nearly the same: 2")
+    assert lines[at + 1].startswith("  07.png")
+    assert lines[at + 2].startswith("  03.png")
+    assert lines[at + 2].endswith(": across label and group")
+
+
 def test_turned_copies_on_request(tmp_path):
-    for name, pixels in (("a", picture(0)), ("b", picture(0)[:, ::-1])):
-        Image.fromarray(pixels).save(tmp_path / f"{name}.png")
-    table = pd.DataFrame({"image": ["a", "b"], "path": ["a.png", "b.png"], "label": "a", "group": ["p", "q"]})
-    manifest = Manifest(table, tmp_path, "pair")
+    pictures = [picture(i) for i in range(40)]
+    manifest = manifest_of(tmp_path, [*pictures, pictures[0][:, ::-1]])
     assert not len(check_images(manifest).near)
     assert len(check_images(manifest, turned=True).near) == 1
 
@@ -151,7 +183,10 @@ def test_processes_change_nothing(planted):
 def test_the_dictionary_is_json(planted):
     check = check_images(planted)
     read = json.loads(json.dumps(check.to_dict(), allow_nan=False))
-    assert read["images"] == 16
+    assert read["images"] == 46
+    assert read["near"][0]["fine"] is None  # 40 pixels a side: no finer than a thumbnail
+    assert read["near_expected"] == 0.01
+    assert 0.5 < read["near_threshold"] < 0.99
     assert read["ok"] is False
     assert read["problems"] == check.problems
     assert read["linked"] == [["p0", "p10"]]
@@ -162,7 +197,7 @@ def test_the_dictionary_is_json(planted):
 def test_the_text_says_it_all(planted):
     text = "\n".join(render_text(check_images(planted)))
     for part in (
-        "planted: 16 images, 2 classes, 14 groups",
+        "planted: 46 images, 2 classes, 44 groups",
         "note: a note",
         "broken.png: ",
         "0.png (a, train, group p0) = bytes.png (a, test, group p10): across group and split",
@@ -172,7 +207,8 @@ def test_the_text_says_it_all(planted):
         "2.png (a, train, group p2) ~ near.png (b, train, group p11) ",
         "p3: 2 images in test, train",
         "too small to split: joins training only",
-        "48 x 40, grey: 14",
+        "48 x 40, grey: 44",
+        "note: Two images count as nearly the same from a similarity of 0.",
     ):
         assert part in text
 

@@ -1,18 +1,23 @@
-"""Equal and nearly equal images, against definitions by loops, and on real sets whose copies are known."""
+"""Equal images, and the most alike pairs of all, against definitions by loops."""
 
-import io
 import tracemalloc
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from PIL import Image, ImageEnhance, ImageFilter
+from PIL import Image
 from scipy.ndimage import gaussian_filter
-from sklearn.datasets import load_digits
 
-from memorisk.images.duplicates import NEAR, details, equal_sets, linked_groups, near_pairs, shortened, thumbnail
-from memorisk.images.readers import read_image
+from memorisk.images.duplicates import (
+    closest_apart,
+    details,
+    equal_sets,
+    linked_groups,
+    near_pairs,
+    positions,
+    thumbnail,
+)
 from memorisk.images.splits import merge_linked
 
 
@@ -62,40 +67,45 @@ def test_near_pairs_are_those_of_the_definition(block):
     thumbnails = noisy_copies(40)
     similarity = definition(thumbnails)
     wanted = [(i, j) for i in range(40) for j in range(i + 1, 40) if similarity[i, j] >= 0.8]
-    found = near_pairs(thumbnails, threshold=0.8, block=block)
+    found = near_pairs(details(thumbnails), threshold=0.8, block=block)
     assert sorted(zip(found.first.tolist(), found.second.tolist(), strict=True)) == wanted
     assert len(wanted) == found.found == 13
     np.testing.assert_allclose(found.similarity, similarity[found.first, found.second], atol=1e-5)
     assert (np.diff(found.similarity) <= 0).all()
 
 
-def test_shortened_details_bound_every_product_and_closely_where_images_are_alike():
-    digits = [thumbnail(image[..., None]) for image in load_digits().images[:200]]
-    thumbnails = np.concatenate([digits, noisy_copies(40)])
-    whole = details(thumbnails)
-    short = shortened(whole)
-    products, bounds = whole @ whole.T, short @ short.T
-    assert short.shape == (240, 257)
-    assert (bounds >= products - 1e-5).all()
-    np.testing.assert_allclose(np.diag(bounds), 1, atol=1e-5)
-    assert (bounds - products)[:200, :200].max() < 0.1
+@pytest.mark.parametrize("block", [7, 16, 1000])
+@pytest.mark.parametrize("count", [1, 9, 60, 5000])
+def test_the_closest_pairs_of_different_groups_are_those_of_the_definition(block, count):
+    thumbnails = noisy_copies(40)
+    groups = np.array([f"p{i // 4}" for i in range(40)])
+    similarity = definition(thumbnails)
+    pairs = [(i, j) for i in range(40) for j in range(i + 1, 40) if groups[i] != groups[j] and similarity[i, j] > 0]
+    wanted = sorted((similarity[pair] for pair in pairs), reverse=True)[:count]
+    found = closest_apart(details(thumbnails), groups, count, block=block)
+    np.testing.assert_allclose(found.similarity, wanted, atol=1e-5)
+    assert found.found == len(found.first) == min(count, len(pairs))
+    assert (groups[found.first] != groups[found.second]).all()
+    assert (found.first < found.second).all()
 
 
 def test_turned_copies():
     thumbnails = noisy_copies(9)
     laid = [np.rot90(thumbnails[3], k) for k in range(4)]
     laid += [np.flipud(turn) for turn in laid]
-    everything = np.concatenate([thumbnails[:3], np.stack(laid)])
-    plain = near_pairs(everything[2:], threshold=0.99)
+    everything = np.concatenate([thumbnails[:3], np.stack(laid)])[2:]
+    plain = near_pairs(details(everything), threshold=0.99)
     assert plain.found == 0
-    turned = near_pairs(everything[2:], threshold=0.99, turned=True, block=5)
+    turned = near_pairs(
+        details(everything), threshold=0.99, laid=[details(other) for other in positions(everything)], block=5
+    )
     assert turned.found == 8 * 7 // 2
     assert 0 not in turned.first
 
 
 def test_the_list_is_cut_to_the_most_similar():
-    thumbnails = noisy_copies(60)
-    whole, cut = near_pairs(thumbnails, threshold=0.5), near_pairs(thumbnails, threshold=0.5, limit=5, block=8)
+    vectors = details(noisy_copies(60))
+    whole, cut = near_pairs(vectors, threshold=0.5), near_pairs(vectors, threshold=0.5, limit=5, block=8)
     assert whole.found == cut.found == 20
     np.testing.assert_allclose(cut.similarity, whole.similarity[:5], rtol=1e-6)
     np.testing.assert_array_equal(cut.first, whole.first[:5])
@@ -104,18 +114,20 @@ def test_the_list_is_cut_to_the_most_similar():
 def test_constant_images_are_near_to_none():
     flat = np.stack([np.full((32, 32), value, dtype=np.uint8) for value in (0, 0, 128, 255)])
     assert not details(flat).any()
-    assert near_pairs(flat, threshold=0.01).found == 0
+    assert near_pairs(details(flat), threshold=0.01).found == 0
+    assert closest_apart(details(flat), np.arange(4), 9).found == 0
     assert not thumbnail(np.full((50, 40, 3), 7, dtype=np.uint8)).any()
 
 
 def test_memory_is_that_of_blocks_not_of_all_pairs():
-    thumbnails = noisy_copies(2000)
-    tracemalloc.start()
-    near_pairs(thumbnails, block=128)
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    assert peak < 12 * 128 * 1024 * 4  # a dozen blocks of vectors; all pairs alone are 16 MB, all vectors 8 MB
-    assert peak < 2000 * 1024 * 4
+    vectors, groups = details(noisy_copies(2000)), np.arange(2000)
+    for search in (lambda: near_pairs(vectors, threshold=0.9, block=128),
+                   lambda: closest_apart(vectors, groups, 500, block=128)):  # fmt: skip
+        tracemalloc.start()
+        search()
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert peak < 12 * 128 * 1024 * 4  # a dozen blocks of vectors; all pairs alone are 16 MB
 
 
 def scan(height=90, width=120, seed=0):
@@ -142,55 +154,3 @@ def test_brightness_contrast_depth_size_and_colour_do_not_matter():
     assert similarity(image, scan(seed=1)) < 0.5
     faint = (image.astype(np.float64) / 255 * 40).astype(np.uint16)  # 16 bits of which 5 are used
     assert similarity(image, faint) > 0.99
-
-
-def changed(image, how):
-    picture = Image.fromarray(image[..., 0])
-    if how == "jpeg":
-        stream = io.BytesIO()
-        picture.save(stream, "JPEG", quality=50)
-        picture = Image.open(stream)
-    elif how == "half":
-        picture = picture.resize((picture.width // 2, picture.height // 2), Image.Resampling.BILINEAR)
-    elif how == "blur":
-        picture = picture.filter(ImageFilter.GaussianBlur(1))
-    else:
-        picture = ImageEnhance.Contrast(picture).enhance(1.4)
-    return np.asarray(picture)[..., None]
-
-
-def test_the_threshold_on_chest_x_rays(shared_data):
-    """None of 499,500 pairs of X-rays reaches it, different patients stay far away; copies of 95 % of images do."""
-    files = sorted((shared_data / "nih_cxr14_64" / "NIH1000").rglob("*.png"))
-    images = [read_image(file)[..., :1] for file in files]
-    patients = np.array([file.name.split("_")[0] for file in files])
-    thumbnails = np.stack([thumbnail(image) for image in images])
-    pairs = near_pairs(thumbnails, threshold=0.8)
-    assert pairs.similarity.max() < NEAR
-    strangers = pairs.similarity[patients[pairs.first] != patients[pairs.second]]
-    assert len(strangers) > 10
-    assert strangers.max() < 0.9
-    vectors = details(thumbnails[::5])
-    for how in ("jpeg", "half", "blur", "contrast"):
-        copies = details(np.stack([thumbnail(changed(image, how)) for image in images[::5]]))
-        assert ((vectors * copies).sum(axis=1) >= NEAR).mean() >= 0.95, how
-
-
-def test_known_copies_of_photographs(shared_data):
-    folder = next((shared_data / "imagededup_pairs").rglob("ukbench00120_hflip.jpg")).parent
-    kinds = ["", "_resize", "_gray", "_hflip", "_rotation"]
-    files = [folder / f"ukbench00120{kind}.jpg" for kind in kinds if (folder / f"ukbench00120{kind}.jpg").exists()]
-    others = [f for f in sorted(folder.glob("*.jpg")) if "00120" not in f.name and "corrupt" not in f.name]
-    assert len(files) >= 3
-    assert others
-    thumbnails = np.stack([thumbnail(read_image(file)) for file in files + others])
-    names = [file.stem.removeprefix("ukbench00120") for file in files]
-
-    def found(turned):
-        pairs = near_pairs(thumbnails, turned=turned)
-        assert pairs.second.max() < len(files)  # no other photograph is near to anything
-        return {(names[a], names[b]) for a, b in zip(pairs.first, pairs.second, strict=True)}
-
-    assert ("", "_resize") in found(turned=False)
-    assert ("", "_hflip") not in found(turned=False)
-    assert ("", "_hflip") in found(turned=True)

@@ -17,8 +17,9 @@ import pandas as pd
 from memorisk.images.cache import content_fingerprints
 from memorisk.images.checks_text import render_text
 from memorisk.images.decoding import PixelRule
-from memorisk.images.duplicates import NEAR, NearPairs, equal_sets, linked_groups, near_pairs
+from memorisk.images.duplicates import equal_sets, linked_groups
 from memorisk.images.manifest import Manifest, leaking_groups
+from memorisk.images.near_copies import CopyRule, NearCopies, copy_rule, near_copies
 from memorisk.images.options import ImageOptions
 from memorisk.images.rows import manifest_sources, row_blocks, usable_processes
 from memorisk.images.scanning import Scan, ScanJob, scan_rows
@@ -40,16 +41,18 @@ class ImageCheck:
         name: Of the source.
         n: Images.
         notes: What was assumed when the source was read.
-        near_threshold: Similarity from which images count as nearly the same.
+        near_rule: From which similarity on images count as nearly the same, taken from this set, and how often two
+            different people would be called one (`near_copies`).
         unreadable: ``image, path, reason``.
         not_read: ``path, reason``: files and rows that may hold images and are none of the ``n``.
         empty: ``image, path, label, group, split``: every pixel is the same.
         duplicates: Images with equal pixels, a row an image: ``copy`` (number of the set), ``kind`` ("bytes" where
             all files of the set are equal, else "pixels"), ``image, path, label, group, split`` and ``across`` (which
             of label, group and split differ within the set, joined by ", ").
-        near: Pairs nearly the same, most similar first: ``image_a, image_b, similarity``, both labels, groups and
-            splits, and ``across``. Of images with equal pixels only the first takes part.
-        near_found: How many such pairs there are; more than rows where the list was cut.
+        near: Pairs that look alike in a thumbnail, most similar first: ``image_a, image_b, similarity, fine``
+            (correlation of fine details as stored), ``confirmed`` (nearly the same as stored, too), both labels,
+            groups and splits, and ``across``. Of images with equal pixels only the first takes part.
+        near_found: How many pairs look alike; more than rows where the list was cut.
         crossing_groups: ``group, splits, images``: groups with images in several of the given splits.
         classes: ``label, images, share, groups, largest_group, auditable``; "" stands for images without a label.
         groups: ``group, images, labels``.
@@ -63,7 +66,7 @@ class ImageCheck:
     name: str
     n: int
     notes: tuple[str, ...]
-    near_threshold: float
+    near_rule: CopyRule
     unreadable: pd.DataFrame
     not_read: pd.DataFrame
     empty: pd.DataFrame
@@ -87,7 +90,7 @@ class ImageCheck:
     def problems(self) -> dict[str, int]:
         """How many of each kind of problem there are."""
         copies = dict(zip(self.duplicates["copy"], self.duplicates["across"], strict=True)).values()
-        near = self.near["across"].tolist()
+        near = self.near.loc[self.near["confirmed"].astype(bool), "across"].tolist()
         return {
             "unreadable": len(self.unreadable),
             "not read": len(self.not_read),
@@ -107,7 +110,10 @@ class ImageCheck:
                 "images": self.n,
                 "problems": self.problems,
                 "notes": self.notes,
-                "near_threshold": self.near_threshold,
+                "near_threshold": self.near_rule.chance.similarity,
+                "near_expected": self.near_rule.chance.expected,
+                "near_rate": self.near_rule.chance.rate,
+                "near_rule": self.near_rule.words,
                 "near_found": self.near_found,
                 **{name: table.astype(object).to_dict("records") for name, table in tables.items()},
                 "linked": self.linked,
@@ -119,7 +125,6 @@ def check_images(
     source: str | Path | Manifest,
     options: ImageOptions | None = None,
     *,
-    near: float = NEAR,
     turned: bool = False,
     fractions: tuple[float, float, float] = (0.7, 0.15, 0.15),
     processes: int | None = None,
@@ -131,7 +136,6 @@ def check_images(
     Args:
         source: What `sources.load_manifest` takes, or a manifest.
         options: How images are found and read; ``size`` plays no part, pixels are compared as they are.
-        near: Similarity from which two images count as nearly the same (`duplicates` says what it means).
         turned: Find quarter turns and flips as well.
         fractions: Shares of the split that classes must be large enough for.
         processes: Processes that decode; by default the cores this process may use.
@@ -159,14 +163,27 @@ def check_images(
     for rows in equal_sets(hashes):
         first_of_set[rows[1:]] = False
     candidates = np.flatnonzero(first_of_set)
-    pairs = near_pairs(scan.thumbnails[candidates], threshold=near, turned=turned)
+    small, sources, reader = scan.thumbnails[candidates], manifest_sources(manifest), PixelRule.of(options)
+
+    def read(row: int) -> np.ndarray:
+        """The pixels of a candidate."""
+        return reader.read(sources[candidates[row]])
+
+    near = copy_rule(
+        small,
+        manifest.groups[candidates].astype(str),
+        read,
+        laid="turned" if turned else "upright",
+        ids_given=manifest.groups_given,
+    )
+    pairs = near_copies(small, near, read)
     bad = np.array([reason != "" for reason in scan.reason])
     unreadable = described.iloc[np.flatnonzero(bad)][["image", "path"]].assign(reason=[r for r in scan.reason if r])
     return ImageCheck(
         name=manifest.name,
         n=manifest.n,
         notes=manifest.notes,
-        near_threshold=near,
+        near_rule=near,
         unreadable=unreadable.reset_index(drop=True),
         not_read=manifest.unread.reset_index(drop=True),
         empty=described.iloc[np.flatnonzero(empty)].reset_index(drop=True),
@@ -235,9 +252,17 @@ def _duplicates(described: pd.DataFrame, hashes: np.ndarray, contents: list[tupl
     return pd.concat(found, ignore_index=True).reindex(columns=columns) if found else pd.DataFrame(columns=columns)
 
 
-def _near(described: pd.DataFrame, candidates: np.ndarray, pairs: NearPairs) -> pd.DataFrame:
+def _near(described: pd.DataFrame, candidates: np.ndarray, pairs: NearCopies) -> pd.DataFrame:
     sides = [described.iloc[candidates[rows]].reset_index(drop=True) for rows in (pairs.first, pairs.second)]
-    table = pd.DataFrame({"image_a": sides[0]["image"], "image_b": sides[1]["image"], "similarity": pairs.similarity})
+    table = pd.DataFrame(
+        {
+            "image_a": sides[0]["image"],
+            "image_b": sides[1]["image"],
+            "similarity": pairs.similarity,
+            "fine": [None if np.isnan(value) else float(value) for value in pairs.fine],
+            "confirmed": pairs.confirmed,
+        }
+    )
     differs = {}
     for what in _WHAT:
         a, b = (side[what] for side in sides)

@@ -32,6 +32,7 @@ def render_text(check: ImageCheck, *, shown: int = 20) -> list[str]:
         f"{one_line(check.name)}: {check.n:,} images, {len(check.classes):,} classes, {len(check.groups):,} groups",
         f"problems found - {wrong}" if wrong else f"no problems found{'' if _labelled(check) else _UNLABELLED}",
         *(f"note: {one_line(note)}" for note in check.notes),
+        f"note: {check.near_rule.words}",
         *_not_told(check),
         *_listing("unreadable", _rows(check.unreadable), shown, lambda r: f"{_file(r)}: {_text(r['reason'])}"),
         *_listing("not read", _rows(check.not_read), shown, lambda r: f"{_text(r['path'])}: {_text(r['reason'])}"),
@@ -76,12 +77,10 @@ def _text(value: object) -> str:
     return one_line(value, 100)
 
 
-def _listing(
-    title: str, rows: Sequence[_Row], shown: int, line: Callable[[_Row], str], total: int | None = None
-) -> list[str]:
+def _listing(title: str, rows: Sequence[_Row], shown: int, line: Callable[[_Row], str]) -> list[str]:
     if not rows:
         return []
-    count = len(rows) if total is None else total
+    count = len(rows)
     more = [f"  ... and {count - shown:,} more"] if count > shown else []
     return [f"{title}: {count:,}", *(f"  {line(row)}" for row in rows[:shown]), *more]
 
@@ -122,9 +121,15 @@ def _split_copies(row: _Row) -> str:
 
 
 def _near(check: ImageCheck, shown: int) -> list[str]:
-    rows = sorted(_rows(check.near), key=lambda r: (-_crossings(r["across"]), -r["similarity"]))
-    title = f"nearly the same (similarity from {check.near_threshold:g})"
-    return _listing(title, rows, shown, _near_pair, check.near_found)
+    """Confirmed pairs, and pairs that only look alike, both most similar first."""
+    rows = _rows(check.near)
+    sure = [row for row in rows if row["confirmed"]]
+    cut = check.near_found - len(rows)
+    lines = _listing("nearly the same", sure, shown, _near_pair)
+    lines += _listing(
+        "alike in a thumbnail, not the same as stored", [r for r in rows if not r["confirmed"]], shown, _near_pair
+    )
+    return [*lines, f"  ... and {cut:,} more pairs look alike and were not compared as stored"] if cut else lines
 
 
 def _near_pair(row: _Row) -> str:

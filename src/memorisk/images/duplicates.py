@@ -1,22 +1,14 @@
-"""Copies among images: equal pixels by hash, nearly equal ones by the correlation of their details, all pairs, exactly.
+"""Copies among images: equal pixels by hash, and the most alike ones of all pairs of a set, exactly.
 
 An image that lies in two splits, two groups or two classes leaks, ties patients together or contradicts itself, so
-copies are looked for before anything is trained (METHODS section 1, "Splits"). Near copies: every image is reduced to
-32 x 32 greys, its coarse shading (a Gaussian of 2 pixels) is taken away, and the rest is correlated with every other
-image's rest, by blocks of matrix
-products: no index, no approximation, memory of two blocks. Without the coarse shading two chest X-rays of different
-patients, or two trousers, no longer look alike, while a copy keeps its details.
-
-The threshold of 0.95 was chosen on real sets. Nothing reaches it among the 4.1 million pairs of HAM10000's 2,861
-images (one a lesion; highest 0.90) and the 499,500 pairs of the NIH subset (highest 0.94, one patient; 0.86 among
-different patients); in PneumoniaMNIST's training part exactly the 17 pairs that are equal do; in BUSI 135 pairs do,
-and those looked at show the same scan. Of copies of HAM, NIH and BUSI images, 95 % stay above 0.95 after JPEG at
-quality 50, halving, blur, or contrast x 1.4. A crop of 2 % or a turn by 2 degrees is not found; quarter turns and
-flips are, on request. Below about 30 pixels a side simple shapes come close without being copies (330 of the 4.5
-million pairs of 3,000 Fashion-MNIST images).
+copies are looked for before anything is trained (METHODS section 1, "Splits"). Every image is reduced to 32 x 32 greys
+and its coarse shading (a Gaussian of 2 pixels) is taken away; what the images of a set share is taken away, too
+(`whitening`), and what is left of two images is correlated, by blocks of matrix products: no index, no approximation,
+memory of a few blocks. From which similarity on two images are copies is no number of this module: `near_copies`
+takes it from the set.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -24,12 +16,9 @@ import numpy as np
 from PIL import Image
 
 from memorisk.runs.progress import Counted
-from memorisk.runs.scratch import scratch_array
 
-NEAR = 0.95
 SIDE = 32
 _SHADING = 2.0  # standard deviation, in pixels of the thumbnail, of what counts as coarse
-_ROUNDING = 1e-4
 _FLAT = 1e-3  # details smaller than this part of the greys are rounding
 
 
@@ -94,24 +83,22 @@ def details(thumbnails: np.ndarray) -> np.ndarray:
 
 
 def near_pairs(
-    thumbnails: np.ndarray,
+    vectors: np.ndarray,
     *,
-    threshold: float = NEAR,
-    turned: bool = False,
+    threshold: float,
+    laid: Sequence[np.ndarray] = (),
     block: int = 1024,
     limit: int = 1_000_000,
     progress: Counted | None = None,
 ) -> NearPairs:
-    """All pairs whose details correlate at least ``threshold``.
+    """All pairs with a similarity of at least ``threshold``.
 
-    n images cost n^2 / 2 products of 257 numbers (`shortened`), and of 1,024 only in rows of a block that may hold such
-    a pair; eight times n^2 / 2 of 1,024 with ``turned``. Memory: the thumbnails and shortened details (1 kB an image
-    each; many of the latter are on the disk) and three blocks.
+    n images cost n^2 / 2 products of vectors, once and for each table of ``laid``. Memory: three blocks.
 
     Args:
-        thumbnails: [n, 32, 32] uint8 (`thumbnail`), in memory or memory-mapped.
-        threshold: Smallest correlation of a pair.
-        turned: Also compare with quarter turns and flips; the similarity is the largest over the eight positions.
+        vectors: [n, k] of length 1 or 0 (`whitening.Whitening.table`), in memory or memory-mapped.
+        threshold: Smallest similarity of a pair.
+        laid: [n, k] each of the same images turned or flipped (`positions`): the similarity is the largest over them.
         block: Rows at a time.
         limit: Longest list; the most similar pairs are kept.
         progress: Called with the rows compared and their number.
@@ -119,63 +106,70 @@ def near_pairs(
     Returns:
         The pairs, most similar first. Images without details (constant ones) are in none.
     """
-    n = len(thumbnails)
-    kept = _empty()
-    found = 0
-    short = None if turned else _all_shortened(thumbnails, block)
-    for i in range(0, n, block):
-        one = details(np.asarray(thumbnails[i : i + block]))
-        for j in range(i, n, block):
-            some = np.arange(len(one))
-            if short is not None:
-                some = _may_reach(short[i : i + block] @ short[j : j + block].T, threshold, same=i == j)
-                if not len(some):
-                    continue
-            other = np.asarray(thumbnails[j : j + block])
-            similarity = one[some] @ details(other).T  # [some, block]
-            for position in _positions(other) if turned else ():
-                np.maximum(similarity, one[some] @ details(position).T, out=similarity)
-            if i == j:
-                similarity[some[:, None] >= np.arange(len(other))] = -1.0
-            rows, columns = np.nonzero(similarity >= threshold)
-            found += len(rows)
-            new = (some[rows] + i, columns + j, np.minimum(similarity[rows, columns], 1.0))
-            kept = _best([np.concatenate(both) for both in zip(kept, new, strict=True)], limit)
-        if progress:
-            progress(min(i + block, n), n)
+    kept, found = _empty(), 0
+    for i, j, similarity in _blocks(vectors, laid, block, progress):
+        rows, columns = np.nonzero(similarity >= threshold)
+        found += len(rows)
+        new = (rows + i, columns + j, np.minimum(similarity[rows, columns], 1.0))
+        kept = _best([np.concatenate(both) for both in zip(kept, new, strict=True)], limit)
     return NearPairs(*_best(kept, limit, ordered=True), found=found)
 
 
-def shortened(vectors: np.ndarray) -> np.ndarray:
-    """Details [n, s * s] as vectors [n, (s // 2)^2 + 1] whose products are never smaller.
+def closest_apart(
+    vectors: np.ndarray,
+    groups: np.ndarray,
+    count: int,
+    *,
+    laid: Sequence[np.ndarray] = (),
+    block: int = 1024,
+    progress: Counted | None = None,
+) -> NearPairs:
+    """The most alike pairs of images of different groups.
 
-    The first numbers are the lower half of the cosine transform each way, which turns no product of two images; the
-    last is the length r of what is left: x . y <= short(x) . short(y), since what is left of both is at most r(x) r(y).
+    The similarity below which a pair cannot be among them rises while they are found, so that few are kept.
+
+    Args:
+        vectors: [n, k] as for `near_pairs`.
+        groups: [n] whose image it is.
+        count: Longest list.
+        laid: As for `near_pairs`.
+        block: Rows at a time.
+        progress: Called with the rows compared and their number.
+
+    Returns:
+        The ``count`` most alike, most similar first; all where there are fewer.
     """
-    side = int(np.sqrt(vectors.shape[1]))
-    basis = _cosines(side)
-    kept = (basis @ vectors.reshape(-1, side, side) @ basis.T).reshape(len(vectors), -1)
-    left = np.einsum("nd,nd->n", vectors, vectors) - np.einsum("nd,nd->n", kept, kept)
-    return np.hstack([kept, np.sqrt(np.maximum(left, 0.0))[:, None]])
+    who = np.unique(groups, return_inverse=True)[1]
+    kept, least = _empty(), 0.0  # half of all pairs and the copies lie above 0
+    for i, j, similarity in _blocks(vectors, laid, block, progress):
+        similarity[who[i : i + len(similarity), None] == who[j : j + similarity.shape[1]]] = -1.0
+        rows, columns = np.nonzero(similarity > least)
+        new = (rows + i, columns + j, np.minimum(similarity[rows, columns], 1.0))
+        kept = [np.concatenate(both) for both in zip(kept, new, strict=True)]
+        if len(kept[0]) > 2 * count:
+            top = np.argpartition(-kept[2], count - 1)[:count]
+            kept = [values[top] for values in kept]
+            least = float(kept[2].min())
+    pairs = _best(kept, count, ordered=True)
+    return NearPairs(*pairs, found=len(pairs[0]))
 
 
-def _all_shortened(thumbnails: np.ndarray, block: int) -> np.ndarray:
-    """[n, d] of all thumbnails."""
-    side = thumbnails.shape[1]
-    short = scratch_array((len(thumbnails), (side // 2) ** 2 + 1), np.float32)
-    for i in range(0, len(thumbnails), block):
-        short[i : i + block] = shortened(details(np.asarray(thumbnails[i : i + block])))
-    return short
-
-
-def _may_reach(bounds: np.ndarray, threshold: float, *, same: bool) -> np.ndarray:
-    """Rows of a block with a pair whose product may reach the threshold; of one with itself only pairs of two images.
-
-    Products of vectors of length 1 in float32 are wrong by less than `_ROUNDING`.
-    """
-    if same:
-        np.fill_diagonal(bounds, -1.0)
-    return np.flatnonzero(bounds.max(axis=1) >= threshold - _ROUNDING)
+def _blocks(
+    vectors: np.ndarray, laid: Sequence[np.ndarray], block: int, progress: Counted | None
+) -> Iterator[tuple[int, int, np.ndarray]]:
+    """First row, first column and similarities of blocks of pairs, each pair once; -1 where it is none."""
+    n = len(vectors)
+    for i in range(0, n, block):
+        one = np.asarray(vectors[i : i + block])
+        for j in range(i, n, block):
+            similarity = one @ np.asarray(vectors[j : j + block]).T  # [rows, columns]
+            for table in laid:
+                np.maximum(similarity, one @ np.asarray(table[j : j + block]).T, out=similarity)
+            if i == j:
+                similarity[np.tril_indices(len(one))] = -1.0
+            yield i, j, similarity
+        if progress:
+            progress(min(i + block, n), n)
 
 
 def _empty() -> list[np.ndarray]:
@@ -189,19 +183,10 @@ def _best(pairs: list[np.ndarray], limit: int, *, ordered: bool = False) -> list
     return [values[order] for values in pairs]
 
 
-def _positions(thumbnails: np.ndarray) -> list[np.ndarray]:
-    """The other seven of the eight ways to lay a square down."""
+def positions(thumbnails: np.ndarray) -> list[np.ndarray]:
+    """The other seven of the eight ways to lay squares [n, s, s] down."""
     turns = [np.rot90(thumbnails, k, axes=(1, 2)) for k in range(4)]
     return [*turns[1:], *(np.flip(turn, axis=2) for turn in turns)]
-
-
-@lru_cache(maxsize=4)
-def _cosines(side: int) -> np.ndarray:
-    """[side // 2, side] the first rows of the orthonormal cosine transform."""
-    k, x = np.arange(side // 2)[:, None], np.arange(side)
-    rows = np.sqrt(2 / side) * np.cos(np.pi * k * (2 * x + 1) / (2 * side))
-    rows[0] /= np.sqrt(2)
-    return rows.astype(np.float32)
 
 
 @lru_cache(maxsize=4)

@@ -1,18 +1,118 @@
-"""The most similar image of another set, for every image of two sets, by the details of thumbnails.
+"""Which images are nearly the same, of one set or of two: candidates by thumbnails, confirmed as they are stored.
 
-As `duplicates.near_pairs`, which compares the images of one set; here a training set and a synthetic one stand side by
-side, as they are and mirrored left to right, which generators learn from augmented images. Blocks of matrix products,
-no approximation.
+1. `copy_rule` learns from real images what they share (`whitening`), from which similarity of thumbnails on fewer than
+   0.01 pairs of different people are expected in the whole set (`statistics.chance_pairs`), and from which correlation
+   of fine details on a candidate is confirmed (`fine_details`).
+2. `near_copies` finds the pairs of one set, `between_sets` those of two, all pairs, exactly, in bounded memory.
+
+What is promised: among all pairs of different people of the set that the rule was learned from, fewer than
+`chance.expected` are expected to be confirmed by chance. Nothing is promised of a pair that is not confirmed (a turned,
+cropped or redrawn copy is none), and nothing about who is in an image: whoever must know that two ids are two people
+asks their records. Nobody should be dropped for looking like somebody.
+
+**Without ids of people every image counts as its own person.** Several images of one person then raise the threshold,
+and fewer copies are called; where they are most of the tail, none are.
+
+Pairs are all that is promised: A like B and B like C says nothing of A and C. Whoever joins pairs to groups takes
+`statistics.identity_pairs.cliques`, in which every two are a pair, and never connected components.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import ceil
 
 import numpy as np
 
-from memorisk.images.duplicates import SIDE, details, thumbnail
+from memorisk.images.duplicates import SIDE, closest_apart, near_pairs, thumbnail
+from memorisk.images.fine_details import NULL, FineRule, Read, fine_rule, laid_thumbnails
+from memorisk.images.store import ImageStore
+from memorisk.images.whitening import Whitening, fit_whitening
 from memorisk.runs.progress import Counted
 from memorisk.runs.scratch import scratch_array
+from memorisk.statistics.chance_pairs import ChanceThreshold, chance_threshold, pairs_of_people, tail_depth
+
+LIMIT = 20_000
+"""Longest list of pairs: each is compared as stored, and 200 a second are."""
+LEARNED = 20_000
+"""Images that a rule is learned from, at most: a search over all their pairs takes five seconds on a core."""
+_ROUNDING = 1e-4  # products of vectors of length 1 in float32 are wrong by less
+_CLOSEST = 1_000_000
+"""Longest list of pairs of images in which the most alike pairs of people are looked for: 20 MB."""
+
+
+@dataclass(frozen=True, eq=False)
+class CopyRule:
+    """What counts as nearly the same."""
+
+    whitening: Whitening
+    """What images of the set share."""
+    chance: ChanceThreshold
+    """Of thumbnails."""
+    fine: FineRule
+    """Of images as they are stored."""
+    laid: str
+    """How a copy may lie: "upright", "mirrored" too, or "turned" by quarters and flipped (`laid_thumbnails`)."""
+    ids_given: bool
+    """Whether it is known whose images these are; else each counts as its own person's."""
+
+    @property
+    def words(self) -> str:
+        """What counts, and what was assumed, in plain sentences."""
+        said = [self.chance.words]
+        if self.chance.similarity is not None:
+            said.append(
+                "Images are stored no finer than a thumbnail, so that thumbnails alone confirm a pair."
+                if self.fine.threshold is None
+                else f"A pair is confirmed where fine details correlate above {self.fine.threshold:.2f} at "
+                f"{self.fine.side} x {self.fine.side} pixels, as {self.fine.level:.1%} of pairs of different people do "
+                f"that look most alike ({self.fine.n_pairs} such pairs)."
+            )
+        if not self.ids_given:
+            said.append(
+                "It is not said whose images these are, so that each counts as its own person's: several images of "
+                "one person raise the threshold."
+            )
+        return " ".join(said)
+
+
+@dataclass(frozen=True, eq=False)
+class NearCopies:
+    """Pairs of images that look alike, most alike first."""
+
+    first: np.ndarray
+    """[P] row of one; of one set the smaller one."""
+    second: np.ndarray
+    """[P] row of the other."""
+    similarity: np.ndarray
+    """[P] of thumbnails."""
+    fine: np.ndarray
+    """[P] correlation of fine details; NaN where images are stored no finer than a thumbnail."""
+    confirmed: np.ndarray
+    """[P] whether they are the same as stored, too."""
+    laid: np.ndarray
+    """[P] whether they are more alike mirrored, or in another position of the rule, than as they are."""
+    found: int
+    """Pairs that look alike; more than P where the list was cut at `LIMIT`."""
+
+    def only(self, kept: np.ndarray) -> "NearCopies":
+        """Some of the pairs.
+
+        Args:
+            kept: [P] which.
+        """
+        columns = ("first", "second", "similarity", "fine", "confirmed", "laid")
+        return NearCopies(**{name: getattr(self, name)[kept] for name in columns}, found=int(kept.sum()))
+
+    @property
+    def pairs(self) -> list[tuple[int, int]]:
+        """Rows of the confirmed pairs."""
+        return list(zip(self.first[self.confirmed].tolist(), self.second[self.confirmed].tolist(), strict=True))
+
+
+NO_PAIRS = NearCopies(
+    np.empty(0, np.intp), np.empty(0, np.intp), np.empty(0, np.float32), np.empty(0), np.empty(0, bool),
+    np.empty(0, bool), 0,
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -22,9 +122,9 @@ class BestMatches:
     row: np.ndarray
     """[n] row in the other set, the first of equals; -1 where that is empty."""
     similarity: np.ndarray
-    """[n] correlation of details, the larger of the image as it is and mirrored; 0 where an image has no details."""
-    mirrored: np.ndarray
-    """[n] whether it was larger mirrored."""
+    """[n] of thumbnails, the largest over the positions of the rule; 0 where an image has no details."""
+    laid: np.ndarray
+    """[n] whether it was larger mirrored, or in another position of the rule, than as it is."""
 
 
 def thumbnails(images: np.ndarray | Sequence[np.ndarray], *, progress: Counted | None = None) -> np.ndarray:
@@ -37,46 +137,194 @@ def thumbnails(images: np.ndarray | Sequence[np.ndarray], *, progress: Counted |
     return made
 
 
-def best_matches(
-    first: np.ndarray, second: np.ndarray, *, block: int = 1024, progress: Counted | None = None
-) -> tuple[BestMatches, BestMatches]:
-    """The most similar image of the other set, both ways, in one pass over all pairs.
+def copy_rule(
+    small: np.ndarray,
+    people: np.ndarray,
+    read: Read,
+    *,
+    laid: str = "upright",
+    ids_given: bool = True,
+    compared_with: int | None = None,
+    seed: int = 0,
+    progress: Counted | None = None,
+) -> CopyRule:
+    """Learn from real images what counts as nearly the same.
+
+    Args:
+        small: [n, 32, 32] thumbnails; one of each set of identical images, for they say nothing of different people.
+        people: [n] whose image it is.
+        read: Reads an image by its row.
+        laid: How a copy may lie.
+        ids_given: Whether ``people`` are people; else they name images.
+        compared_with: Images that are compared with all these people; None where these are compared with each other.
+        seed: Draws the people a rule is learned from where there are more than `LEARNED` images.
+        progress: Called with the rows compared and their number.
+    """
+    whitening = fit_whitening(small)
+    names, who = np.unique(people, return_inverse=True)
+    n_people = len(names)
+    compared = n_people * (n_people - 1) // 2 if compared_with is None else n_people * compared_with
+    chosen = np.random.default_rng(seed).permutation(n_people)[: max(1, n_people * LEARNED // max(LEARNED, len(small)))]
+    vectors = whitening.table(small)
+    rows = np.flatnonzero(np.isin(who, chosen) & vectors.any(axis=1))
+    who = np.unique(who[rows], return_inverse=True)[1]
+    n_seen = len(np.unique(who))
+    closest = closest_apart(
+        vectors[rows],
+        who,
+        min(_CLOSEST, (tail_depth(n_seen) + 1) * max(2, ceil(len(rows) / max(1, n_seen)) ** 2)),
+        laid=[whitening.table(other) for other in laid_thumbnails(small[rows], laid)],
+        progress=progress,
+    )
+    one, other = who[closest.first], who[closest.second]
+    chance = chance_threshold(pairs_of_people(one, other, closest.similarity), n_seen, compared=compared)
+    null: list[tuple[int, int]] = []
+    if chance.similarity is not None:
+        below = closest.similarity < chance.similarity
+        null = [(int(rows[closest.first[k]]), int(rows[closest.second[k]])) for k in _one_each(one, other, below)]
+    return CopyRule(whitening, chance, fine_rule(null, read, laid), laid, ids_given)
+
+
+def rule_of_stores(
+    *stores: ImageStore,
+    small: Sequence[np.ndarray],
+    laid: str = "mirrored",
+    compared_with: int | None = None,
+    progress: Counted | None = None,
+) -> CopyRule:
+    """Learn from the real images of some stores together; nobody is in two of them.
+
+    Args:
+        stores: Of one shape or of several.
+        small: Their thumbnails.
+        laid: How a copy may lie.
+        compared_with: Images that are compared with all these people; None where these are compared with each other.
+        progress: Called with the rows compared and their number.
+    """
+    place = [(store, row) for store in stores for row in range(len(store.images))]
+    hashes = np.concatenate([store.pixel_hashes.astype(str) for store in stores])
+    names = [np.char.add(f"{i}: ", store.manifest.groups.astype(str)) for i, store in enumerate(stores)]
+    rows = np.sort(np.unique(hashes, return_index=True)[1])
+    return copy_rule(
+        np.concatenate(small)[rows],
+        np.concatenate(names)[rows],
+        lambda row: np.asarray(place[rows[row]][0].images[place[rows[row]][1]]),
+        laid=laid,
+        ids_given=all(store.manifest.groups_given for store in stores),
+        compared_with=compared_with,
+        progress=progress,
+    )
+
+
+def near_copies(
+    small: np.ndarray, rule: CopyRule, read: Read, *, limit: int = LIMIT, progress: Counted | None = None
+) -> NearCopies:
+    """All pairs of one set that are nearly the same.
+
+    Args:
+        small: [n, 32, 32] thumbnails.
+        rule: What counts.
+        read: Reads an image by its row.
+        limit: Longest list, the most alike pairs.
+        progress: Called with the rows compared and their number.
+    """
+    if rule.chance.similarity is None:
+        return NO_PAIRS
+    vectors = rule.whitening.table(small)
+    laid = [rule.whitening.table(other) for other in laid_thumbnails(small, rule.laid)]
+    pairs = near_pairs(vectors, threshold=rule.chance.similarity, laid=laid, limit=limit, progress=progress)
+    plain = np.einsum("pk,pk->p", vectors[pairs.first], vectors[pairs.second])
+    other = pairs.similarity > np.minimum(plain, 1.0) + _ROUNDING
+    return _confirmed(pairs.first, pairs.second, pairs.similarity, other, pairs.found, rule, read, read)
+
+
+def between_sets(
+    first: np.ndarray,
+    second: np.ndarray,
+    rule: CopyRule,
+    read_first: Read,
+    read_second: Read,
+    *,
+    block: int = 1024,
+    limit: int = LIMIT,
+    progress: Counted | None = None,
+) -> tuple[BestMatches, NearCopies]:
+    """For each image of one set the most similar one of another, and all pairs that are nearly the same, in one pass.
+
+    Memory: vectors of the second set in each position (a kilobyte an image, on the disk where they are many),
+    thumbnails and three blocks.
 
     Args:
         first: [n, 32, 32] thumbnails.
         second: [m, 32, 32].
+        rule: What counts; no pairs where it has no threshold.
+        read_first: Reads an image of the first set by its row.
+        read_second: Of the second.
         block: Rows at a time.
+        limit: Longest list, the most alike pairs.
         progress: Called with the rows of the first set that are done and their number.
-
-    Returns:
-        For the first set among the second, and for the second among the first. Memory: thumbnails and three blocks.
     """
-    ours, theirs = _nothing(len(first)), _nothing(len(second))
+    best = BestMatches(np.full(len(first), -1), np.full(len(first), -1.0, np.float32), np.zeros(len(first), bool))
+    tables = [rule.whitening.table(laid) for laid in (second, *laid_thumbnails(second, rule.laid))]
+    kept, found = [np.empty(0, np.intp), np.empty(0, np.intp), np.empty(0, np.float32), np.empty(0, bool)], 0
     for i in range(0, len(first), block):
-        one = details(first[i : i + block])
-        flipped = details(first[i : i + block, :, ::-1])
+        one = rule.whitening.vectors(first[i : i + block])
+        at = np.arange(len(one))
         for j in range(0, len(second), block):
-            other = details(second[j : j + block]).T
-            plain, turned = one @ other, flipped @ other
-            mirrored = turned > plain
-            similarity = np.minimum(np.where(mirrored, turned, plain), 1.0)
-            _take(ours, slice(i, i + block), j, similarity, mirrored)
-            _take(theirs, slice(j, j + block), i, similarity.T, mirrored.T)
+            similarity = one @ np.asarray(tables[0][j : j + block]).T
+            laid = np.zeros(similarity.shape, bool)
+            for table in tables[1:]:
+                other = one @ np.asarray(table[j : j + block]).T
+                laid |= other > similarity
+                np.maximum(similarity, other, out=similarity)
+            np.minimum(similarity, 1.0, out=similarity)
+            column = similarity.argmax(axis=1)
+            better = at[similarity[at, column] > best.similarity[i : i + block]]
+            best.row[i + better] = column[better] + j
+            best.similarity[i + better] = similarity[better, column[better]]
+            best.laid[i + better] = laid[better, column[better]]
+            if rule.chance.similarity is not None:
+                rows, columns = np.nonzero(similarity >= rule.chance.similarity)
+                found += len(rows)
+                new = (rows + i, columns + j, similarity[rows, columns], laid[rows, columns])
+                kept = [np.concatenate(both) for both in zip(kept, new, strict=True)]
+                order = np.lexsort((kept[1], kept[0], -kept[2]))[:limit]
+                kept = [values[order] for values in kept]
         if progress is not None:
             progress(min(i + block, len(first)), len(first))
-    return ours, theirs
+    rows, columns, alike, turned = kept
+    return best, _confirmed(rows, columns, alike, turned, found, rule, read_first, read_second)
 
 
-def _nothing(n: int) -> BestMatches:
-    return BestMatches(np.full(n, -1, dtype=np.intp), np.full(n, -1.0, dtype=np.float32), np.zeros(n, dtype=bool))
+def _one_each(one: np.ndarray, other: np.ndarray, chosen: np.ndarray) -> list[int]:
+    """Places of the first `fine_details.NULL` chosen pairs in which each person is once."""
+    seen: set[int] = set()
+    found: list[int] = []
+    for k in np.flatnonzero(chosen):
+        if one[k] not in seen and other[k] not in seen:
+            seen |= {int(one[k]), int(other[k])}
+            found.append(int(k))
+            if len(found) == NULL:
+                break
+    return found
 
 
-def _take(best: BestMatches, rows: slice, start: int, similarity: np.ndarray, mirrored: np.ndarray) -> None:
-    """Keep what a block [n, m] has that is better than before."""
-    column = similarity.argmax(axis=1)
-    at = np.arange(len(column))
-    found = similarity[at, column]
-    better = found > best.similarity[rows]
-    best.row[rows] = np.where(better, column + start, best.row[rows])
-    best.mirrored[rows] = np.where(better, mirrored[at, column], best.mirrored[rows])
-    best.similarity[rows] = np.where(better, found, best.similarity[rows])
+def _confirmed(
+    first: np.ndarray,
+    second: np.ndarray,
+    similarity: np.ndarray,
+    laid: np.ndarray,
+    found: int,
+    rule: CopyRule,
+    one: Read,
+    other: Read,
+) -> NearCopies:
+    """Pairs with their fine details."""
+    if rule.fine.threshold is None:
+        alone = np.full(len(first), np.nan)
+        return NearCopies(first, second, similarity, alone, np.ones(len(first), bool), laid, found)
+    order = np.lexsort((second, first))
+    rows = list(zip(first[order].tolist(), second[order].tolist(), strict=True))
+    fine = np.empty(len(order))
+    fine[order] = rule.fine.similarity(rows, one, other, rule.laid)
+    return NearCopies(first, second, similarity, fine, fine > rule.fine.threshold, laid, found)

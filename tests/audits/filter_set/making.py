@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from memorisk.images.duplicates import near_pairs
+from memorisk.images.duplicates import details, near_pairs
 from memorisk.images.near_copies import thumbnails
 from tests.audits.synthetic_set.making import parts
 
@@ -17,7 +17,8 @@ IDENTICAL, BROKEN = "c1/s010_0.png", "c0/broken.png"
 def digit_sets() -> dict[str, np.ndarray]:
     """Training, new and synthetic digits; the first synthetic ones are noised copies, the next one an exact copy."""
     train, new, made = parts(n_train=N_TRAIN, n_held=N_NEW + 1, n_synthetic=N_SET)
-    new = np.delete(new, near_pairs(thumbnails(new)).second, axis=0)  # one is nearly another: they are one person
+    alike = near_pairs(details(thumbnails(new)), threshold=0.95)  # one is nearly another: they are one person
+    new = np.delete(new, alike.second, axis=0)
     noise = np.random.default_rng(0).integers(-6, 7, train[:COPIED].shape)
     made[:COPIED] = np.clip(train[:COPIED].astype(int) + noise, 0, 255)
     made[COPIED] = train[20]

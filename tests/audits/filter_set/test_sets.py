@@ -87,9 +87,9 @@ def blobs(n: int) -> np.ndarray:
 
 
 def test_people_who_share_an_image_are_one_and_look_alikes_are_so_in_a_second_reading(tmp_path) -> None:
-    images = blobs(44)
-    train, made = store_of(images[:20], tmp_path, "t", range(20)), store_of(images[20:32], tmp_path, "m")
-    twelve = images[32:]
+    images = blobs(64)
+    train, made = store_of(images[:40], tmp_path, "t", range(40)), store_of(images[40:52], tmp_path, "m")
+    twelve = images[52:]
     copies = np.concatenate([twelve, twelve, pixel_changed(twelve)])
     names = [f"invented{i:02}" for i in range(36)]
     found = sets_of(tmp_path, train, made, store_of(copies, tmp_path, "new", names))
@@ -104,14 +104,14 @@ def test_people_who_share_an_image_are_one_and_look_alikes_are_so_in_a_second_re
     assert alone.calibration is not None
     assert (len(alone.calibration.images), alone.merged, alone.alike.counts["as_one"]) == (24, 12, 12)
     assert not alone.calibration.manifest.groups_given
-    two_each = store_of(np.concatenate([copies[:24], images[20:32]]), tmp_path, "two", [*names[:24], *names[:12]])
+    two_each = store_of(np.concatenate([copies[:24], images[40:52]]), tmp_path, "two", [*names[:24], *names[:12]])
     assert len(identities(Family(REIDENTIFICATION), sets_of(tmp_path, train, made, two_each).calibration)) == 12
 
 
 def test_people_who_look_like_training_images_calibrate_as_given_and_not_in_the_second_reading(tmp_path) -> None:
-    images = blobs(30)
-    train, made = store_of(images[:20], tmp_path, "t", range(20)), store_of(images[20:24], tmp_path, "m")
-    given = np.concatenate([pixel_changed(images[:3]), pixel_changed(images[3:5])[:, :, ::-1], images[24:]])
+    images = blobs(50)
+    train, made = store_of(images[:40], tmp_path, "t", range(40)), store_of(images[40:44], tmp_path, "m")
+    given = np.concatenate([pixel_changed(images[:3]), pixel_changed(images[3:5])[:, :, ::-1], images[44:]])
     found = sets_of(tmp_path, train, made, store_of(given, tmp_path, "new", [f"p{i:02}" for i in range(11)]))
     assert (found.left_out.n, found.alike.counts) == (
         0,
@@ -120,18 +120,27 @@ def test_people_who_look_like_training_images_calibrate_as_given_and_not_in_the_
     assert found.calibration is not None
     assert len(found.calibration.images) == 11
     assert [name for name, unit in found.alike.unit.items() if unit < 0] == [f"p{i:02}" for i in range(5)]
-    twins = np.concatenate([pixel_changed(images[:1]), images[25:26], pixel_changed(images[25:26])])
+    twins = np.concatenate([pixel_changed(images[:1]), images[45:46], pixel_changed(images[45:46])])
     found = sets_of(tmp_path, train, made, store_of(twins, tmp_path, "twins", ["a", "a", "b"]))
     assert found.alike.counts == {"of_others": 2, "of_training": 1, "as_given": 2, "as_one": 0}  # b is one with a
-    shared = np.concatenate([images[:1], images[25:26], images[25:26]])  # of TRAIN, and who is one with that one
+    shared = np.concatenate([images[:1], images[45:46], images[45:46]])  # of TRAIN, and who is one with that one
     found = sets_of(tmp_path, train, made, store_of(shared, tmp_path, "shared", ["a", "a", "b"]))
     assert (found.calibration, found.left_out.same_pixels, found.merged) == (None, 1, 1)
 
 
+def test_of_few_training_patients_nobody_can_be_learned_and_the_reading_says_so(tmp_path) -> None:
+    images = blobs(40)
+    train, made = store_of(images[:20], tmp_path, "t", range(20)), store_of(images[20:24], tmp_path, "m")
+    given = np.concatenate([images[24:], pixel_changed(images[24:])])
+    found = sets_of(tmp_path, train, made, store_of(given, tmp_path, "new", [f"p{i:02}" for i in range(32)]))
+    assert (found.alike.counts["as_given"], found.alike.counts["as_one"]) == (32, 32)
+    assert any(note.startswith("Look-alikes could not be looked for: 20 people are too few") for note in found.notes)
+
+
 def test_the_promise_is_the_more_cautious_of_both_readings(tmp_path) -> None:
     """Sixteen people under two names each: enough as given, not as one person each; with more of them, both count."""
-    images = blobs(100)
-    train, made = store_of(images[:10], tmp_path, "t", range(10)), store_of(images[10:14], tmp_path, "m")
+    images = blobs(130)
+    train, made = store_of(images[80:120], tmp_path, "t", range(40)), store_of(images[10:14], tmp_path, "m")
     options = filter_options({"detector": "pixels", "miss_rate": 0.1, "confidence": 0.9})
     blur = [Family("blur", (1.0,))]
     for n, kept in ((16, False), (40, True)):

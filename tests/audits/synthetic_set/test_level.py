@@ -4,6 +4,7 @@ Exact by exchangeability (METHODS section 5): the number of training patients wi
 test shows that this one could fail: features fitted on the training images alone are nearer to them.
 """
 
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -17,7 +18,7 @@ from memorisk.audits.synthetic.hidden import no_plants
 from memorisk.audits.synthetic.measuring import FeatureTables, fit_similarity, open_detectors
 from memorisk.audits.synthetic.options import SyntheticOptions, synthetic_options
 from memorisk.audits.synthetic.sets import Sets
-from memorisk.images.near_copies import BestMatches
+from memorisk.images.near_copies import NO_PAIRS, BestMatches, NearCopies
 from memorisk.runs.progress import quiet
 from memorisk.scores.distances import fit_measure, nearest
 from memorisk.statistics.neighbour_test import neighbour_test
@@ -39,7 +40,9 @@ def audited(tmp_path: Path, seed: int, measure: str, each: int = 1, near_row: in
     flat = [(part / 255).reshape(len(part), -1).astype(np.float32) for part in images]
     copies = copies_of_nobody(len(train), N_HELD, N_SYNTHETIC)
     if near_row is not None:
-        copies.of_train.similarity[near_row] = 1
+        one = np.array([near_row]), np.ones(1), np.ones(1, bool)
+        pair = NearCopies(np.zeros(1, np.intp), one[0], one[1], one[1], one[2], ~one[2], 1)
+        copies = replace(copies, near_train=pair)
     return found_of(sets, flat, copies, options)
 
 
@@ -55,12 +58,9 @@ def found_of(sets: Sets, flat: list[np.ndarray], copies: PixelCopies, options: S
 
 def copies_of_nobody(n_train: int, n_held: int, n_synthetic: int) -> PixelCopies:
     """No pair of equal or nearly equal pixels."""
-    nowhere, far = np.full(n_synthetic, -1), _far(n_synthetic)
-    return PixelCopies(nowhere, nowhere, nowhere > 0, nowhere, far, _far(n_train), _far(n_held), NO_THUMBNAILS)
-
-
-def _far(n: int) -> BestMatches:
-    return BestMatches(np.zeros(n, np.intp), np.zeros(n, np.float32), np.zeros(n, bool))
+    nowhere = np.full(n_synthetic, -1)
+    far = BestMatches(nowhere + 1, np.zeros(n_synthetic, np.float32), np.zeros(n_synthetic, bool))
+    return PixelCopies(nowhere, nowhere, nowhere > 0, nowhere, far, NO_PAIRS, NO_PAIRS, NO_THUMBNAILS)
 
 
 @pytest.mark.parametrize(("measure", "audits"), [("euclidean", 40), ("mahalanobis", 20)])

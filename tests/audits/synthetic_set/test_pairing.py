@@ -174,18 +174,20 @@ def test_pairs_from_a_file_and_what_is_refused(sets: Sets, place: Path) -> None:
     assert read_pairing(None, sets, 0) is None
 
 
-def test_clusters_are_connected_components() -> None:
-    rng = np.random.default_rng(0)
-    thumbnails = rng.integers(0, 256, (8, 32, 32), dtype=np.uint8)
-    thumbnails[5] = np.clip(thumbnails[4].astype(int) + rng.integers(-3, 4, (32, 32)), 0, 255)
-    thumbnails[7] = thumbnails[6] = 0
-    hashes = np.array(["a", "b", "a", "d", "e", "f", "g", "g"], dtype=object)
-    blank = np.array([False] * 6 + [True] * 2)
-    found = copy_clusters([(1, "p"), (3, "p"), (3, "q"), (3, "q")], hashes, thumbnails, blank)
+def test_clusters_join_by_a_patient_or_pair_by_pair_and_never_by_a_chain() -> None:
+    hashes = np.array(["a", "b", "a", "d", "e", "f", "g", "g", "h", "i"], dtype=object)
+    blank = np.array([False] * 6 + [True] * 2 + [False] * 2)
+    exposing = [(1, "p"), (3, "p"), (3, "q"), (9, "q")]  # 3 exposes both: its cluster is that of the first
+    found = copy_clusters(exposing, hashes, [(4, 5), (5, 8)], blank)  # 4 and 8 are no pair
     assert [rows.tolist() for rows in found.images] == [[1, 3], [0, 2], [4, 5]]
     assert [patients.tolist() for patients in found.patients] == [["p", "q"], [], []]
-    assert found.cluster.tolist() == [2, 1, 2, 1, 3, 3, 0, 0]
-    none = copy_clusters([], hashes[:0], thumbnails[:0], blank[:0])
+    assert found.cluster.tolist() == [2, 1, 2, 1, 3, 3, 0, 0, 0, 0]
+    every_two = copy_clusters([], hashes, [(4, 5), (5, 8), (4, 8)], blank)
+    assert [rows.tolist() for rows in every_two.images] == [[4, 5, 8], [0, 2]]
+    equals = copy_clusters([(2, "p")], hashes, [(0, 4)], blank)  # 0 has the pixels of 2
+    assert [rows.tolist() for rows in equals.images] == [[0, 2]]
+    assert [patients.tolist() for patients in equals.patients] == [["p"]]
+    none = copy_clusters([], hashes[:0], [], blank[:0])
     assert (none.images, len(none.cluster)) == ((), 0)
 
 

@@ -14,8 +14,8 @@ from functools import partial
 import numpy as np
 
 from memorisk.audits.image_sets import is_blank, select_rows
-from memorisk.images.duplicates import NEAR, equal_sets, linked_groups, near_pairs
-from memorisk.images.near_copies import best_matches, thumbnails
+from memorisk.images.duplicates import equal_sets, linked_groups
+from memorisk.images.near_copies import between_sets, near_copies, rule_of_stores, thumbnails
 from memorisk.images.orientations import same_pixels
 from memorisk.images.splits import merge_linked
 from memorisk.images.store import ImageStore
@@ -48,7 +48,7 @@ class LookAlikes:
     unit: dict[str, int] = field(default_factory=dict)
     """Of each identity as given: whose it is in this reading; -1 where that is nobody new."""
     of_others: int = 0
-    """Identities with an image nearly that of another one (`images.duplicates`)."""
+    """Identities with an image nearly that of another one, as it is or mirrored (`images.near_copies`)."""
     of_training: int = 0
     """Identities with an image nearly a training image, as it is or mirrored (`images.near_copies`)."""
 
@@ -112,7 +112,9 @@ def new_identities(
     store = select_rows(_renamed(calibration, groups), rows) if len(rows) else None
     alike = LookAlikes()
     if store is not None:
-        alike = look_alikes(np.unique(store.manifest.groups.astype(str)), likeness(train, store, progress))
+        who = likeness(train, store, progress)
+        notes += [f"Look-alikes could not be looked for: {who.why_none}."] if who.why_none else []
+        alike = look_alikes(np.unique(store.manifest.groups.astype(str)), who)
     return NewIdentities(store, LeftOut(*counted), merged, alike, tuple(notes))
 
 
@@ -126,10 +128,15 @@ class Likeness:
     """[L] likewise."""
     known: np.ndarray
     """[K] who looks like TRAIN: an image of theirs is nearly a training image, as it is or mirrored."""
+    why_none: str = ""
+    """Why nobody could be looked for, where that is so."""
 
 
 def likeness(train: ImageStore, calibration: ImageStore, progress: Progress) -> Likeness:
     """Who of the calibration looks like another one, or like a training image.
+
+    How alike two people can be is learned from the training patients alone: a calibration whose people have several
+    invented names each would have no tail of different people.
 
     Args:
         train: What the generator was trained on.
@@ -138,12 +145,25 @@ def likeness(train: ImageStore, calibration: ImageStore, progress: Progress) -> 
     """
     small = thumbnails(calibration.images, progress=partial(progress, "looking at calibration images"))
     of_train = thumbnails(train.images, progress=partial(progress, "looking at training images"))
-    near = best_matches(small, of_train, progress=partial(progress, "looking for near copies"))[0].similarity >= NEAR
+    rule = rule_of_stores(
+        train,
+        small=[of_train],
+        compared_with=len(small),
+        progress=partial(progress, "learning how alike two people are"),
+    )
+    _, known = between_sets(
+        small,
+        of_train,
+        rule,
+        calibration.images.__getitem__,
+        train.images.__getitem__,
+        progress=partial(progress, "looking for near copies"),
+    )
+    pairs = near_copies(small, rule, calibration.images.__getitem__)
     identity = np.unique(calibration.manifest.groups.astype(str), return_inverse=True)[1]
-    pairs = near_pairs(small)
-    ends = np.sort(np.stack([identity[pairs.first], identity[pairs.second]]), axis=0)
+    ends = np.sort(identity[np.array(pairs.pairs, dtype=np.intp).reshape(-1, 2).T], axis=0)
     one, other = np.unique(ends[:, ends[0] != ends[1]], axis=1)
-    return Likeness(one, other, np.unique(identity[near]))
+    return Likeness(one, other, np.unique(identity[known.first[known.confirmed]]), rule.chance.why)
 
 
 def look_alikes(names: np.ndarray, alike: Likeness) -> LookAlikes:

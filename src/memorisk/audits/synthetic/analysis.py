@@ -27,6 +27,7 @@ from memorisk.audits.synthetic.pairing import PairedFindings, compare_pairs
 from memorisk.audits.synthetic.sets import n_unread
 from memorisk.audits.synthetic.tables import SyntheticTables
 from memorisk.audits.synthetic.verdict import synthetic_verdict
+from memorisk.images.near_copies import NO_PAIRS, near_copies
 from memorisk.images.planting import KINDS
 from memorisk.report.result import Result
 from memorisk.runs.environment import versions
@@ -99,12 +100,16 @@ def _paired(evidence: SyntheticEvidence, found: Findings, options: SyntheticOpti
 
 def _clusters(flags: list[Flag], evidence: SyntheticEvidence, found: Findings) -> Clusters:
     """Who is copied by which images together."""
-    store = evidence.sets.synthetic
+    store, rule = evidence.sets.synthetic, evidence.copies.rule
     pairs = [(flag.synthetic, flag.train) for flag in flags] + found.pixels.confirmed
+    first = np.unique(store.pixel_hashes.astype(str), return_index=True)[1]
+    alike = NO_PAIRS
+    if rule is not None:
+        alike = near_copies(evidence.copies.thumbnails[first], rule, lambda row: store.images[first[row]])
     return copy_clusters(
         ((made, str(found.patients[real])) for made, real in pairs),
         store.pixel_hashes,
-        evidence.copies.thumbnails,
+        [(int(first[a]), int(first[b])) for a, b in alike.pairs],
         is_blank(store, np.arange(len(store.images))),
     )
 
@@ -216,6 +221,8 @@ def _of_pixels(evidence: SyntheticEvidence, found: Findings) -> dict[str, Any]:
         "n_held_copies": found.pixels.held,
         "n_near_train": found.pixels.near_train,
         "n_near_held": None if found.asked is None else found.pixels.near_held,
+        "near_rule": None if evidence.copies.rule is None else evidence.copies.rule.words,
+        "near_threshold": None if evidence.copies.rule is None else evidence.copies.rule.chance.similarity,
         "near_p": None if np.isnan(found.pixels.near_p) else found.pixels.near_p,
     }
 

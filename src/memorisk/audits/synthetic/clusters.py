@@ -1,22 +1,21 @@
 """Clusters of copies: synthetic images that expose one patient, or are nearly the same image.
 
-Connected components of a graph: synthetic images and training patients are its nodes; an edge joins an image with each
-patient whom it exposes, and two images with equal or nearly equal pixels.
+A cluster is all images that are flagged with one patient before any other, and their equals; or images of which every
+two are nearly the same or equal. Chains join nobody: an image that exposes two patients is in the cluster of the first,
+and A like B and B like C does not put A beside C (complete linkage, `statistics.identity_pairs.cliques`).
 """
 
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.sparse import coo_array
-from scipy.sparse.csgraph import connected_components
 
-from memorisk.images.duplicates import near_pairs
+from memorisk.statistics.identity_pairs import cliques
 
 
 @dataclass(frozen=True, eq=False)
 class Clusters:
-    """Components with two synthetic images or more, those that expose somebody first, then the largest."""
+    """Those with two synthetic images or more, who expose somebody first, then the largest."""
 
     images: tuple[np.ndarray, ...]
     """Rows of the synthetic images of each."""
@@ -27,39 +26,44 @@ class Clusters:
 
 
 def copy_clusters(
-    exposing: Iterable[tuple[int, str]], hashes: np.ndarray, thumbnails: np.ndarray, blank: np.ndarray
+    exposing: Iterable[tuple[int, str]], hashes: np.ndarray, alike: Iterable[tuple[int, int]], blank: np.ndarray
 ) -> Clusters:
     """Who is copied by which images together.
 
     Args:
-        exposing: Synthetic image by row, and a patient whom it exposes.
+        exposing: Synthetic image by row, and a patient whom it exposes; the first of an image counts.
         hashes: [S] of the pixels of the synthetic images.
-        thumbnails: [S, 32, 32] of them.
+        alike: Rows of synthetic images that are nearly the same.
         blank: [S] whether an image has one value only: it is like no other.
 
     Returns:
         The clusters.
     """
-    n = len(hashes)
-    pairs = sorted(set(exposing))
-    patients = sorted({patient for _, patient in pairs})
-    place = {patient: n + i for i, patient in enumerate(patients)}
+    n, pairs = len(hashes), list(exposing)
     _, first, content = np.unique(hashes.astype(str), return_index=True, return_inverse=True)
-    alike = near_pairs(thumbnails[first])
-    edges = [(image, place[patient]) for image, patient in pairs]
-    edges += zip(first[alike.first].tolist(), first[alike.second].tolist(), strict=True)
-    edges += [(row, int(first[content[row]])) for row in np.flatnonzero(~blank)]
-    node = np.array(edges, dtype=np.int64).reshape(-1, 2)
-    size = n + len(patients)
-    graph = coo_array((np.ones(len(node), np.int8), (node[:, 0], node[:, 1])), shape=(size, size))
-    _, component = connected_components(graph, directed=False)
-    members = np.bincount(component[:n], minlength=component.max(initial=0) + 1)
-    exposed = np.bincount(component[n:], minlength=len(members))
-    ranked = sorted(np.flatnonzero(members >= 2).tolist(), key=lambda c: (exposed[c] == 0, -members[c], c))
+    whom: dict[int, str] = {}
+    for image, patient in pairs:
+        whom.setdefault(int(first[content[image]]) if not blank[image] else image, patient)
+    links = [(int(first[content[a]]), int(first[content[b]])) for a, b in alike]
+    free = [(a, b) for a, b in links if a != b and a not in whom and b not in whom]
+    clique = cliques(n, *(np.array(free, dtype=np.intp).reshape(-1, 2).T))
+    names: dict[str | int, int] = {}
+    component = np.array(
+        [
+            names.setdefault(whom[at] if at in whom else int(clique[at]), len(names))
+            for at in (int(row if blank[row] else first[content[row]]) for row in range(n))
+        ],
+        dtype=np.int64,
+    )
+    members = np.bincount(component, minlength=len(names))
+    exposed: dict[int, set[str]] = {}
+    for image, patient in pairs:
+        exposed.setdefault(int(component[image]), set()).add(patient)
+    ranked = sorted(np.flatnonzero(members >= 2).tolist(), key=lambda c: (c not in exposed, -members[c], c))
     number = np.zeros(len(members), dtype=np.int64)
     number[ranked] = np.arange(1, len(ranked) + 1)
     return Clusters(
-        images=tuple(np.flatnonzero(component[:n] == c) for c in ranked),
-        patients=tuple(np.array(patients, dtype=object)[component[n:] == c] for c in ranked),
-        cluster=number[component[:n]],
+        images=tuple(np.flatnonzero(component == c) for c in ranked),
+        patients=tuple(np.array(sorted(exposed.get(c, ())), dtype=object) for c in ranked),
+        cluster=number[component],
     )

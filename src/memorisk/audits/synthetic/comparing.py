@@ -15,8 +15,15 @@ from memorisk.audits.synthetic.measuring import FeatureTables
 from memorisk.audits.synthetic.reviewing import NOTHING, Review
 from memorisk.audits.synthetic.sets import Sets
 from memorisk.images.decoding import hash_pixels
-from memorisk.images.duplicates import NEAR
-from memorisk.images.near_copies import BestMatches, best_matches, thumbnails
+from memorisk.images.near_copies import (
+    NO_PAIRS,
+    BestMatches,
+    CopyRule,
+    NearCopies,
+    between_sets,
+    rule_of_stores,
+    thumbnails,
+)
 from memorisk.images.orientations import same_pixels
 from memorisk.runs.progress import Progress
 from memorisk.scores.similarity import HeadSimilarity, Similarity
@@ -96,10 +103,11 @@ class PixelCopies:
     """[S] likewise of a held-out image, and no training image's; -1 for none."""
     of_set: BestMatches
     """[S] most similar training image."""
-    of_train: BestMatches
-    """[N] most similar synthetic image."""
-    of_held: BestMatches
-    """[M] likewise."""
+    near_train: NearCopies
+    """Confirmed pairs of a synthetic and a training image that are nearly identical and not dismissed: all, so that an
+    answer to some leads to no others."""
+    near_held: NearCopies
+    """Likewise of a synthetic and a held-out image."""
     thumbnails: np.ndarray
     """[S, 32, 32] of the synthetic images."""
     dismissed: frozenset[tuple[int, int]] = frozenset()
@@ -112,6 +120,21 @@ class PixelCopies:
     """Rows of the synthetic images of one value only, which copy nobody."""
     plants: np.ndarray = field(default_factory=lambda: np.empty(0, dtype=bool))
     """[P] whether each plant has the pixels of a training image that no held-out image shares, by the same rule."""
+    rule: CopyRule | None = None
+    """What counts as nearly identical, learned from all real images alike."""
+
+    def alike(self, made: np.ndarray, real: np.ndarray) -> np.ndarray:
+        """[P] similarity of the thumbnails of pairs, as they are or mirrored; 0 where no rule was learned.
+
+        Args:
+            made: [P] rows of synthetic images.
+            real: [P, 32, 32] thumbnails of training images.
+        """
+        if self.rule is None or not len(made):
+            return np.zeros(len(made))
+        vectors = self.rule.whitening.vectors
+        ours = vectors(self.thumbnails[made])
+        return np.maximum(*((ours * vectors(laid)).sum(axis=1) for laid in (real, real[:, :, ::-1])))
 
 
 def compare(
@@ -253,7 +276,7 @@ def compare_pixels(
     Args:
         sets: The images.
         progress: Called with (stage, done, total).
-        review: Pairs that a person dismissed are no copies; the next similar image takes their place.
+        review: Pairs that a person dismissed are no copies. All pairs are found before any answer is read.
         plants: Planted copies, looked at by the rule of equal pixels; None for none.
     """
     made = [
@@ -262,13 +285,18 @@ def compare_pixels(
         else thumbnails(store.images, progress=partial(progress, f"looking at {what} images"))
         for what, store in (("training", sets.train), ("synthetic", sets.synthetic), ("held-out", sets.held))
     ]
-    counted = partial(progress, "looking for near copies")
-    of_train, of_set = best_matches(made[0], made[1], progress=counted)
-    of_held, _ = best_matches(made[2], made[1])
-    for row, left in review.left_of(sets):
-        again, _ = best_matches(made[0][row : row + 1], made[1][left])
-        of_train.row[row] = left[again.row[0]] if len(left) else of_train.row[row]
-        of_train.similarity[row], of_train.mirrored[row] = again.similarity[0], again.mirrored[0]
+    counted, read = partial(progress, "looking for near copies"), sets.synthetic.images.__getitem__
+    known = [(sets.train, made[0])] + ([] if sets.held is None else [(sets.held, made[2])])
+    rule = rule_of_stores(
+        *(store for store, _ in known),
+        small=[small for _, small in known],
+        compared_with=len(made[1]),
+        progress=partial(progress, "learning how alike two people are"),
+    )
+    of_set, near_train = between_sets(made[1], made[0], rule, read, sets.train.images.__getitem__, progress=counted)
+    near_held = NO_PAIRS
+    if sets.held is not None:
+        near_held = between_sets(made[1], made[2], rule, read, sets.held.images.__getitem__)[1]
     same = same_pixels(sets.synthetic, sets.train)
     of_training, copied = same.row, sets.train.pixel_hashes[same.row]  # the last one's hash where there is none
     same_held = None if sets.held is None else same_pixels(sets.synthetic, sets.held)
@@ -283,14 +311,14 @@ def compare_pixels(
     certain = (of_training >= 0) & ~in_both
     hashes = sets.synthetic.pixel_hashes
     of_training[[pair in review.dismissed for pair in zip(hashes, copied, strict=True)]] = -1
-    pairs = review.pairs(sets, review.dismissed)
+    pairs = set(review.pairs(sets, review.dismissed))
     equal = frozenset((s, r) for s, r in pairs if certain[s] and copied[s] == sets.train.pixel_hashes[r])
-    alike = frozenset(
-        (s, r) for s, r in pairs if near(best_matches(made[0][r : r + 1], made[1][s : s + 1])[0])[0]
-    )  # fmt: skip
+    left = np.array([pair not in pairs for pair in zip(near_train.first, near_train.second, strict=True)], dtype=bool)
     return PixelCopies(
-        of_training, orientation, in_both & (of_training >= 0), of_held_out, of_set, of_train, of_held,
-        made[1], frozenset(pairs), equal, alike - equal, blank, _plants_with_equal_pixels(sets, plants),
+        of_training, orientation, in_both & (of_training >= 0), of_held_out, of_set,
+        near_train.only(near_train.confirmed & left), near_held.only(near_held.confirmed), made[1],
+        frozenset(pairs), equal, frozenset(near_train.pairs) & frozenset(pairs) - equal, blank,
+        _plants_with_equal_pixels(sets, plants), rule,
     )  # fmt: skip
 
 
@@ -304,11 +332,6 @@ def _plants_with_equal_pixels(sets: Sets, plants: Plants | None) -> np.ndarray:
     shared = np.array([value in sets.shared_hashes for value in sets.train.pixel_hashes[row]], dtype=bool)
     held = np.zeros(plants.n, dtype=bool) if sets.held is None else same_pixels(store, sets.held).row >= 0
     return (row >= 0) & ~shared & ~held & ~is_blank(store, np.arange(plants.n))
-
-
-def near(matches: BestMatches) -> np.ndarray:
-    """[n] whether an image has a near copy on the other side."""
-    return matches.similarity >= NEAR
 
 
 def _to_source(found: FeatureTables, similarity: Similarity, plants: Plants, patients: np.ndarray) -> FloatArray:

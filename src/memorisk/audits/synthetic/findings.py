@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy import stats
 
-from memorisk.audits.synthetic.comparing import Distances, PixelCopies, near
+from memorisk.audits.synthetic.comparing import Distances, PixelCopies
 from memorisk.audits.synthetic.hidden import Plants
 from memorisk.audits.synthetic.options import VERDICT_LEVEL, SyntheticOptions
 from memorisk.audits.synthetic.reviewing import NOTHING, Review
@@ -444,7 +444,8 @@ def _pixels(
 ) -> PixelCounts:  # fmt: skip
     """Counts of all images, and the p of those that count."""
     certain = (copies.identical >= 0) & ~copies.in_both
-    ours, theirs = near(copies.of_train), near(copies.of_held)
+    ours = np.isin(np.arange(len(patients)), copies.near_train.second)
+    theirs = np.isin(np.arange(len(held)), copies.near_held.second)
     n, m = len(np.unique(patients)), len(np.unique(held))
     some = [ours, theirs] if counted is None else [_only(ours, counted.train), _only(theirs, counted.held)]
     return PixelCounts(

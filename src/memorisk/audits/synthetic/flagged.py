@@ -7,16 +7,17 @@ import numpy as np
 import pandas as pd
 
 from memorisk.audits.pseudonyms import Pseudonyms
-from memorisk.audits.synthetic.comparing import near
 from memorisk.audits.synthetic.evidence import SyntheticEvidence, View
 from memorisk.audits.synthetic.findings import DetectorFindings, Findings
 from memorisk.audits.synthetic.pairing import PairedFindings
 from memorisk.audits.synthetic.reviewing import ANSWERS, COLUMNS, DISMISS, pair_keys
 from memorisk.audits.synthetic.verdict import AHEAD_LEVEL
+from memorisk.images.near_copies import thumbnails
 from memorisk.statistics.calibration import group_values
 from memorisk.statistics.reversed_queries import units_ahead
 
 SAME, NEARLY, AHEAD = "same pixels", "nearly the same pixels", "nearer than every held-out one"
+SINGLED = "singled out by"
 
 
 @dataclass(frozen=True)
@@ -80,7 +81,7 @@ def _singled(evidence: SyntheticEvidence, found: Findings) -> Iterator[Flag]:
     for view, one in zip(evidence.views, found.by, strict=True):
         if one.singled is not None:
             for row in singled_pairs(view, one).to_dict("records"):
-                reason = f"singled out by {view.name}"
+                reason = f"{SINGLED} {view.name}"
                 yield Flag(int(row["synthetic"]), int(row["train"]), reason, -float(row["distance"]))
 
 
@@ -109,9 +110,9 @@ def _pixels(evidence: SyntheticEvidence) -> Iterator[Flag]:
     copies = evidence.copies
     for made in np.flatnonzero((copies.identical >= 0) & ~copies.in_both):
         yield Flag(int(made), int(copies.identical[made]), SAME, 1.0)
-    best = copies.of_train
-    for row in np.flatnonzero(near(best)):
-        yield Flag(int(best.row[row]), int(row), NEARLY, float(best.similarity[row]))
+    near = copies.near_train
+    for made, real, similarity in zip(near.first, near.second, near.similarity, strict=True):
+        yield Flag(int(made), int(real), NEARLY, float(similarity))
 
 
 def _paired(evidence: SyntheticEvidence, found: Findings, paired: tuple[PairedFindings, ...]) -> Iterator[Flag]:
@@ -128,6 +129,8 @@ def _paired(evidence: SyntheticEvidence, found: Findings, paired: tuple[PairedFi
 
 def review_table(flags: list[Flag], evidence: SyntheticEvidence, found: Findings, names: Pseudonyms) -> pd.DataFrame:
     """A row a pair: who found it, and what a person said of it; judged pairs are there whether found or not.
+
+    Pairs that are singled out come first, and the most alike ones of each part (`PixelCopies.alike`) before others.
 
     Args:
         flags: Of `flag_pairs`.
@@ -156,7 +159,11 @@ def review_table(flags: list[Flag], evidence: SyntheticEvidence, found: Findings
         },
         columns=list(COLUMNS),
     )
-    if names.key is not None:
-        table = table.sort_values(["synthetic_image", "training_image"], kind="stable")
-    last = np.argsort(np.array(table["verdict"].tolist()) == DISMISS, kind="stable")
-    return table.take(last.tolist()).reset_index(drop=True)
+    singled = [any(flag.reason.startswith(SINGLED) for flag in why) for why in pairs.values()]
+    table = table.assign(
+        dismissed=table["verdict"].to_numpy() == DISMISS,
+        others=~np.array(singled, dtype=bool),
+        unlike=-evidence.copies.alike(made, thumbnails(sets.train.images[real])),
+    )
+    order = ["dismissed", "others", "unlike", *(["synthetic_image", "training_image"] if names.key is not None else [])]
+    return table.sort_values(order, kind="stable").reset_index(drop=True).loc[:, list(COLUMNS)]

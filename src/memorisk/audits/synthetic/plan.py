@@ -10,6 +10,7 @@ from memorisk.audits.synthetic.measuring import can_plant, open_detectors, shown
 from memorisk.audits.synthetic.options import SyntheticOptions
 from memorisk.audits.synthetic.reviewing import NOTHING, Review
 from memorisk.audits.synthetic.sets import Sets
+from memorisk.images.near_copies import LEARNED
 from memorisk.runs.cost import Cost, total
 from memorisk.statistics.image_counts import counted_images
 from memorisk.statistics.multiple import smallest_list_of
@@ -109,7 +110,8 @@ def _cost(sets: Sets, detectors: Sequence[PairDetector], plants: Plants, seed: i
     searches = (n + m) * s + (m + s + plants.n) * n + (s + plants.n) * n + n * n + counted**2 + again
     searches += (2 * s + plants.n) * m
     alike = len(set(sets.synthetic.pixel_hashes.tolist()))
-    thumbnails = (n + m) * s + again + len(review.pairs(sets, review.dismissed)) + alike * (alike - 1) // 2
+    known = min(LEARNED, len(set(np.concatenate([store.pixel_hashes for store in stores]).tolist())))
+    thumbnails = (n + m) * s + (alike * (alike - 1) + known * (known - 1)) // 2
     return features + Cost(
         pairs=len(detectors) * searches + thumbnails,
         bytes_images=sum(store.images.nbytes for store in (*stores, sets.synthetic)),

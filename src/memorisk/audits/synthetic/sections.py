@@ -151,7 +151,7 @@ def describing_section(result: Result, terms: Terms, redact: bool) -> list[Block
 def pair_section(result: Result, terms: Terms, pictures: Pictures | None, redact: bool) -> list[Block]:
     """Equal and nearly equal pixels, training beside held out, and pictures where they were asked for."""
     n = result.summary["numbers"]
-    text = words.PIXELS
+    text = f"{words.PIXELS} {n.get('near_rule') or words.EARLIER_NEAR}"
     if n["near_p"] is not None:
         text += f" Of a random split at least so many would be training {terms.units} with probability "
         text += f"{words.p_words(n['near_p'])}."

@@ -7,7 +7,6 @@ import pandas as pd
 
 from memorisk.audits.pseudonyms import Pseudonyms
 from memorisk.audits.synthetic.clusters import Clusters
-from memorisk.audits.synthetic.comparing import near
 from memorisk.audits.synthetic.evidence import SyntheticEvidence, View, probability
 from memorisk.audits.synthetic.findings import DetectorFindings, Findings
 from memorisk.audits.synthetic.flagged import singled_pairs
@@ -59,7 +58,7 @@ class SyntheticTables:
                 **{name: first[name].to_numpy() for name in first},
                 "similar_image": self.train_image[self.c.of_set.row],
                 "similarity": self.c.of_set.similarity.astype(np.float64),
-                "mirrored": self.c.of_set.mirrored,
+                "mirrored": self.c.of_set.laid,
                 "cluster": clusters.cluster,
             }
         )
@@ -104,7 +103,7 @@ class SyntheticTables:
                 "confirmed": np.isin(unit, found.patients[[real for _, real in found.pixels.confirmed]]),
                 "ahead": by[found.ahead_by]["ahead"],
                 "identical": np.isin(unit, pixel),
-                "near": np.isin(unit, found.patients[near(self.c.of_train)]),
+                "near": np.isin(unit, found.patients[self.c.near_train.second]),
                 "detector": np.array([view.name for view in self.views], dtype=object)[found.leader],
                 **{name: np.array([one[name] for one in by])[at] for name in by[0] if name not in ("listed", "ahead")},
             }
@@ -307,22 +306,22 @@ class SyntheticTables:
                 for s in np.flatnonzero(same >= 0)
             ]
         equal = set(c.identical[c.identical >= 0].tolist())
-        for part, best, ids, groups, known in (
-            ("training", c.of_train, self.train_image, self.patient, equal),
-            ("held out", c.of_held, self.held_image, self.held_patient, set(c.identical_held.tolist())),
+        for part, near, ids, groups, known in (
+            ("training", c.near_train, self.train_image, self.patient, equal),
+            ("held out", c.near_held, self.held_image, self.held_patient, set(c.identical_held.tolist())),
         ):
             rows += [
                 (
                     part,
                     False,
-                    self.image[best.row[r]],
+                    self.image[near.first[k]],
                     ids[r],
                     groups[r],
-                    float(best.similarity[r]),
-                    MIRRORED if best.mirrored[r] else ORIENTATIONS[0],
+                    float(near.similarity[k]),
+                    MIRRORED if near.laid[k] else ORIENTATIONS[0],
                     False,
                 )
-                for r in np.flatnonzero(near(best))
+                for k, r in enumerate(near.second)
                 if int(r) not in known
             ]
         columns = ["part", "identical", "image", "real_image", "group", "similarity", "orientation", "in_both"]

@@ -123,10 +123,10 @@ SHORT_LISTS = (
     "beside many held-out ones."
 )
 PIXELS = (
-    "Besides the features, the details of 32 x 32 thumbnails were compared, as they are and mirrored; nearly identical "
-    "means a correlation of 0.95 or more. Below about 30 pixels a side simple shapes reach that without being copies: "
-    "the column of held-out images says how often."
+    "Besides the features, thumbnails of 32 x 32 were compared, as they are and mirrored, less what all real images "
+    "share, and the most alike pairs again as they are stored."
 )
+EARLIER_NEAR = "This run was made when a correlation of 0.95 counted as nearly identical, whatever the images."
 REST = (
     "{n} synthetic images expose them. To release the set without these is not enough: a second copy, a little farther "
     "from its source, may remain. Audit the rest again."
