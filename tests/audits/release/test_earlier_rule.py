@@ -69,7 +69,7 @@ def test_a_pass_at_a_larger_gap_is_not_stated(runs: Path, tmp_path: Path) -> Non
     strict = changed(runs, tmp_path / "strict", status="pass", rule=rule | {"notice": 1.0})
     assert state(strict).verdict.status == "pass"
     lenient = changed(runs, tmp_path / "lenient", status="pass", rule=rule | {"notice": 2.0, "attack_gate": 0.7})
-    with pytest.raises(InputError, match="passed with --attack-gate 0.7, looser than 0.6"):
+    with pytest.raises(InputError, match=r"passed with --attack-gate 0\.7, looser than 0\.6"):
         state(lenient)
 
 
