@@ -382,14 +382,14 @@ def test_a_stricter_notice_never_passes_what_a_looser_one_does_not():
 
 
 def test_few_models_pass_nobody_and_name_the_models_that_would():
-    evidence = _learned(twin_evidence(sizes={"a": 60, "b": 60}, n_test=30, n_seeds=5))
+    evidence = _learned(twin_evidence(sizes={"a": 150, "b": 150}, n_test=80, n_seeds=5, seed=1))
     found = analyse(evidence, OPTIONS, CONTEXT)
     assert found.status == "undecided"
     assert "to list a single patient" in found.verdict["why"][0]
     assert found.verdict["noticeable"]["gap"] is None
     models = int(found.per_class["models_needed"].max())
     assert f"{models} models (--models {models})" in found.verdict["what_would_decide"][0]
-    more = _learned(twin_evidence(sizes={"a": 60, "b": 60}, n_test=30, n_seeds=models // 2))
+    more = _learned(twin_evidence(sizes={"a": 150, "b": 150}, n_test=80, n_seeds=models // 2, seed=1))
     assert analyse(more, OPTIONS, CONTEXT).status == "pass"
 
 
