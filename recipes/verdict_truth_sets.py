@@ -310,7 +310,7 @@ No row with copies of the planted kinds, or as near, passes in more than 1.5 % (
 fails in more than 5.5 %. One copy farther than all plants passes in most audits: a pass says nothing of these. METHODS'
 rule finds the copies too, but singles somebody out in a third of honest narrow sets and in most where the detector is
 weak: wherever a planted kind lies as far as the nearest held-out patient. Where the audits of the narrow generator were
-undecided they asked for 400 or 800 held-out patients: with these they decide.
+undecided they asked for a trained detector, 400 or 800 held-out patients, or fewer kinds: beside 800 they decide.
 
 A pass with a copy present is the error that harms patients, a fail with none a false alarm. "METHODS' rule" is section
 6 as written: nearer than every held-out patient and within the plants. In the last column a person who knows the truth
