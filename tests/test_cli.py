@@ -474,14 +474,13 @@ def test_the_plan_says_that_few_seeds_cannot_pass_in_the_words_of_the_verdict(ca
 
     for models in (2, 4):
         reason, way = few_seeds(models // 2) or ("", "")
-        assert json.loads(plan(models, "--json"))["notes"] == [
-            f"this audit cannot pass with {reason}; a pass needs {way}"
-        ]
+        notes = json.loads(plan(models, "--json"))["notes"]
+        assert notes[0] == f"this audit cannot pass with {reason}; a pass needs {way}"
     assert "note: this audit cannot pass with 2 seeds" in plan(4)
     assert few_seeds(2) == tuple(
         json.loads((run / "verdict.json").read_text())[k][0] for k in ("why", "what_would_decide")
     )
-    assert json.loads(plan(6, "--json"))["notes"] == []
+    assert not any("seeds" in note for note in json.loads(plan(6, "--json"))["notes"])
 
 
 def test_json_alone_stands_on_standard_output(capsys, run, images):

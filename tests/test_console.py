@@ -51,3 +51,25 @@ def test_the_very_models_attacks_are_shown(capsys: pytest.CaptureFixture[str]) -
     console.show_result(result, Path("runs"), as_json=False)
     shown = capsys.readouterr().out
     assert "loss threshold 0.61 (0.55 to 0.67), lira offline 0.70 (unknown to unknown)" in shown
+
+
+@pytest.mark.parametrize(
+    ("gap", "words"),
+    [
+        (1.414, "Would have been noticed in four of five cases: a patient whose gap is 1.4 nats or more (in class a"),
+        (None, "No gap of a single patient, however large, is sure to have been noticed (in class a"),
+    ],
+)
+def test_what_would_have_been_noticed_is_shown_below_the_status(
+    capsys: pytest.CaptureFixture[str], gap: float | None, words: str
+) -> None:
+    found = {"gap": gap, "label": "a", "power": 0.83, "low": 0.79, "high": 0.86, "notice": 2.0}
+    result = Result(
+        verdict={"status": "pass", "why": ["a reason"]},
+        summary={"noticeable": found},
+        per_class=pd.DataFrame(columns=["label", "frequency"]),
+    )
+    console.show_result(result, Path("runs"), as_json=False)
+    shown = capsys.readouterr().out
+    assert words in shown
+    assert shown.index("PASSED") < shown.index(words) < shown.index("a reason")

@@ -83,6 +83,11 @@ def show_result(result: Result, out: Path, *, as_json: bool) -> None:
         console.print(_target(target), soft_wrap=True)
     console.print()
     console.print(Text(STATUS[result.status], style="bold"))
+    if found := result.summary.get("noticeable"):
+        from memorisk.audits.classifier_words import noticed
+
+        unit = "image" if result.summary.get("groups_given") is False else "patient"
+        console.print(Text(f"  {noticed(found, unit, one_line(found['label'], 40))}"), soft_wrap=True)
     for reason in result.verdict.get("why") or ["no reason given"]:
         console.print(Text(f"  {reason}"), soft_wrap=True)
     if hints := result.verdict.get("what_would_decide"):
@@ -172,16 +177,20 @@ def show_dry_run(found: DryRun, *, as_json: bool) -> None:
     table.add_column("class")
     for name in ("images", "groups scored", "groups in the\ntest part", "shortest list,\nif it alone has one"):
         table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("a single patient\nnoticed from", justify="right", no_wrap=True)
     table.add_column("could anybody\nbe flagged?")
     for row in found.classes:
-        shortest = row["smallest_list"]
+        shortest, gap = row["smallest_list"], row["noticeable_gap"]
         table.add_row(
             _cell(row["label"]),
             *(str(row[k]) for k in ("n", "n_groups_scored", "n_test_groups")),
             "none" if shortest != shortest else f"{shortest:.0f}",
+            f"{gap:.2g} nats" if gap < float("inf") else "no gap",
             _could(row),
         )
     console.print(table)
+    hint = "Noticed: with probability 0.8, at best: the more trainings differ by chance, the larger the gap must be."
+    console.print(Text(hint), soft_wrap=True)
     if any(row["smallest_list"] > row["n_groups_scored"] for row in found.classes):
         hint = "Where no list is as short as the class is large, more --models make one possible."
         console.print(Text(hint), soft_wrap=True)

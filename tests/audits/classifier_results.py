@@ -29,7 +29,9 @@ def make_result(labels=NAMES, *, seed=0, status="fail", ids=None, groups_of=3, i
     per_class = _classes(rng, labels, per_image, per_group)
     null = rng.normal(0, 0.12, 300)
     verdict = {
-        "schema": 1,
+        "schema": 2,
+        "audit": "classifier",
+        "rule": {"form": 2, "level": 0.1, "correction": "bh", "notice": 2.0},
         "status": status,
         "gate": "high",
         "why": [f"class {labels[1]}: the lower limit of its mean is above 0.3", "class naevus: 3 groups are flagged"],
@@ -57,6 +59,10 @@ def make_result(labels=NAMES, *, seed=0, status="fail", ids=None, groups_of=3, i
             "model": "small_cnn",
             "training": {"epochs": 30, "optimizer": "adam", "lr": 1e-4, "augment": None, "batch_size": 64},
             "level_q": 0.1,
+            "noticeable": {
+                **{"gap": 1.41, "label": labels[0], "power": 0.83, "low": 0.79, "high": 0.86},
+                **{"probability": 0.8, "notice": 2.0},
+            },
             "not_scored_images": 60,
             "not_scored_groups": 20,
             "not_auditable": ["too small a class"],
@@ -196,11 +202,15 @@ def _attacks(rng, labels):
                     "low": centre - 0.03,
                     "high": centre + 0.03,
                     "tpr_at_1pct": 0.034 if label == "(all)" else np.nan,
+                    "tpr_low": 0.012 if label == "(all)" else 0.0,
+                    "tpr_high": 0.071 if label == "(all)" else 1.0,
                     "tpr_at_01pct": np.nan,
                     "balanced_accuracy": 0.5 + (centre - 0.5) / 1.5,
                     "n_members": 200,
                     "n_non_members": 1200 if label == "(all)" else 60,
                     "n_groups": 90,
+                    "n_models": 8,
+                    "conditional": False,
                     "control": control,
                     "note": "rests on the twin's loss" if attack == "differential" else "",
                 }
@@ -236,7 +246,20 @@ TARGET = {
     "n_members": 400,
     "accuracy_members": 0.99,
     "attacks": {"loss_threshold": {"auc": 0.66, "low": 0.6, "high": 0.72, "n_members": 400, "n_non_members": 60}},
+    "control": {"auc": 0.51, "low": 0.45, "high": 0.57, "n_members": 400, "n_non_members": 60},
+    "classes": [
+        {
+            "label": "a",
+            "attack": "loss_threshold",
+            "auc": 0.81,
+            "low": 0.7,
+            "high": 0.9,
+            "n_members": 9,
+            "n_non_members": 8,
+        }
+    ],
     "replication": {
+        "loss_members": {"target": 0.011, "twins": 0.2, "low": 0.12, "high": 0.31, "within": False},
         "loss": {"target": 0.41, "twins": 0.52, "low": 0.44, "high": 0.6, "within": False},
         "accuracy": {"target": 0.88, "twins": 0.86, "low": 0.84, "high": 0.88, "within": True},
         "replicated": False,

@@ -6,11 +6,19 @@ import numpy as np
 import pytest
 from sklearn.metrics import roc_auc_score
 
-from memorisk.audits.attack_table import ALL, attack_table, paper_attacks, reference_attacks
+from memorisk.audits.attack_table import (
+    ALL,
+    attack_table,
+    attacks_for_verdict,
+    paper_attacks,
+    reference_attacks,
+    without_trainings,
+)
 from memorisk.audits.evidence import Evidence
 from memorisk.scores.attacks import MEMBER, NON_MEMBER
 from memorisk.scores.lira import lira_scores
 from memorisk.scores.rmia import rmia_scores
+from memorisk.statistics.roc import seed_auc_jackknife
 from memorisk.statistics.thresholds import youden_by_folds
 from tests.audits.synthetic import twin_evidence
 
@@ -170,3 +178,59 @@ def test_a_class_with_one_patient_a_side_is_noted_and_not_a_failure():
     assert not rows["auc"].isna().all()
     assert ((rows["low"] <= rows["auc"]) & (rows["auc"] <= rows["high"]))[rows["auc"].notna()].all()
     assert agreement is None or np.isfinite(agreement["other_seeds"]["n_high"])
+
+
+def test_references_are_left_out_with_their_training(planted):
+    """LiRA and RMIA without a training: it is attacked by nobody, and is nobody's reference."""
+    eight = twin_evidence(sizes={"a": 24, "b": 40}, n_test=20, planted={"a": 1.0}, group_size=2, n_seeds=5)
+    found = without_trainings(eight)
+    assert set(found) == {(f"{n}_offline", label) for n in ("lira", "rmia") for label in (ALL, "a", "b")}
+    kept = np.array([0, 1, 3, 4])  # without the third
+    for attack in reference_attacks(eight.of_seeds(kept)):
+        by_hand = [roc_auc_score(r[r >= 0], s[r >= 0]) for s, r in zip(attack.score, attack.role, strict=True)]
+        assert found[attack.name, ALL][2] == pytest.approx(np.mean(by_hand))
+        assert len(found[attack.name, ALL]) == 5
+    assert {len(left) for left in without_trainings(planted).values()} == {8}
+    assert without_trainings(twin_evidence(sizes={"a": 24}, n_test=20, n_seeds=3)) == {}
+
+
+def test_online_references_are_shared_and_their_interval_says_so():
+    """The larger of the two spreads over trainings counts: of the single AUCs, or of what leaving one out changes."""
+    evidence = twin_evidence(sizes={"a": 100}, n_test=20, planted={"a": 0.3})
+    row = attack_table(evidence)[0].set_index(["attack", "label"]).loc[("lira_online", ALL)]
+    attack = next(a for a in reference_attacks(evidence) if a.name == "lira_online")
+    alone = seed_auc_jackknife(attack.score, attack.role, evidence.items.group)
+    left = np.array(without_trainings(evidence)["lira_online", ALL])
+    by_deletion = 7 / 8 * np.square(left - left.mean()).sum()
+    assert row["auc"] == alone.estimate
+    if by_deletion > alone.spread.parts[1][0]:
+        assert row["high"] - row["low"] > alone.high - alone.low
+    else:
+        assert (row["low"], row["high"]) == (alone.low, alone.high)
+
+
+def test_the_verdict_gets_every_attack_that_is_no_control_and_can_be_read(table, planted):
+    rows, titles = table[0], {"lira_offline": "LiRA, offline"}
+    found = attacks_for_verdict(rows, None, True, titles)
+    assert len(found) == 8
+    assert all(a.comparable and not a.of_target and not a.label for a in found)
+    assert {a.name for a in found} >= {"LiRA, offline", "rmia offline", "loss threshold"}
+    lira = next(a for a in found if a.name == "LiRA, offline")
+    row = rows.set_index(["attack", "label"]).loc[("lira_offline", ALL)]
+    assert (lira.auc, lira.low, lira.n_models) == (row["auc"], row["low"], 8)
+    # Where the test part may be of other data, only attacks between halves that a coin made can be read.
+    coins = {"LiRA, offline", "rmia offline", "lira online", "rmia online"}
+    not_random = attacks_for_verdict(rows, None, False, titles)
+    assert {a.name for a in not_random if a.comparable} == coins
+    canary = planted.items.split == "canary"
+    unfair = replace(planted, loss_a=planted.loss_a + 2 * canary, loss_b=planted.loss_b + 2 * canary)
+    failing = attacks_for_verdict(attack_table(unfair)[0], None, True, titles)
+    assert {a.name for a in failing if a.comparable} == coins
+
+
+def test_the_gate_is_what_the_p_values_are_about(planted):
+    rows = attack_table(planted, 0.55)[0].set_index(["attack", "label"])
+    stricter = attack_table(planted, 0.9)[0].set_index(["attack", "label"])
+    loss = ("loss_threshold", ALL)
+    assert rows.loc[loss, "p_auc"] < stricter.loc[loss, "p_auc"]
+    assert rows.loc[loss, "auc"] == stricter.loc[loss, "auc"]

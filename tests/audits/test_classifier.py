@@ -42,7 +42,7 @@ def test_a_run_leaves_what_the_design_names(small_run):
     assert not list((small_run / "checkpoints").iterdir())
     assert small_run.stat().st_mode & 0o777 == 0o700
     verdict = json.loads((small_run / "verdict.json").read_text())
-    assert verdict["schema"] == 1
+    assert verdict["schema"] == 2
     assert verdict["status"] in ("pass", "fail", "undecided")
     assert verdict["gate"] == "high"
     assert set(verdict["tiers"]) == {str(d) for d in range(10)}
@@ -166,6 +166,20 @@ def test_a_dry_run_counts_what_the_run_then_does(tmp_path):
     assert found["testable"][classes["testable"]].all()
     assert plan.seconds is not None
     assert plan.seconds > 0
+
+
+def test_a_dry_run_names_the_models_that_notice_a_single_patient(tmp_path):
+    """Were trainings to differ by the patient's gap alone: fewer models would never do, so that these are the least."""
+    few = audit_classifier("digits", out=tmp_path / "few", **SMALL | {"models": 8}, dry_run=True)
+    assert isinstance(few, DryRun)
+    assert "a single patient with a gap of 2 nats would not be noticed in nine of ten cases" in few.notes[0]
+    models = int(max(row["models_needed"] for row in few.classes))
+    assert f"a pass needs at least {models} models (--models {models})" in few.notes[0]
+    enough = audit_classifier("digits", out=tmp_path / "enough", **SMALL | {"models": models}, dry_run=True)
+    assert isinstance(enough, DryRun)
+    assert enough.notes == ()
+    assert all(row["room"] >= 2 and row["noticeable_gap"] <= 2 for row in enough.classes)
+    assert any(row["room"] < 2 for row in few.classes)
 
 
 def test_the_placebo_adds_its_trainings_and_says_what_it_saw(tmp_path):

@@ -61,6 +61,35 @@ def test_verdict_says_why_and_what_would_decide():
     assert "What would decide it" in text
 
 
+@pytest.mark.parametrize("status", ["pass", "fail", "undecided"])
+def test_the_first_screen_says_what_would_have_been_noticed(status):
+    first = words(render_page(classifier_page(make_result(status=status))).split("<nav")[0])
+    assert "Would have been noticed in four of five cases: a patient whose gap is 1.4 nats or more" in first
+    assert "simulated: found in 83 of 100, 79 to 86" in first
+    none = make_result(status="undecided", noticeable={"gap": None, "label": "a<b>", "notice": 2.0})
+    first = words(render_page(classifier_page(none)).split("<nav")[0])
+    assert "No gap of a single patient, however large, is sure to have been noticed (in class a<b>" in first
+
+
+def test_a_pass_of_an_earlier_version_is_not_repeated():
+    result = make_result(status="pass", noticeable=None)
+    old = {k: v for k, v in result.verdict.items() if k != "rule"} | {"why": ["nobody is flagged"]}
+    first = words(render_page(classifier_page(result.replace(verdict=old))).split("<nav")[0])
+    assert "this pass was given by the rule of an earlier version" in first
+    assert "Could not be decided" in first
+    assert "nobody is flagged" not in first
+
+
+def test_a_list_at_another_level_is_told_from_the_verdicts_own():
+    result = make_result(status="fail")
+    told = "than the verdict's own, which holds 7 patients"
+    assert told not in page_text(result)
+    table = result.per_class.assign(verdict_flagged=[7, *[0] * (len(result.per_class) - 1)])
+    page = page_text(result.replace(per_class=table))
+    assert told in page
+    assert "7 patients flagged" in page
+
+
 def test_many_reasons_are_folded_but_none_is_lost():
     why = [f"class {i}: a reason" for i in range(30)]
     result = make_result(status="undecided")
@@ -209,7 +238,12 @@ def test_placebo_is_told_or_its_absence_is():
 
 def test_the_very_model_has_its_own_section_when_it_was_scored():
     text = page_text(make_result(target=TARGET))
-    assert "The audited models do not behave like the very model" in text
+    assert "The very model is another model than the audited ones" in text
+    assert "Loss on what it was trained on 0.011; one more audited model would lie between 0.120 and 0.310." in text
+    assert "so that it may fail, but cannot pass" in text
+    assert "The control behaves: the attack that cannot work has AUC 0.51" in text
+    assert "Attacks on the very model, class by class" in text
+    assert "over patients; the model was trained once" in text
     assert "Test loss 0.410; one more audited model would lie between 0.440 and 0.600." in text
     assert "0.660 [0.600, 0.720]" in text
     assert "The very model" not in page_text(make_result())

@@ -1,6 +1,7 @@
 """The audit of the very model that is to be released: its numbers, its null, its refusals."""
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +11,7 @@ from scipy import stats
 from sklearn.metrics import roc_auc_score
 
 from memorisk.audits.classifier import audit_classifier
-from memorisk.audits.target import reorder, replicates, target_scores, unseen_references
+from memorisk.audits.target import attack_target, reorder, replicates, target_scores, unseen_references
 from memorisk.cli import main
 from memorisk.images.readers import read_image
 from memorisk.models.specs import IMAGENET_MEAN, IMAGENET_STD
@@ -109,7 +110,8 @@ def test_twins_of_one_epoch_do_not_speak_for_it(audited):
     assert not accuracy["within"]
     assert accuracy["low"] < accuracy["twins"] < accuracy["high"] < accuracy["target"]
     assert audited.status != "pass"
-    assert any("do not replicate" in reason for reason in audited.verdict["why"])
+    told = next(reason for reason in audited.verdict["why"] if reason.startswith("the given model is another model"))
+    assert "its test accuracy is 0.8" in told
     assert set(audited.verdict["target"]["aucs"]) == {"loss_threshold", "lira_offline", "rmia_offline"}
 
 
@@ -234,19 +236,90 @@ def test_the_population_shares_no_group_with_what_is_scored():
     assert not scored & population
 
 
+def a_twin(evidence, members: float = 1.0, others: float = 1.0) -> tuple[dict[str, np.ndarray], np.ndarray]:
+    """Model A of one seed as the given model, with its losses multiplied, and whom it was trained on."""
+    seen = evidence.member_a[1]
+    loss = evidence.loss_a[1] * np.where(seen, members, others)
+    return {"loss": loss, "margin": evidence.margin_a[1], "correct": evidence.correct_a[1]}, seen
+
+
 def test_replication_is_a_prediction_interval_of_one_more_model():
-    evidence = twin_evidence(sizes={"a": 30}, n_test=25, n_seeds=4)
+    evidence = twin_evidence(sizes={"a": 60}, n_test=40, n_seeds=4)
     test = evidence.items.split == "test"
-    own = {"loss": evidence.loss_a[1], "correct": evidence.correct_a[1]}
-    found = replicates(own, evidence, test)["loss"]
-    each = [float(np.mean(row[test])) for row in (*evidence.loss_a, *evidence.loss_b)]
-    half = stats.t.ppf(0.975, 7) * np.std(each, ddof=1) * np.sqrt(1 + 1 / 8)
-    assert found["low"] == pytest.approx(np.mean(each) - half)
-    assert found["high"] == pytest.approx(np.mean(each) + half)
-    assert found["within"]
-    worse = replicates({"loss": own["loss"] + 2 * half, "correct": own["correct"]}, evidence, test)
-    assert not worse["loss"]["within"]
-    assert not worse["replicated"]
+    own, seen = a_twin(evidence)
+    found = replicates(own, evidence, seen, test)
+    quantile = stats.t.ppf(1 - 0.05 / 6, 7) * np.sqrt(1 + 1 / 8)  # 95 % for three numbers together
+    of_members = [
+        float(np.mean(loss[member]))
+        for losses, members in ((evidence.loss_a, evidence.member_a), (evidence.loss_b, evidence.member_b))
+        for loss, member in zip(losses, members, strict=True)
+    ]
+    for name, each in (
+        ("loss_members", of_members),
+        ("loss", [float(np.mean(row[test])) for row in (*evidence.loss_a, *evidence.loss_b)]),
+    ):
+        half = quantile * np.std(np.log(each), ddof=1)
+        assert found[name]["low"] == pytest.approx(np.exp(np.mean(np.log(each)) - half))
+        assert found[name]["high"] == pytest.approx(np.exp(np.mean(np.log(each)) + half))
+        assert found[name]["within"]
+    each = [float(np.mean(row[test])) for row in (*evidence.correct_a, *evidence.correct_b)]
+    assert found["accuracy"]["low"] == pytest.approx(max(np.mean(each) - quantile * np.std(each, ddof=1), 0))
+    assert found["replicated"]
+
+
+def test_a_model_that_is_better_only_on_its_members_is_another_model():
+    """Test losses alone would call it one more twin: what it gained is what it remembers."""
+    evidence = twin_evidence(sizes={"a": 60}, n_test=40, n_seeds=4)
+    test = evidence.items.split == "test"
+    own, seen = a_twin(evidence, members=0.5)
+    found = replicates(own, evidence, seen, test)
+    assert [found[n]["within"] for n in ("loss_members", "loss", "accuracy")] == [False, True, True]
+    assert not found["replicated"]
+    worse, seen = a_twin(evidence, others=2.0)
+    assert not replicates(worse, evidence, seen, test)["loss"]["within"]
+    for constant in (replace(evidence, loss_a=np.ones_like(evidence.loss_a), loss_b=np.ones_like(evidence.loss_b)),):
+        assert replicates(own | {"loss": np.ones(len(test))}, constant, seen, test)["loss"]["within"]
+
+
+def test_the_joint_level_of_replication():
+    """One more model of the simulation is "another model" in at most 5 % of audits."""
+    rng, repeats, n = np.random.default_rng(3), 400, 200
+    evidence = twin_evidence(sizes={"a": n}, n_test=n, n_seeds=4)
+    test = evidence.items.split == "test"
+    another = 0
+    for _ in range(repeats):
+        shift = np.exp(rng.normal(0, 0.2, (9, 1)))  # models differ in how sure they are
+        loss = rng.gamma(2.0, 0.4, (9, 2 * n)) * shift
+        drawn = replace(
+            evidence, loss_a=loss[:4], loss_b=loss[4:8], correct_a=loss[:4] < np.log(2), correct_b=loss[4:8] < np.log(2)
+        )
+        own = {"loss": loss[8], "correct": loss[8] < np.log(2)}
+        another += not replicates(own, drawn, ~test, test)["replicated"]
+    assert another <= stats.binom.ppf(0.999, repeats, 0.05)
+
+
+def test_the_attacks_on_the_given_model_are_told_by_class_with_a_control():
+    evidence = twin_evidence(sizes={"a": 60, "b": 60}, n_test=40, n_seeds=4)
+    own = released(evidence, np.random.default_rng(1), 0.3)
+    test = evidence.items.split == "test"
+    found = attack_target(own, evidence, ~test, test, 0.6)
+    scores = target_scores(own, evidence, ~test, test)
+    assert set(found["attacks"]) == {"loss_threshold", "lira_offline", "rmia_offline"}
+    for row in found["classes"]:
+        score = scores[row["attack"]]
+        of_class = (evidence.items.label == row["label"]) & np.isfinite(score)
+        assert row["auc"] == pytest.approx(roc_auc_score(~test[of_class], score[of_class]))
+        assert (row["n_models"], row["conditional"]) == (1, True)
+        assert row["n_non_member_groups"] == (test & of_class).sum()
+    assert [(r["label"], r["attack"]) for r in found["classes"][:2]] == [
+        ("a", "loss_threshold"),
+        ("b", "loss_threshold"),
+    ]
+    assert found["attacks"]["lira_offline"]["p_auc"] < 0.01
+    assert found["control"]["control"]
+    assert found["control"]["low"] <= 0.5 <= found["control"]["high"]
+    harder = replace(evidence, loss_a=evidence.loss_a + 2 * test, loss_b=evidence.loss_b + 2 * test)
+    assert attack_target(own, harder, ~test, test, 0.6)["control"]["low"] > 0.5
 
 
 def test_a_target_needs_the_given_split():

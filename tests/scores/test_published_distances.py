@@ -82,3 +82,15 @@ def test_what_scipy_cannot_compute_is_said(name: str, change, said: str) -> None
     x, y = (change(table) for table in embeddings(20, 20))
     with pytest.raises(InputError, match=said):
         published_neighbours(name, x, y, threads=1)
+
+
+@pytest.mark.parametrize("name", ["cosine", "correlation", "dice", "matching"])
+def test_blocks_of_queries_and_references_change_nothing(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(5)
+    x, y = rng.integers(0, 3, (17, 4)) + 0.5, rng.integers(0, 3, (40, 4)) + 0.5  # many equal distances
+    x[:, 0], y[:, 0] = np.arange(17), np.arange(40)[::-1]  # no constant rows
+    whole = published_neighbours(name, x, y)
+    monkeypatch.setattr("memorisk.scores.published_distances._NUMBERS", 12)  # three rows of a table
+    blocks = published_neighbours(name, x, y)
+    np.testing.assert_array_equal(blocks.indices, whole.indices)
+    np.testing.assert_array_equal(blocks.scores, whole.scores)

@@ -15,6 +15,7 @@ from memorisk.statistics.intervals import (
     difference_interval,
     jackknife_interval,
     jackknife_limits,
+    these_groups_interval,
     two_way_interval,
     two_way_limits,
 )
@@ -279,3 +280,45 @@ def test_misfits_are_refused_in_one_line(call):
     with pytest.raises(InputError) as refused:
         call()
     assert "\n" not in str(refused.value)
+
+
+def _skewed(kind, rng, shape):
+    """Gaps of groups as real ones are: one patient in ten, or a lognormal tail."""
+    if kind == "one in ten":
+        return 2 * (rng.random(shape) < 0.1) * rng.exponential(1, shape)
+    return 0.1 * np.exp(rng.normal(0, 1.5, shape))
+
+
+@pytest.mark.parametrize("kind", ["one in ten", "lognormal"])
+@pytest.mark.parametrize("n_groups", [12, 50])
+def test_the_mean_over_these_groups_is_covered_whatever_their_gaps(kind, n_groups):
+    """Patients as they are, trainings anew; the interval for future patients, too, does not cover their mean."""
+    rng, repeats, n_seeds = np.random.default_rng(21), 2000, 8
+    gaps = _skewed(kind, rng, (repeats, n_groups))
+    noise = 0.4 * rng.normal(size=(repeats, n_groups, n_seeds)) * (0.3 + gaps[..., None])
+    tables = gaps[..., None] + noise + 0.05 * rng.normal(size=(repeats, 1, n_seeds))
+    seeds = tables.mean(1)
+    half = stats.t.ppf(0.975, n_seeds - 1) * seeds.std(1, ddof=1) / np.sqrt(n_seeds)
+    covered = np.abs(seeds.mean(1) - gaps.mean(1)) <= half
+    assert abs(covered.mean() - 0.95) <= 3 * np.sqrt(0.95 * 0.05 / repeats)
+    for i in range(3):  # the same by the function
+        interval = these_groups_interval(tables[i])
+        assert (interval.estimate, interval.high - interval.low) == pytest.approx((seeds[i].mean(), 2 * half[i]))
+        assert (interval.df, interval.n_groups, interval.n_seeds) == (n_seeds - 1, n_groups, n_seeds)
+    limits = two_way_limits(tables)
+    mean = 0.2 if kind == "one in ten" else 0.1 * np.exp(1.5**2 / 2)
+    assert ((limits.low <= mean) & (mean <= limits.high)).mean() < 0.95 - 3 * np.sqrt(0.95 * 0.05 / repeats)
+
+
+def test_these_groups_need_two_trainings_that_connect():
+    one = these_groups_interval([[1.0], [2.0]])
+    assert (one.estimate, np.isnan(one.low), one.conditional) == (1.5, True, True)
+    assert np.isnan(these_groups_interval(np.empty((0, 3))).estimate)
+    apart = these_groups_interval([[1.0, np.nan], [np.nan, 3.0]])
+    assert np.isnan(apart.low)
+    two = these_groups_interval([[1.0, 1.5], [2.0, 2.5]])
+    assert two.conditional
+    assert two.low < two.estimate < two.high
+    # A seed that did not score a group is filled as in the two-way table: the estimate is the same.
+    gaps = np.array([[1.0, 1.2, np.nan], [2.0, 2.1, 2.2], [0.4, 0.7, 0.5]])
+    assert these_groups_interval(gaps).estimate == pytest.approx(two_way_interval(gaps).estimate)

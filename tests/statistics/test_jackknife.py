@@ -2,11 +2,12 @@
 
 import numpy as np
 import pytest
-from scipy.stats import norm
+from scipy.special import logit
+from scipy.stats import binom, norm, t
 from statsmodels.stats.proportion import proportion_confint
 
-from memorisk.statistics.jackknife import counting_bound, jackknife, jackknife_variance
-from memorisk.statistics.roc import auc_jackknife, seed_auc_jackknife
+from memorisk.statistics.jackknife import LEAST_P, counting_bound, jackknife, jackknife_variance, unavailable
+from memorisk.statistics.roc import auc, auc_jackknife, seed_auc_jackknife
 from memorisk.statistics.thresholds import balanced_accuracy_jackknife
 
 REPEATS = 1000
@@ -57,6 +58,110 @@ def test_seed_averaged_intervals_cover(area):
         return seed_auc_jackknife(score, role, group)
 
     assert in_range(covers(draw, area))
+
+
+@pytest.mark.parametrize("n_seeds", [3, 8])
+def test_intervals_cover_where_trainings_differ(n_seeds):
+    """Trainings whose members gain N(mu, 0.5^2): E Phi(shift / sqrt 2) = Phi(mu / sqrt(2 + 0.25)) is the truth.
+
+    The same tables give, over groups alone, an interval for these models that leaves other trainings out.
+    """
+    rng, repeats, spread = np.random.default_rng(6), 400, 0.5
+    mu = np.sqrt(2 + spread**2) * norm.ppf(0.65)
+
+    def draw(_):
+        group, difficulty = grouped(rng, 60)
+        role = np.stack([rng.permutation(60) % 2 for _ in range(n_seeds)])[:, group]
+        shift = rng.normal(mu, spread, (n_seeds, 1))
+        score = np.sqrt(0.7) * difficulty + np.sqrt(0.3) * rng.normal(size=role.shape) + shift * role
+        return seed_auc_jackknife(score, role, group)
+
+    intervals = [draw(i) for i in range(repeats)]
+    assert not any(i.conditional for i in intervals)
+    assert in_range(covers(intervals.__getitem__, 0.65, repeats), repeats)
+    over_groups = []
+    for i in intervals:
+        variance, df = i.spread.parts[0]
+        half = t.ppf(0.975, df) * np.sqrt(variance) / (i.estimate * (1 - i.estimate))
+        over_groups.append(abs(logit(i.estimate) - logit(0.65)) <= half)
+    assert np.mean(over_groups) < 0.8
+
+
+def test_two_trainings_speak_of_themselves():
+    rng = np.random.default_rng(7)
+    group, noise = grouped(rng, 40)
+    role = np.tile(group % 2, (4, 1))
+    score = noise + 0.3 * rng.normal(size=role.shape) + rng.normal(0, 0.5, (4, 1)) * role
+    assert seed_auc_jackknife(score[:2], role[:2], group).conditional
+    assert "trainings" not in seed_auc_jackknife(score[:2], role[:2], group).method
+    four = seed_auc_jackknife(score, role, group)
+    assert not four.conditional
+    assert four.method == "jackknife over groups and trainings, t on logit scale"
+
+
+def test_two_way_variance_is_that_of_the_table_of_pseudo_values():
+    """The three variances in words, by deleting and recomputing; the interval from two t quantiles."""
+    rng = np.random.default_rng(8)
+    group, noise = grouped(rng, 30)
+    role = np.stack([rng.permutation(30) % 2 for _ in range(5)])[:, group]
+    score = noise + rng.normal(size=role.shape) + rng.normal(0, 1, (5, 1)) * role
+    aucs = np.array([auc(s[r == 1], s[r == 0]) for s, r in zip(score, role, strict=True)])
+    without = np.array(
+        [[auc(s[(r == 1) & (group != g)], s[(r == 0) & (group != g)]) for g in range(30)]
+         for s, r in zip(score, role, strict=True)]
+    )  # fmt: skip
+    over_groups = 29 / 30 * np.square(without.mean(0) - without.mean()).sum()
+    within = np.mean([29 / 30 * np.square(row - row.mean()).sum() for row in without])
+    over_trainings = aucs.var(ddof=1) / 5
+    assert over_trainings > over_groups
+    interval = seed_auc_jackknife(score, role, group)
+    rest = max(over_groups - (within - over_groups) / 4, 0)
+    assert interval.spread.parts[1] == pytest.approx((over_trainings, 4))
+    assert interval.spread.parts[0][0] == pytest.approx(rest)
+    df = interval.spread.parts[0][1]
+    a = interval.estimate
+    half = np.sqrt(t.ppf(0.975, 4) ** 2 * over_trainings + t.ppf(0.975, df) ** 2 * rest) / (a * (1 - a))
+    assert logit(interval.high) - logit(a) == pytest.approx(half)
+    assert logit(a) - logit(interval.low) == pytest.approx(half)
+    of_trainings = t.ppf(0.975, 4) ** 2 * over_trainings / (half * a * (1 - a)) ** 2
+    assert interval.spread.of_trainings() == pytest.approx(of_trainings)
+    assert t.ppf(0.975, interval.df) * np.sqrt(over_trainings + rest) == pytest.approx(half * a * (1 - a))
+    # Trainings that share references: the larger of the two variances counts, with its own degrees of freedom.
+    shared = seed_auc_jackknife(score, role, group, without=[0.4, 0.9, 0.5, 0.6])
+    by_deletion = 3 / 4 * np.square(np.array([0.4, 0.9, 0.5, 0.6]) - 0.6).sum()
+    assert shared.spread.parts[1] == pytest.approx((by_deletion, 3))
+    for not_usable in ([0.4, np.nan, 0.9], [0.1, 0.9], [a, a, a, a]):
+        assert seed_auc_jackknife(score, role, group, without=not_usable) == interval
+
+
+def test_p_is_the_level_at_which_the_lower_limit_stands_at_the_value():
+    rng = np.random.default_rng(9)
+    member, other = rng.normal(1, 1, 40), rng.normal(size=50)
+    interval = auc_jackknife(member, np.arange(40), other, np.arange(40, 90))
+    p = interval.p_at_most(0.6)
+    assert 0 < p < 0.025
+    at = auc_jackknife(member, np.arange(40), other, np.arange(40, 90), level=1 - 2 * p)
+    assert at.low == pytest.approx(0.6, abs=1e-9)
+    (variance, df), a = interval.spread.parts[0], interval.estimate
+    assert p == pytest.approx(t.sf((logit(a) - logit(0.6)) * a * (1 - a) / np.sqrt(variance), df), rel=1e-6)
+    assert interval.p_at_most(a) == 1.0
+    assert unavailable("nothing").p_at_most(0.5) == 1.0
+    certain = auc_jackknife([2.0, 3.0, 4.0], list("abc"), [0.0, 1.0, 1.5], list("efg"))
+    assert certain.p_at_most(0.5) == pytest.approx(0.5**3, rel=1e-6)  # three disjoint pairs in order
+    assert auc_jackknife(member + 60, np.arange(40), other, np.arange(40, 90)).p_at_most(0.5) == LEAST_P
+
+
+def test_p_holds_its_level_where_trainings_differ():
+    """One-sided p of "the AUC is at most the truth": at most alpha in alpha of the tables."""
+    rng, repeats, spread = np.random.default_rng(10), 300, 0.4
+    mu = np.sqrt(2 + spread**2) * norm.ppf(0.6)
+    small = 0
+    for _ in range(repeats):
+        group = np.arange(80)
+        role = np.stack([rng.permutation(80) % 2 for _ in range(6)])
+        score = rng.normal(size=role.shape) + rng.normal(mu, spread, (6, 1)) * role
+        small += seed_auc_jackknife(score, role, group).p_at_most(0.6) <= 0.05
+    assert small <= binom.ppf(0.999, repeats, 0.05)
 
 
 def test_seeds_are_not_independent_units():

@@ -35,13 +35,15 @@ def share_at_most(p, level):
     return shares.mean(), shares.std(ddof=1) / np.sqrt(len(shares))
 
 
+@pytest.mark.parametrize("ranking", ["mean", "studentized"])
 @pytest.mark.parametrize(("n", "n_test"), [(17, 3), (21, 4), (120, 20)])
-def test_level_holds_overall_and_in_rare_classes(n, n_test):
+def test_level_holds_overall_and_in_rare_classes(n, n_test, ranking):
     rng = np.random.default_rng(n)
     p = []
     for _ in range(1200 if n < 50 else 400):
         gap, _ = noise(rng, np.ones(n + n_test, dtype=int), 4)
-        found = sign_flip_p_values(gap[:, :n], coins(rng, n, 4), np.arange(n), gap[:, n:], np.arange(n_test))
+        data = gap[:, :n], coins(rng, n, 4), np.arange(n), gap[:, n:], np.arange(n_test)
+        found = sign_flip_p_values(*data, ranking=ranking)
         p.append(found.p_value[~np.isnan(found.p_value)])
     for level in LEVELS:
         share, error = share_at_most(p, level)

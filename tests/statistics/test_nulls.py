@@ -26,13 +26,18 @@ def draw(rng, sizes, test_sizes, seeds, missing=0.0):
     return gap, sign, unit, rng.standard_t(3, (seeds, len(test_unit))), test_unit
 
 
-def largest(gap, flip, images):
-    """Max over images of the flipped sum over seeds, in the order of the seeds."""
+def largest(gap, flip, images, offset=None):
+    """Max over images of the flipped sum over seeds, in the order of the seeds; studentized with an offset."""
     best = -np.inf
     for i in images:
-        total = 0.0
+        total, squares = 0.0, 0.0
         for s, side in enumerate(flip):
             total += side * gap[s, i]
+            squares += gap[s, i] ** 2
+        if offset is not None:
+            mean = total / len(flip)
+            error = np.sqrt(max(squares / len(flip) - mean * mean, 0.0) / max(len(flip) - 1, 1))
+            total = mean / (error + offset)
         best = max(best, total)
     return best
 
@@ -59,7 +64,7 @@ def naive_any_size(gap, sign, unit, test_gap, test_unit):
     return out
 
 
-def naive_matched(gap, sign, unit, test_gap, test_unit):
+def naive_matched(gap, sign, unit, test_gap, test_unit, studentize=False):
     """The definition for unequal sizes: every subset of a test unit's images, by enumeration."""
     out = {}
     test_sizes = {t: np.flatnonzero(test_unit == t) for t in np.unique(test_unit)}
@@ -73,14 +78,18 @@ def naive_matched(gap, sign, unit, test_gap, test_unit):
         if not len(seeds):
             out[u] = np.nan
             continue
-        own = (sign * gap)[seeds]
-        observed = largest(own, np.ones(len(seeds)), images)
+        own, offset = (sign * gap)[seeds], None
+        if studentize:
+            offset = 0.15 + np.median([np.sqrt(np.mean(d**2) / len(seeds)) for d in test_gap[seeds].T])
+        observed = largest(own, np.ones(len(seeds)), images, offset)
         compared = [t for t in test_sizes.values() if len(t) >= size]
         hits = 0.0
         for flip in product((1, -1), repeat=len(seeds)):
-            hits += largest(own, flip, images) >= observed
+            hits += largest(own, flip, images, offset) >= observed
             for t in compared:
-                reached = [largest(test_gap[seeds], flip, subset) >= observed for subset in combinations(t, size)]
+                reached = [
+                    largest(test_gap[seeds], flip, subset, offset) >= observed for subset in combinations(t, size)
+                ]
                 hits += np.mean(reached)
         out[u] = min(1.0, ceil(k / size) * hits / ((len(compared) + 1) * 2 ** len(seeds)))
     return out
@@ -112,6 +121,20 @@ def test_unequal_sizes_equal_the_definitions(seed):
     data = draw(rng, rng.integers(1, 7, 9), rng.integers(1, 6, 6), 3, 0.25)
     check(sign_flip_p_values(*data, sizes="any"), naive_any_size(*data), rtol=0, atol=0)
     check(sign_flip_p_values(*data), naive_matched(*data), rtol=1e-12)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_studentized_ranks_equal_the_definition(seed):
+    rng = np.random.default_rng(24 + seed)
+    data = draw(rng, rng.integers(1, 5, 9), rng.integers(1, 4, 6), 3, 0.25)
+    found = sign_flip_p_values(*data, ranking="studentized")
+    check(found, naive_matched(*data, studentize=True), rtol=1e-12)
+
+
+def test_one_seed_is_ranked_by_its_gap_alone():
+    data = draw(np.random.default_rng(28), [1] * 12, [1] * 7, 1)
+    plain, ratio = sign_flip_p_values(*data), sign_flip_p_values(*data, ranking="studentized")
+    np.testing.assert_array_equal(plain.p_value, ratio.p_value)
 
 
 def test_blocks_do_not_change_the_result(monkeypatch):
@@ -282,6 +305,7 @@ def test_candidate_p_values_are_the_loop():
         (lambda: sign_flip_p_values([[1.0, 1.0]], [[1, -1]], ["a", "a"], [[1.0]], ["t"]), "'a' has images on both"),
         (lambda: sign_flip_p_values([[1.0]], [[1]], ["a"], [[1.0]], ["t"], max_draws=0), "max_draws"),
         (lambda: unit_p_values([1.0], ["a"], [1.0], ["t"], sizes="none"), "unknown way"),
+        (lambda: sign_flip_p_values([[1.0]], [[1]], ["a"], [[1.0]], ["t"], ranking="studentised"), "unknown ranking"),
         (lambda: candidate_p_values([1.0], [np.nan]), "not finite"),
         (lambda: candidate_p_values([[1.0]], [1.0]), "one-dimensional"),
     ],

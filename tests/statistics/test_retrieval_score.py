@@ -10,7 +10,7 @@ import pytest
 from scipy import stats
 
 from memorisk.runs.errors import InputError
-from memorisk.statistics.retrieval_score import irs, likeliest_support, occupancy
+from memorisk.statistics.retrieval_score import irs, irs_of, likeliest_support, occupancy
 
 
 @cache
@@ -95,3 +95,39 @@ def test_what_is_refused():
             irs(*wrong)
     with pytest.raises(InputError, match="level is 95"):
         irs(3, 5, 10, level=95)
+
+
+def weights(kind):
+    """How often each training image is reached: as 1 / rank^1.5, or one of them in half of the draws."""
+    p = 1 / np.arange(1, 1001) ** 1.5 if kind == "steep" else np.r_[500.0, np.ones(500)]
+    return p / p.sum()
+
+
+@pytest.mark.parametrize("kind", ["steep", "one in half"])
+def test_the_even_equivalent_of_uneven_draws_is_covered(kind):
+    """Truth: the s whose even draws are expected to reach as many different ones as these draws are."""
+    rng, p, n, total, repeats = np.random.default_rng(4), weights(kind), 300, 1000, 100
+    expected = (1 - (1 - p) ** n).sum()
+    support = np.arange(1, total + 1)
+    truth = support[np.abs(support * (1 - (1 - 1 / support) ** n) - expected).argmin()] / total
+    uneven = even = reached = 0
+    for _ in range(repeats):
+        drawn = rng.choice(len(p), n, p=p)
+        found, exact = irs_of(drawn, total), irs(len(np.unique(drawn)), n, total)
+        assert (found.estimate, found.low <= exact.low, exact.high <= found.high) == (exact.estimate, True, True)
+        uneven += found.low <= truth <= found.high
+        even += exact.low <= truth <= exact.high
+        reached += found.low <= len(p) / total
+    assert uneven >= stats.binom.ppf(0.001, repeats, 0.95)
+    assert even < stats.binom.ppf(0.001, repeats, 0.95)  # the interval of an even draw does not cover it
+    assert reached == repeats  # the lower limit is one of the number within reach
+
+
+def test_the_jackknife_variance_is_that_of_leaving_out_one_draw():
+    drawn = np.array([1, 1, 2, 3, 3, 3, 4, 5, 6, 6])
+    left = np.array([len(np.unique(np.delete(drawn, i))) for i in range(10)])
+    variance = 9 / 10 * np.square(left - left.mean()).sum()
+    once = 3  # 2, 4 and 5
+    assert variance == pytest.approx(9 / 10 * once * (1 - once / 10))  # irs uses n / (n - 1) of it
+    found, exact = irs_of(drawn, 40), irs(6, 10, 40, once=once)
+    assert found == exact

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from scipy.special import logit
-from scipy.stats import t
+from scipy.stats import beta, binom, norm, t
 from sklearn.metrics import roc_auc_score
 from sklearn.metrics import roc_curve as sklearn_roc_curve
 
@@ -74,26 +74,87 @@ def test_log_points_stay_within_a_cell_of_the_curve(ties):
         assert (curve.tpr[shown] <= above + 1e-12).all()
 
 
+def rate(member, other, fpr, **settings):
+    """TPR of one model on images that are their own patients."""
+    score = np.concatenate([member, other])[None]
+    role = np.repeat([1, 0], [len(member), len(other)])[None]
+    return tpr_at_fpr(score, role, np.arange(score.size), fpr, **settings)
+
+
 def test_tpr_at_fpr_is_the_best_threshold_and_refuses_small_samples():
     rng = np.random.default_rng(2)
     for ties in (False, True):
         member, other = scores(rng, 500, 1037, ties=ties)
         curve = roc_curve(member, other)
         for fpr in (0.01, 0.02, 0.5):
-            got = tpr_at_fpr(member, other, fpr)
+            got = rate(member, other, fpr)
             assert got.tpr == pytest.approx(curve.tpr[curve.fpr <= fpr].max(), abs=1e-15)
             assert got.note == ""
+            assert got.low <= got.tpr <= got.high
     member, other = scores(rng, 500, 999)
-    short = tpr_at_fpr(member, other, 0.01)
+    short = rate(member, other, 0.01)
     assert np.isnan(short.tpr)
-    assert short.note == "not measurable: 999 non-members, at least 1,000 needed"
-    assert tpr_at_fpr(member, rng.normal(size=1000), 0.01).needed == 1000
-    assert tpr_at_fpr(member, other, 0.001).needed == 10_000
-    exact = tpr_at_fpr([0.5], np.arange(1000.0), 0.01)
+    assert short.note == "not measurable: 999 patients who are no members, at least 1,000 needed"
+    assert (short.n_members, short.n_non_members) == (500, 999)
+    assert 0 < short.low < short.high < 1  # the limits need no ten patients above the threshold
+    assert rate(member, rng.normal(size=1000), 0.01).needed == 1000
+    assert rate(member, other, 0.001).needed == 10_000
+    exact = rate([0.5], np.arange(1000.0), 0.01)
     assert exact.tpr == 0.0
-    assert tpr_at_fpr([989.5], np.arange(1000.0), 0.01).tpr == 1.0  # ten of 1,000 non-members lie above
+    assert rate([989.5], np.arange(1000.0), 0.01).tpr == 1.0  # ten of 1,000 non-members lie above
     with pytest.raises(InputError, match="between 0 and 1"):
-        tpr_at_fpr(member, other, 0.0)
+        rate(member, other, 0.0)
+
+
+def test_limits_of_a_rate_are_those_of_the_threshold_and_of_the_share():
+    """One model: exact order statistics of the non-members, Clopper-Pearson of the members."""
+    rng = np.random.default_rng(6)
+    member, other = scores(rng, 300, 1200, shift=1.5)
+    got, ordered = rate(member, other, 0.01, value=0.05), np.sort(other)[::-1]
+    k_low = max(k for k in range(1200) if binom.cdf(k, 1200, 0.01) <= 0.0125)
+    k_high = min(k for k in range(1200) if binom.cdf(k, 1200, 0.01) >= 1 - 0.0125)
+    low, high = (member > ordered[k_low]).sum(), (member >= ordered[k_high]).sum()
+    assert got.low == pytest.approx(beta.ppf(0.0125, low, 300 - low + 1))
+    assert got.high == pytest.approx(beta.ppf(1 - 0.0125, high + 1, 300 - high))
+    assert got.p_at_most < 0.025
+    assert rate(member, other, 0.01).p_at_most == 1.0
+    assert rate(member, other, 0.01, level=1 - 2 * got.p_at_most * (1 + 1e-6)).low > 0.05
+    assert rate(member, other, 0.01, level=1 - 2 * got.p_at_most * (1 - 1e-6)).low <= 0.05
+    # 436 patients cannot bound a false-positive rate at 1.25 %: 0.99^436 is above it, 0.99^437 is not.
+    assert rate(member + 9, other[:436], 0.01).low == 0.0
+    assert rate(member + 9, other[:437], 0.01).low > 0.9
+    nobody = rate(rng.normal(size=300), other, 0.01, value=0.05)
+    assert nobody.p_at_most == 1.0
+
+
+def test_rates_count_patients_and_not_images():
+    rng = np.random.default_rng(7)
+    member, other = scores(rng, 100, 1200, shift=2.0)
+    once = rate(member, other, 0.01)
+    score = np.repeat(np.concatenate([member, other]), 3)
+    noise = np.tile([-0.1, 0.0, 0.1], 1300)  # a patient's score is the mean of the images'
+    role = np.repeat([1, 0], [300, 3600])[None]
+    assert tpr_at_fpr((score + noise)[None], role, np.repeat(np.arange(1300), 3), 0.01) == once
+    none = tpr_at_fpr(np.zeros((1, 4)), np.ones((1, 4)), np.arange(4), 0.01)
+    assert (none.low, none.high, none.p_at_most) == (0.0, 1.0, 1.0)
+    assert "a side is empty" in none.note
+
+
+@pytest.mark.parametrize(("n_seeds", "spread"), [(1, 0.0), (4, 0.5)])
+def test_limits_of_a_rate_cover(n_seeds, spread):
+    """Members gain N(mu, spread^2) with the training; the truth is the mean over trainings of Phi(z_f + shift)."""
+    rng, mu, repeats, canaries, test = np.random.default_rng(8), 1.0, 200, 300, 500
+    nodes, weights = np.polynomial.hermite_e.hermegauss(40)
+    truth = float(weights @ norm.cdf(norm.ppf(0.01) + mu + spread * nodes) / weights.sum())
+    missed = 0
+    for _ in range(repeats):
+        role = np.zeros((n_seeds, canaries + test), dtype=int)
+        for row in role:
+            row[rng.permutation(canaries)[: canaries // 2]] = 1
+        noise = np.sqrt(0.7) * rng.normal(size=canaries + test) + np.sqrt(0.3) * rng.normal(size=role.shape)
+        got = tpr_at_fpr(noise + rng.normal(mu, spread, (n_seeds, 1)) * role, role, np.arange(canaries + test), 0.01)
+        missed += not got.low <= truth <= got.high
+    assert missed <= binom.ppf(0.999, repeats, 0.05)
 
 
 # -- intervals over groups

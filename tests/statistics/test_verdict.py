@@ -7,14 +7,17 @@ import pandas as pd
 import pytest
 
 from memorisk.runs.errors import InputError
-from memorisk.statistics.multiple import smallest_list
-from memorisk.statistics.verdict import Units, decide
+from memorisk.statistics.verdict import COLUMNS, Finding, Units, decide
 
 NAN = float("nan")
 
 
-def row(label="a", low=0.0, high=0.05, tier="LOW", flagged=0, testable=True, **more):
-    return {"label": label, "low": low, "high": high, "tier": tier, "flagged": flagged, "testable": testable, **more}
+def row(label="a", low=0.0, high=0.05, tier="LOW", flagged=0, room=8.0, noticeable_gap=1.0, notice_power=0.95, **more):
+    found = {"label": label, "low": low, "high": high, "tier": tier, "flagged": flagged}
+    return found | {"room": room, "noticeable_gap": noticeable_gap, "notice_power": notice_power, **more}
+
+
+UNTESTED = {"room": NAN, "noticeable_gap": NAN, "notice_power": NAN}
 
 
 def verdict(*rows, gate="high", **more):
@@ -26,7 +29,11 @@ def test_pass_needs_every_upper_limit_below_the_gate_and_nobody_flagged():
     assert found.status == "pass"
     assert found.what_would_decide == []
     assert found.tiers == {"a": "MODERATE", "b": "LOW"}
-    assert found.why == ["the upper limit of every class (2) is below 0.3 and no group is flagged"]
+    assert found.why == [
+        "no group is flagged, and in every class (2) one whose gap is 1 nats or more would have been noticed in four "
+        "of five cases",
+        "the upper limit of every class is below 0.3",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -81,7 +88,7 @@ def test_flagged_groups_fail(gate):
 
 
 def test_a_failure_elsewhere_is_told_even_where_others_are_undecided():
-    found = verdict(row("a", testable=False), row("b", flagged=2))
+    found = verdict(row("a", **UNTESTED), row("b", flagged=2))
     assert found.status == "fail"
     assert found.why == ["class b: 2 groups are flagged"]
 
@@ -93,34 +100,66 @@ def test_insufficient_evidence_never_passes():
     assert "more groups of it, to at least 10 scored" in found.what_would_decide[0]
 
 
+def test_few_groups_do_not_fail_by_their_limit_either():
+    """Three scored images: an interval of so few does not cover, so its lower limit fails nobody; a list does."""
+    few = row("rare", 0.5, 0.9, "insufficient evidence", n_groups_scored=3)
+    assert verdict(few).status == "undecided"
+    assert verdict(few | {"tier": "HIGH", "n_groups_scored": 10}).status == "fail"
+    assert verdict(few | {"flagged": 1}).why == ["class rare: 1 group is flagged"]
+
+
 def test_a_class_that_cannot_be_tested_is_not_zero_memorized():
-    found = verdict(row("a"), row("rare", testable=False, why_not="shortest list 20 of 12 groups", n_test_groups=1))
+    found = verdict(row("a"), row("rare", **UNTESTED, why_not="not auditable: too few groups", n_test_groups=1))
     assert found.status == "undecided"
-    assert found.why == ["class rare cannot be tested: shortest list 20 of 12 groups"]
-    # q (n_test + 1) 2^S >= 1 with q = 0.1 and one test group: 2^S >= 5.
-    assert "at least 3 seeds" in found.what_would_decide[0]
-    assert "at least 4 seeds" in verdict(row(testable=False, n_test_groups=1), q=0.05).what_would_decide[0]
-    assert "at least 1 seed of" in verdict(row(testable=False, n_test_groups=99)).what_would_decide[0]
-    assert "more seeds" in verdict(row(testable=False)).what_would_decide[0]
+    assert found.why == ["class rare cannot be tested: not auditable: too few groups"]
+    assert "no list of groups was possible" in verdict(row(**UNTESTED)).why[0]
 
 
-def test_seeds_that_would_decide_are_enough_and_no_more():
-    for n_test in (0, 1, 2, 4, 7, 30):
-        said = verdict(row(testable=False, n_test_groups=n_test)).what_would_decide[0]
-        seeds = int(said.split("at least ")[1].split(" seed")[0])
-        assert smallest_list(50, 0.1, n_test, 2**seeds) <= 50
-        if seeds > 1:
-            assert smallest_list(50, 0.1, n_test, 2 ** (seeds - 1)) > 50
+@pytest.mark.parametrize(
+    ("room", "gap", "notice", "status", "words"),
+    [
+        (2.0, 2.0, 2.0, "pass", "would have been noticed"),
+        (1.99, 0.5, 2.0, "undecided", "too few models beside 30 groups in the test part"),
+        (5.0, 2.38, 2.0, "undecided", "only from a gap of 2.4 nats on, and a pass must notice 2"),
+        (5.0, 2.38, 3.0, "pass", "2.4 nats or more"),
+        (5.0, 1.19, 1.0, "undecided", "only from a gap of 1.2 nats on"),
+        (5.0, math.inf, 100.0, "undecided", "no gap of a single group up to 16 nats"),
+    ],
+)
+def test_a_pass_needs_that_a_single_group_would_have_been_noticed(room, gap, notice, status, words):
+    found = verdict(row(), row("b", room=room, noticeable_gap=gap, n_test_groups=30, models_needed=20), notice=notice)
+    assert found.status == status
+    assert words in found.why[0]
+    assert found.what_would_decide == [
+        "class b: 20 models (--models 20), by the spread of these trainings, or more groups of it"
+    ] * (status == "undecided")
+    assert verdict(row(low=0.4, high=0.5), row("b", room=room, noticeable_gap=gap)).status == "fail"
+
+
+@pytest.mark.parametrize(("power", "status"), [(0.9, "pass"), (0.898, "undecided"), (NAN, "undecided")])
+def test_a_pass_notices_what_is_asked_for_in_nine_of_ten_cases(power, status):
+    """In four of five alone, one in five of the patients that a pass is about would be passed over."""
+    found = verdict(row(noticeable_gap=1.9, notice_power=power))
+    assert found.status == status
+    if power == 0.898:
+        assert "with a gap of 2 nats would have been noticed in 89 of 100 cases, and a pass needs 90" in found.why[0]
+
+
+def test_where_no_number_of_models_would_do_more_people_are_asked_for():
+    for models in ({}, {"models_needed": NAN}):
+        said = verdict(row(noticeable_gap=5.0, **models)).what_would_decide[0]
+        assert "more groups of it, in the test part, too" in said
+        assert "64 models would not notice a gap of 2 nats" in said
 
 
 def test_both_doubts_of_a_class_are_told():
-    found = verdict(row("a", 0.2, 0.4, "MODERATE", testable=False))
+    found = verdict(row("a", 0.2, 0.4, "MODERATE", **UNTESTED))
     assert len(found.why) == len(found.what_would_decide) == 2
     assert found.why[0] == "class a: the interval of its mean M, 0.2 to 0.4, holds 0.3"
 
 
 def test_nothing_audited_is_undecided():
-    found = decide(pd.DataFrame(columns=["label", "low", "high", "tier", "flagged", "testable"]))
+    found = decide(pd.DataFrame(columns=list(COLUMNS)))
     assert found.status == "undecided"
     assert found.why == ["no class was audited"]
 
@@ -178,3 +217,23 @@ def test_with_few_seeds_no_limit_of_a_class_counts(n_seeds):
     flagged = decide(pd.DataFrame([above | {"flagged": 2}]), n_seeds=n_seeds)
     assert flagged.status == "fail"
     assert flagged.why == ["class a: 2 groups are flagged"]
+
+
+@pytest.mark.parametrize(
+    ("own", "other", "status"),
+    [
+        ("pass", "fail", "fail"),
+        ("pass", "undecided", "undecided"),
+        ("undecided", "fail", "fail"),
+        ("undecided", "undecided", "undecided"),
+        ("fail", "undecided", "fail"),
+        ("fail", "fail", "fail"),
+    ],
+)
+def test_what_other_parts_of_the_audit_find_counts(own, other, status):
+    """A failure elsewhere fails; a doubt elsewhere keeps a pass away; both are told beside the classes' reasons."""
+    here = row(low=0.4, high=0.5) if own == "fail" else row(high=0.5 if own == "undecided" else 0.05)
+    found = verdict(here, findings=[Finding(other, "an attack", "a way" if other == "undecided" else "")])
+    assert found.status == status
+    assert "an attack" in found.why
+    assert (found.what_would_decide[-1:] == ["a way"]) == (other == "undecided")

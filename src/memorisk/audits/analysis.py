@@ -9,25 +9,38 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from memorisk.audits.attack_table import attack_table
+from memorisk.audits.attack_table import attack_table, attacks_for_verdict
 from memorisk.audits.class_tests import ClassFindings, audit_class, list_groups
+from memorisk.audits.classifier_words import ATTACKS
 from memorisk.audits.context import Context
 from memorisk.audits.coverage import not_scored, units_of, unpaired
 from memorisk.audits.evidence import Evidence
 from memorisk.audits.evidence_summary import image_table, null_sample, numbers_of, utility_on_test
 from memorisk.audits.options import AnalysisOptions
 from memorisk.report.result import Result
+from memorisk.statistics.attack_verdict import attack_findings, passed_words
 from memorisk.statistics.contrasts import unpaired_difference
-from memorisk.statistics.intervals import two_way_interval
+from memorisk.statistics.intervals import these_groups_interval
+from memorisk.statistics.noticeable_gap import POWER
 from memorisk.statistics.prerequisites import unseen_against_test
-from memorisk.statistics.verdict import Decision, Units, decide
+from memorisk.statistics.verdict import PASS, RULE, UNDECIDED, Finding, Units, decide
 
-SCHEMA = 1
+SCHEMA = 2
 PER_CLASS = (
     *("label", "n", "frequency", "n_groups", "n_scored", "n_groups_scored", "n_test_groups"),
     *("mean", "median", "trimmed_mean", "low", "high", "tier", "smallest_list", "list_level"),
     *("flagged", "testable", "why_not"),
     *("median_low", "median_high", "trimmed_low", "trimmed_high", "df", "prerequisite_p"),
+    *(
+        "room",
+        "noticeable_gap",
+        "noticeable_power",
+        "noticeable_low",
+        "noticeable_high",
+        "notice_power",
+        "models_needed",
+    ),
+    *("verdict_flagged", "blocked", "test_mean", "excess", "excess_low", "excess_high"),
 )
 
 
@@ -46,26 +59,40 @@ def analyse(evidence: Evidence, options: AnalysisOptions, context: Context) -> R
     per_class = pd.DataFrame([f.row for f in findings], columns=pd.Index(PER_CLASS))
     per_group = pd.concat([f.groups for f in findings], ignore_index=True)
     per_image = image_table(evidence, findings, per_group)
-    attacks, curves, agreement = attack_table(evidence)
+    attacks, curves, agreement = attack_table(evidence, options.attack_gate)
     counts = numbers_of(evidence, context)
     units = units_of(counts)
     # Without a gate nothing stops a pipeline, but the status still says what was found: "never" is not an all-clear.
-    level = min((f.list_level for f in findings), default=options.level)  # what a class's list needs
     gate = "high" if options.fail_on == "never" else options.fail_on
-    decision = decide(per_class, gate=gate, q=level, units=units, n_seeds=len(evidence.seeds))
     unscored = not_scored(evidence, context.n_validation, context.not_auditable)
+    utility = utility_on_test(evidence)
+    titles = {name: title for name, (title, _) in ATTACKS.items()}
+    tried = attacks_for_verdict(attacks, context.target, context.random_split, titles)
+    others = attack_findings(tried, options.attack_gate, units) + other_findings(context, unscored, utility, units)
+    decision = decide(
+        verdict_table(per_class),
+        gate=gate,
+        notice=options.notice,
+        units=units,
+        n_seeds=len(evidence.seeds),
+        findings=others,
+    )
+    why = list(decision.why)
+    if decision.status == PASS:
+        why.append(passed_words(tried, options.attack_gate, units))
     summary = {
         **counts,
         "form": form_words(evidence, context),
         "level_q": options.level,
         "correction": options.correction,
+        "noticeable": noticeable(per_class, options.notice),
         **unscored,
         "roc": curves,
         "null": null_sample(evidence),
         "agreement": agreement,
         "rarest_vs_top": rarest_against_top(findings),
         "prerequisites": {f.row["label"]: f.row["prerequisite_p"] for f in findings},
-        "utility": utility_on_test(evidence),
+        "utility": utility,
         "placebo": context.placebo,
         "target": context.target,
         "privacy": context.privacy,
@@ -74,10 +101,14 @@ def analyse(evidence: Evidence, options: AnalysisOptions, context: Context) -> R
         "schema": SCHEMA,
         "audit": "classifier",
         "gate": options.fail_on,
-        **_status(decision, context, unscored, summary["utility"], units),
+        "status": decision.status,
+        "why": why,
+        "what_would_decide": decision.what_would_decide,
         "tiers": dict(zip(per_class["label"], per_class["tier"], strict=True)),
         "flagged_groups": {f.row["label"]: f.row["flagged"] for f in findings},
         "level": options.level,
+        "rule": RULE | {"notice": options.notice, "attack_gate": options.attack_gate},
+        "noticeable": summary["noticeable"],
         "not_scored": unscored,
         "left_out": {k: summary[k] for k in ("n_skipped", "n_missing", "n_not_sampled")},
         "aucs": _headline_aucs(attacks),
@@ -99,6 +130,35 @@ def analyse(evidence: Evidence, options: AnalysisOptions, context: Context) -> R
     )
 
 
+def verdict_table(per_class: pd.DataFrame) -> pd.DataFrame:
+    """The classes as the verdict reads them: its own list, and means less the test gap where the design needs that.
+
+    Args:
+        per_class: With the columns of ``PER_CLASS``.
+    """
+    limits = {k: per_class[f"excess_{k}"] for k in ("low", "high")}
+    return per_class.assign(**limits, flagged=per_class["verdict_flagged"], why_not=per_class["blocked"])
+
+
+def noticeable(per_class: pd.DataFrame, notice: float) -> dict[str, Any] | None:
+    """What a patient's gap must be to be noticed in four of five cases, in the class where it must be largest.
+
+    Args:
+        per_class: With ``noticeable_gap``.
+        notice: What a pass must be able to notice, in nats.
+
+    Returns:
+        ``gap`` in nats (None: none up to the largest tried), ``label``, ``power`` with ``low`` and ``high``,
+        ``probability`` asked for and ``notice``; None where no class has a list.
+    """
+    gaps = per_class["noticeable_gap"].to_numpy(dtype=np.float64)
+    if np.isnan(gaps).all():
+        return None
+    row = per_class.iloc[int(np.nanargmax(gaps))]
+    of_power = {k: row[f"noticeable_{k}"] for k in ("power", "low", "high")}
+    return {"gap": row["noticeable_gap"], "label": row["label"], **of_power, "probability": POWER, "notice": notice}
+
+
 def class_findings(evidence: Evidence, options: AnalysisOptions, context: Context) -> list[ClassFindings]:
     """Every class, in the order of their names; p-values only where they may be given."""
     checks = _prerequisites(evidence)
@@ -113,7 +173,7 @@ def class_findings(evidence: Evidence, options: AnalysisOptions, context: Contex
         elif not ok:
             blocked = "no p-values: canaries under the model that did not see them differ from test images"
         findings.append(audit_class(evidence, str(label), prerequisite_p=p, blocked=blocked))
-    return list_groups(findings, options)
+    return list_groups(findings, options, seed=abs(int(evidence.seeds[0])))
 
 
 def _prerequisites(evidence: Evidence) -> dict[str, tuple[float, bool]]:
@@ -135,7 +195,7 @@ def _prerequisites(evidence: Evidence) -> dict[str, tuple[float, bool]]:
 
 
 def rarest_against_top(findings: list[ClassFindings]) -> dict[str, Any] | None:
-    """The mean M of the most memorized class less that of the rarest, with its interval (two sets of groups)."""
+    """The mean M of the most memorized class less that of the rarest, with its interval over trainings."""
     scored = [f for f in findings if len(f.table)]
     if len(scored) < 2:
         return None
@@ -154,7 +214,7 @@ def rarest_against_top(findings: list[ClassFindings]) -> dict[str, Any] | None:
     }
     if rarest is top:
         return found | {"difference": 0.0, "low": float("nan"), "high": float("nan")}
-    interval = unpaired_difference(two_way_interval(top.table), two_way_interval(rarest.table))
+    interval = unpaired_difference(these_groups_interval(top.table), these_groups_interval(rarest.table))
     return found | {"difference": interval.estimate, "low": interval.low, "high": interval.high}
 
 
@@ -168,44 +228,52 @@ def form_words(evidence: Evidence, context: Context) -> str:
     return f"the corrected form, design {context.design} ({kind}): {s} twin pairs, {2 * s} models"
 
 
-def _status(
-    decision: Decision, context: Context, unscored: dict[str, Any], utility: dict[str, Any], units: Units
-) -> dict[str, Any]:
-    """Status and reasons. What was not scored, not learned, or not of this model cannot pass."""
-    status, why, deciding = decision.status, list(decision.why), list(decision.what_would_decide)
+def other_findings(context: Context, unscored: dict[str, Any], utility: dict[str, Any], units: Units) -> list[Finding]:
+    """What keeps a pass away besides the classes: people not scored, models that learned nothing, another target."""
+    found = []
     if not context.random_split:
-        deciding.append(
+        reason = "the split is not known to be random by group, so that its test part is no null"
+        way = (
             "a split drawn at random by patient; if the given one was, say so (--splits given-random; for losses leave "
             "out --no-random-split)"
         )
-    doubts = []
+        found.append(Finding(UNDECIDED, reason, way))
     if unscored["without_partner"]:
-        found = unpaired(unscored, units)
-        doubts.append(
-            (
-                f"{found} had no partner with the same labels and number of images, so nothing is known of them",
-                "the same images with at most a few of each patient; --design paper needs no partners, but scores "
-                "15 % of the images",
-            )
+        reason = (
+            f"{unpaired(unscored, units)} had no partner with the same labels and number of images, so nothing is "
+            "known of them"
         )
+        way = (
+            "the same images with at most a few of each patient; --design paper needs no partners, but scores 15 % of "
+            "the images"
+        )
+        found.append(Finding(UNDECIDED, reason, way))
     if utility["beats_guessing"] is False:
-        doubts.append(
-            (
-                f"the models are not better than guessing (balanced accuracy {utility['test_balanced_accuracy']:.2f}, "
-                f"chance {utility['chance']:.2f}): models that learned nothing remember nothing",
-                "the training that the released model really had (--epochs, --lr, --model, --weights)",
-            )
+        reason = (
+            f"the models are not better than guessing (balanced accuracy {utility['test_balanced_accuracy']:.2f}, "
+            f"chance {utility['chance']:.2f}): models that learned nothing remember nothing"
         )
+        way = "the training that the released model really had (--epochs, --lr, --model, --weights)"
+        found.append(Finding(UNDECIDED, reason, way))
     if context.target is not None and not context.target["replication"]["replicated"]:
-        reason = "the twins do not replicate the given model: its test loss or accuracy is outside their own spread"
-        doubts.append((reason, "twins by the very recipe of the given model (--train, or its settings)"))
-    if doubts and status == "pass":
-        status, why = "undecided", []
-    return {
-        "status": status,
-        "why": [*why, *(reason for reason, _ in doubts)],
-        "what_would_decide": [*deciding, *(way for _, way in doubts)],
-    }
+        way = (
+            "twins by the very recipe of the given model (--train, or its settings; --design matched trains them on "
+            "nearly all of its images)"
+        )
+        found.append(Finding(UNDECIDED, _another_model(context.target["replication"]), way))
+    return found
+
+
+def _another_model(replication: dict[str, Any]) -> str:
+    """That the given model is not one more twin, by which of its numbers, and what speaks for it."""
+    names = {"loss_members": "loss on what it was trained on", "loss": "test loss", "accuracy": "test accuracy"}
+    outside = [
+        f"its {name} is {part['target']:.3g}, one more twin's {part['low']:.3g} to {part['high']:.3g}"
+        for key, name in names.items()
+        if isinstance(part := replication.get(key), dict) and not part["within"]
+    ]
+    told = f" ({'; '.join(outside)})" if outside else ""
+    return f"the given model is another model than the twins{told}: only the attacks on it speak for it"
 
 
 def _headline_aucs(attacks: pd.DataFrame) -> dict[str, Any]:

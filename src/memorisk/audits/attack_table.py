@@ -4,8 +4,12 @@ The paper's five scores are compared as ``scores.attacks`` says: members C1 of m
 scores of the target's loss alone, E only for scores that use the twin's. LiRA and RMIA attack model A of each seed
 with references from the other seeds' twins, so members are C1 and non-members C2; RMIA's population is E, which
 shares no group with either.
+
+Intervals are over patients and trainings (``statistics.roc``). Seeds that serve each other as references are no
+independent trainings: LiRA and RMIA are scored again without each of up to ``MOST_PARTS`` parts of the trainings.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,20 +17,31 @@ import numpy as np
 import pandas as pd
 
 from memorisk.audits.evidence import Evidence
+from memorisk.audits.options import ATTACK_GATE
 from memorisk.scores.attacks import ATTACKS, MEMBER, NEITHER, NON_MEMBER, attack_scores
 from memorisk.scores.lira import ONLINE_FROM, lira_scores, twin_references
 from memorisk.scores.rmia import rmia_scores
+from memorisk.statistics.attack_verdict import SURE_RATE, Attack
 from memorisk.statistics.correlation import Agreement, attack_agreement
 from memorisk.statistics.jackknife import JackknifeInterval
-from memorisk.statistics.roc import log_roc_points, reject_if_control_fails, roc_curve, seed_auc_jackknife, tpr_at_fpr
+from memorisk.statistics.roc import (
+    auc,
+    log_roc_points,
+    reject_if_control_fails,
+    roc_curve,
+    seed_auc_jackknife,
+    tpr_at_fpr,
+)
 from memorisk.statistics.thresholds import seed_youden_by_folds, youden_by_folds
 
 ALL = "(all)"
 COLUMNS = (
-    *("label", "attack", "auc", "low", "high", "tpr_at_1pct", "tpr_at_01pct", "balanced_accuracy"),
-    *("n_members", "n_non_members", "n_groups", "control", "note"),
+    *("label", "attack", "auc", "low", "high", "p_auc", "tpr_at_1pct", "tpr_low", "tpr_high", "p_tpr", "tpr_at_01pct"),
+    *("balanced_accuracy", "n_members", "n_non_members", "n_groups", "n_member_groups", "n_non_member_groups"),
+    *("n_models", "conditional", "of_trainings", "by_coin", "control", "note"),
 )
 MIN_SEEDS_LIRA = 3  # two references a side at least, for a pooled variance
+MOST_PARTS = 8  # trainings left out one part at a time: 7 degrees of freedom, and a cost that grows with S, not S^2
 
 
 @dataclass(frozen=True)
@@ -38,16 +53,25 @@ class Scored:
         score: [S, I] higher = more likely a member.
         role: [S, I] member, non-member or neither.
         control: Must not separate members from non-members.
+        by_coin: A fair coin told members from non-members; else non-members are of the test part, which must be a
+            random part of the same data.
     """
 
     name: str
     score: np.ndarray
     role: np.ndarray
     control: bool = False
+    by_coin: bool = False
 
 
-def attack_table(evidence: Evidence) -> tuple[pd.DataFrame, dict[str, Any], dict[str, Any] | None]:
+def attack_table(
+    evidence: Evidence, gate: float = ATTACK_GATE
+) -> tuple[pd.DataFrame, dict[str, Any], dict[str, Any] | None]:
     """All attacks on one audit.
+
+    Args:
+        evidence: The twins.
+        gate: The AUC that ``p_auc`` is about: how surely the attack's exceeds it.
 
     Returns:
         The table of ``attacks.parquet``; ROC points by attack for logarithmic axes; the agreement of M (from other
@@ -55,11 +79,13 @@ def attack_table(evidence: Evidence) -> tuple[pd.DataFrame, dict[str, Any], dict
     """
     scored = [*paper_attacks(evidence), *reference_attacks(evidence)]
     label, group = evidence.items.label, evidence.items.group
+    without = without_trainings(evidence)
     rows = []
     for attack in scored:
         for name in (ALL, *sorted(set(label))):
             keep = np.ones(len(label), dtype=bool) if name == ALL else label == name
-            rows.append(_row(attack, str(name), attack.score[:, keep], attack.role[:, keep], group[keep]))
+            left = without.get((attack.name, str(name)))
+            rows.append(attack_row(attack, str(name), keep, group, gate, left))
     curves = {attack.name: _curve(attack) for attack in scored}
     return pd.DataFrame(rows, columns=pd.Index(COLUMNS)), {k: v for k, v in curves.items() if v}, _agreement(evidence)
 
@@ -79,29 +105,49 @@ def paper_attacks(evidence: Evidence) -> list[Scored]:
 
 def reference_attacks(evidence: Evidence) -> list[Scored]:
     """LiRA and RMIA from the other seeds' twins: offline from three seeds, online from sixteen models."""
+    return _reference_attacks(evidence, ["offline"] + (["online"] if 2 * len(evidence.seeds) >= ONLINE_FROM else []))
+
+
+def _reference_attacks(evidence: Evidence, modes: list[str]) -> list[Scored]:
     n_seeds = len(evidence.seeds)
     if evidence.design == "paper" or n_seeds < MIN_SEEDS_LIRA:
         return []
     sign = evidence.sign
     role = np.where(sign > 0, MEMBER, np.where(sign < 0, NON_MEMBER, NEITHER)).astype(np.int8)
-    modes = ["offline"] + (["online"] if 2 * n_seeds >= ONLINE_FROM else [])
     found = []
     for mode in modes:
         for name, function in (("lira", _lira), ("rmia", _rmia)):
             score = np.stack([function(evidence, s, mode) for s in range(n_seeds)])
             usable = np.isfinite(score) & (role != NEITHER)
-            found.append(
-                Scored(
-                    f"{name}_{mode}", np.where(usable, score, np.nan), np.where(usable, role, NEITHER).astype(np.int8)
-                )
-            )
+            score, roles = np.where(usable, score, np.nan), np.where(usable, role, NEITHER).astype(np.int8)
+            found.append(Scored(f"{name}_{mode}", score, roles, by_coin=True))
+    return found
+
+
+def without_trainings(evidence: Evidence) -> dict[tuple[str, str], list[float]]:
+    """By attack with references and by class: the mean AUC without each part of the trainings, in both their roles."""
+    n_seeds, label = len(evidence.seeds), evidence.items.label
+    modes = ["offline"] + (["online"] if 2 * n_seeds >= ONLINE_FROM else [])
+    parts = np.array_split(np.arange(n_seeds), min(n_seeds, MOST_PARTS))
+    found: dict[tuple[str, str], list[float]] = {}
+    for part in parts:
+        for attack in _reference_attacks(evidence.of_seeds(np.setdiff1d(np.arange(n_seeds), part)), modes):
+            for name in (ALL, *sorted(set(label))):
+                own = np.ones(len(label), dtype=bool) if name == ALL else label == name
+                sides = [
+                    (s[own & (r == MEMBER)], s[own & (r == NON_MEMBER)])
+                    for s, r in zip(attack.score, attack.role, strict=True)
+                ]
+                aucs = [auc(m, n) for m, n in sides if len(m) and len(n)]
+                found.setdefault((attack.name, str(name)), []).append(float(np.mean(aucs)) if aucs else np.nan)
     return found
 
 
 def _lira(evidence: Evidence, s: int, mode: str) -> np.ndarray:
     refs = twin_references(evidence.margin_a, evidence.margin_b, evidence.sign, s)
     target = np.where(evidence.sign[s] != 0, evidence.margin_a[s], np.nan)
-    return lira_scores(target, refs.refs_in, refs.refs_out, mode=mode, variance="pooled_residual")
+    # Whether there are enough models for a mode is asked once, of the whole audit.
+    return lira_scores(target, refs.refs_in, refs.refs_out, mode=mode, variance="pooled_residual", allow_small=True)
 
 
 def _rmia(evidence: Evidence, s: int, mode: str) -> np.ndarray:
@@ -113,12 +159,31 @@ def _rmia(evidence: Evidence, s: int, mode: str) -> np.ndarray:
     return rmia_scores(target, refs.refs_in, refs.refs_out, -evidence.loss_a[s, test], population, mode=mode, log=True)
 
 
-def _row(attack: Scored, label: str, score: np.ndarray, role: np.ndarray, group: np.ndarray) -> dict[str, object]:
-    interval = seed_auc_jackknife(score, role, group)
-    per_seed = [(score[s][role[s] == MEMBER], score[s][role[s] == NON_MEMBER]) for s in range(len(score))]
-    per_seed = [(m, n) for m, n in per_seed if len(m) and len(n)]
-    tpr = {f: _mean_tpr(per_seed, f) for f in (0.01, 0.001)}
-    notes = [t[1] for t in tpr.values() if t[1]]
+def attack_row(
+    attack: Scored,
+    label: str,
+    keep: np.ndarray,
+    group: np.ndarray,
+    gate: float,
+    without: list[float] | None = None,
+) -> dict[str, Any]:
+    """What one attack finds among some images: a row of ``COLUMNS``.
+
+    Args:
+        attack: Its scores on S models.
+        label: What the images are called in the table.
+        keep: [I] bool, those images.
+        group: [I].
+        gate: The AUC that ``p_auc`` is about.
+        without: Mean AUCs without each part of the trainings (``seed_auc_jackknife``).
+    """
+    score, role, group = attack.score[:, keep], attack.role[:, keep], group[keep]
+    interval = seed_auc_jackknife(score, role, group, without=without)
+    sides = [(int((r == MEMBER).sum()), int((r == NON_MEMBER).sum())) for r in role]
+    sides = [side for side in sides if min(side)]
+    low = tpr_at_fpr(score, role, group, 0.01, value=SURE_RATE)
+    lowest = tpr_at_fpr(score, role, group, 0.001)
+    notes = [f"TPR at {t.fpr:.1%} FPR {t.note}" for t in (low, lowest) if t.note and sides]
     if attack.control:
         check = reject_if_control_fails(interval)
         notes = [check.message] if not check.passed else ["control: its interval must contain 0.5, and does"]
@@ -130,24 +195,65 @@ def _row(attack: Scored, label: str, score: np.ndarray, role: np.ndarray, group:
         "auc": interval.estimate,
         "low": interval.low,
         "high": interval.high,
-        "tpr_at_1pct": tpr[0.01][0],
-        "tpr_at_01pct": tpr[0.001][0],
+        "p_auc": interval.p_at_most(gate),
+        "tpr_at_1pct": low.tpr,
+        "tpr_low": low.low,
+        "tpr_high": low.high,
+        "p_tpr": low.p_at_most,
+        "tpr_at_01pct": lowest.tpr,
         "balanced_accuracy": seed_youden_by_folds(score, role, group),
-        "n_members": round(np.mean([len(m) for m, _ in per_seed])) if per_seed else 0,
-        "n_non_members": round(np.mean([len(n) for _, n in per_seed])) if per_seed else 0,
+        "n_members": round(np.mean([m for m, _ in sides])) if sides else 0,
+        "n_non_members": round(np.mean([n for _, n in sides])) if sides else 0,
         "n_groups": interval.n_groups,
+        "n_member_groups": low.n_members,
+        "n_non_member_groups": low.n_non_members,
+        "n_models": interval.n_seeds,
+        "conditional": interval.conditional,
+        "of_trainings": interval.spread.of_trainings() if interval.spread else 0.0,
+        "by_coin": attack.by_coin,
         "control": attack.control,
         "note": "; ".join(dict.fromkeys(notes)),
     }
 
 
-def _mean_tpr(per_seed: list[tuple[np.ndarray, np.ndarray]], fpr: float) -> tuple[float, str]:
-    """Mean over seeds of the TPR at a low FPR; NaN with a note where a seed has too few non-members."""
-    if not per_seed:
-        return float("nan"), ""
-    found = [tpr_at_fpr(m, n, fpr) for m, n in per_seed]
-    notes = [f.note for f in found if f.note]
-    return (float("nan"), f"TPR at {fpr:.1%} FPR {notes[0]}") if notes else (float(np.mean([f.tpr for f in found])), "")
+def attacks_for_verdict(
+    table: pd.DataFrame, target: dict[str, Any] | None, random_split: bool, titles: Mapping[str, str]
+) -> list[Attack]:
+    """Every attack that is no control: of twins over all classes, of the given model over all and class by class.
+
+    Args:
+        table: From ``attack_table``.
+        target: What ``target.audit_target`` found; None without a given model.
+        random_split: Whether members and test images are known to be one random split by group.
+        titles: Names of attacks in sentences.
+    """
+    rows: list[dict[str, Any]] = pd.DataFrame(table[table["label"] == ALL]).to_dict("records")  # pyright: ignore[reportAssignmentType]
+    fair = random_split and _control_holds([row for row in rows if row["control"]])
+    found = [_attack(row, titles, comparable=row["by_coin"] or fair) for row in rows if not row["control"]]
+    if target is not None and "classes" in target:
+        fair = random_split and _control_holds([target["control"]] if target.get("control") else [])
+        own = [{"attack": name, "label": ALL, **row} for name, row in target["attacks"].items()]
+        found += [_attack(row, titles, comparable=fair, of_target=True) for row in [*own, *target["classes"]]]
+    return found
+
+
+def _control_holds(controls: list[dict[str, Any]]) -> bool:
+    """Whether no control tells members from non-members."""
+    return all(row["low"] <= 0.5 <= row["high"] for row in controls)
+
+
+def _attack(row: dict[str, Any], titles: Mapping[str, str], *, comparable: bool, of_target: bool = False) -> Attack:
+    return Attack(
+        name=titles.get(row["attack"], str(row["attack"]).replace("_", " ")),
+        **{k: float(row[k]) for k in ("auc", "low", "high", "p_auc", "tpr_low", "p_tpr", "of_trainings")},
+        n_groups=int(row["n_groups"]),
+        n_non_members=int(row["n_non_member_groups"]),
+        n_models=int(row["n_models"]),
+        label="" if row["label"] == ALL else str(row["label"]),
+        of_target=of_target,
+        comparable=bool(comparable),
+        conditional=bool(row["conditional"]),
+    )
 
 
 def _curve(attack: Scored) -> dict[str, list[float]] | None:

@@ -11,11 +11,22 @@ import pandas as pd
 from memorisk.audits.evidence import Evidence
 from memorisk.audits.options import AnalysisOptions
 from memorisk.scores.differential import group_table, memorization
-from memorisk.statistics.families import family_lists
-from memorisk.statistics.intervals import Interval, jackknife_interval, two_way_interval
+from memorisk.statistics.contrasts import unpaired_difference
+from memorisk.statistics.families import FamilyLists, family_lists
+from memorisk.statistics.intervals import Interval, jackknife_interval, these_groups_interval, two_way_interval
 from memorisk.statistics.multiple import benjamini_hochberg
+from memorisk.statistics.noticeable_gap import (
+    MIN_ROOM,
+    PASS_POWER,
+    ClassList,
+    class_list,
+    noticeable_gap,
+    power,
+    seeds_needed,
+)
 from memorisk.statistics.nulls import UnitPValues, sign_flip_p_values, unit_p_values
 from memorisk.statistics.tiers import tier
+from memorisk.statistics.verdict import VERDICT_CORRECTION, VERDICT_LEVEL
 
 
 @dataclass(frozen=True)
@@ -28,7 +39,7 @@ class ClassFindings:
         images: p-values of its scored images, by item index (descriptive where groups hold several images).
         table: [G, S] mean gap of each scored group in each seed, signed by membership; NaN where it had no partner.
         floor: [G] smallest p-value that each group could have had; NaN without p-values.
-        list_level: Level of the class's own list, once the lists are made.
+        listing: What its list rests on, at the verdict's level over one class; None without p-values.
     """
 
     row: dict[str, object]
@@ -36,7 +47,7 @@ class ClassFindings:
     images: dict[int, float]
     table: np.ndarray
     floor: np.ndarray
-    list_level: float = float("nan")
+    listing: ClassList | None
 
 
 def audit_class(evidence: Evidence, label: str, *, prerequisite_p: float, blocked: str | None) -> ClassFindings:
@@ -49,10 +60,10 @@ def audit_class(evidence: Evidence, label: str, *, prerequisite_p: float, blocke
         blocked: Why no p-values may be given, or None.
     """
     items = evidence.items
-    own = items.label == label
+    of_class = items.label == label
     sign, gap = evidence.sign, evidence.gap
-    scored = np.flatnonzero(own & (items.split == "canary") & (sign != 0).any(axis=0))
-    test = np.flatnonzero(own & (items.split == "test"))
+    scored = np.flatnonzero(of_class & (items.split == "canary") & (sign != 0).any(axis=0))
+    test = np.flatnonzero(of_class & (items.split == "test"))
     groups, unit = np.unique(items.group[scored].astype(str), return_inverse=True)
     test_groups, test_unit = np.unique(items.group[test].astype(str), return_inverse=True)
     table = group_table(gap[:, scored], sign[:, scored], items.group[scored].astype(str)).values
@@ -60,37 +71,83 @@ def audit_class(evidence: Evidence, label: str, *, prerequisite_p: float, blocke
     why_not = blocked or _why_not(len(scored), len(test))
     p = floor = np.full(len(groups), np.nan)
     image_p: dict[int, float] = {}
+    listing = None
     if why_not is None:
+        listing = _listing(evidence, scored, test)
         null = _p_values(evidence, scored, unit, test, test_unit)
         p, floor = null.p_value, null.floor
-        images = _p_values(evidence, scored, np.arange(len(scored)), test, np.arange(len(test)))
-        image_p = dict(zip(scored.tolist(), images.p_value.tolist(), strict=True))
+        own = p[unit]  # of patients with one image each
+        if len(groups) < len(scored) or len(test_groups) < len(test):
+            own = _p_values(evidence, scored, np.arange(len(scored)), test, np.arange(len(test))).p_value
+        image_p = dict(zip(scored.tolist(), own.tolist(), strict=True))
 
     m = memorization(gap[:, scored], sign[:, scored])
     row = {
         "label": label,
-        "n": int(own.sum()),
-        "frequency": float(own.sum() / len(set(items.image))),
-        "n_groups": len(np.unique(items.group[own].astype(str))),
+        "n": int(of_class.sum()),
+        "frequency": float(of_class.sum() / len(set(items.image))),
+        "n_groups": len(np.unique(items.group[of_class].astype(str))),
         "n_scored": len(scored),
         "n_groups_scored": len(groups),
         "n_test_groups": len(test_groups),
-        **_summary(table),
+        **(summary := _summary(table)),
+        **_excess(evidence, table, summary, test),
         "why_not": why_not or "",
         "prerequisite_p": prerequisite_p,
     }
     per_group = _group_rows(label, groups, unit, m, sign[:, scored]).assign(p_value=p)
-    return ClassFindings(row, per_group, image_p, table, floor)
+    return ClassFindings(row, per_group, image_p, table, floor, listing)
 
 
-def list_groups(findings: list[ClassFindings], options: AnalysisOptions) -> list[ClassFindings]:
-    """Make the lists of all classes, at one level over the whole audit (``statistics.families``)."""
-    lists = family_lists(
-        [f.groups["p_value"].to_numpy(dtype=np.float64) for f in findings],
-        [f.floor for f in findings],
-        options.level,
-        options.correction,
-    )
+def _listing(evidence: Evidence, scored: np.ndarray, test: np.ndarray) -> ClassList:
+    """What the list of a class rests on; its level is shared among classes later."""
+    items, gap = evidence.items, evidence.gap
+    groups = items.group[test].astype(str), evidence.sign[:, scored], items.group[scored].astype(str)
+    if _without_flips(evidence):
+        some = np.ones((1, len(scored)))
+        mean = gap[:, test].mean(axis=0, keepdims=True)
+        return class_list(mean, groups[0], some, groups[2], VERDICT_LEVEL, flip=False)
+    return class_list(gap[:, test], *groups, VERDICT_LEVEL)
+
+
+def _without_flips(evidence: Evidence) -> bool:
+    """Whether the roles of the two models are not symmetric."""
+    return evidence.design == "paper" and evidence.assigned is None
+
+
+def _excess(evidence: Evidence, table: np.ndarray, summary: dict[str, object], test: np.ndarray) -> dict[str, object]:
+    """The class mean beyond what unseen images of the class gain, which is what the verdict reads, with its limits.
+
+    Twins are symmetric, so that unseen images gain nothing on average. In the `paper` design the candidate is better by
+    its larger training set, also on images that it never saw: the class's mean test gap is subtracted, seed by seed,
+    and the test groups' own chance is added to the interval.
+    """
+    items, seeds = evidence.items, len(evidence.seeds)
+    unseen = group_table(evidence.gap[:, test], np.ones((seeds, len(test))), items.group[test].astype(str)).values
+    gained: dict[str, object] = {"test_mean": float(unseen.mean()) if unseen.size else float("nan")}
+    if not _without_flips(evidence):
+        return gained | {"excess": summary["mean"], "excess_low": summary["low"], "excess_high": summary["high"]}
+    if not unseen.size or not len(table):
+        return gained | dict.fromkeys(("excess", "excess_low", "excess_high"), float("nan"))
+    drift = unseen.mean(axis=0)
+    found = unpaired_difference(two_way_interval(table - drift), two_way_interval(unseen - drift))
+    return gained | _columns(found, "excess", "excess_")
+
+
+def list_groups(findings: list[ClassFindings], options: AnalysisOptions, *, seed: int) -> list[ClassFindings]:
+    """Make the lists of all classes, at one level over the whole audit (``statistics.families``).
+
+    Two lists a class: the one that is shown, at the level and correction that were asked for, and the verdict's, at
+    its own. By default they are the same.
+
+    Args:
+        findings: Of all classes.
+        options: Level and correction of what is shown, and the gap that a pass must be able to notice.
+        seed: Of the simulated patients behind the noticeable gap.
+    """
+    lists = _lists(findings, options.level, options.correction)
+    fixed = _lists(findings, VERDICT_LEVEL, VERDICT_CORRECTION)
+    n_classes = max(sum(f.listing is not None for f in findings), 1)
     listed = []
     for i, finding in enumerate(findings):
         shortest, n = lists.smallest_list[i], len(finding.groups)
@@ -103,24 +160,57 @@ def list_groups(findings: list[ClassFindings], options: AnalysisOptions) -> list
             "smallest_list": float("nan") if shortest is None else float(shortest),
             "list_level": float(lists.level[i]),
             "flagged": lists.rejections[i].n_rejected,
+            "verdict_flagged": fixed.rejections[i].n_rejected,
             "testable": not why_not,
+            "blocked": str(finding.row["why_not"]),
             "why_not": why_not,
+            **_noticed(finding.listing, n_classes, options.notice, seed),
         }
         groups = finding.groups.assign(
             adjusted=benjamini_hochberg(finding.groups["p_value"], options.level).adjusted,
             flagged=lists.rejections[i].rejected,
         )
-        listed.append(replace(finding, row=row, groups=groups, list_level=float(lists.level[i])))
+        listed.append(replace(finding, row=row, groups=groups))
     return listed
+
+
+def _lists(findings: list[ClassFindings], level: float, correction: str) -> FamilyLists:
+    p_values = [f.groups["p_value"].to_numpy(dtype=np.float64) for f in findings]
+    return family_lists(p_values, [f.floor for f in findings], level, correction)
+
+
+def _noticed(listing: ClassList | None, n_classes: int, notice: float, seed: int) -> dict[str, float]:
+    """What the class's list would have noticed, and how many models would notice what a pass asks for."""
+    nan = float("nan")
+    if listing is None:
+        names = ("room", "noticeable_gap", "noticeable_power", "noticeable_low", "noticeable_high", "notice_power")
+        return dict.fromkeys((*names, "models_needed"), nan)
+    shared = replace(listing, level=VERDICT_LEVEL / n_classes)
+    found = noticeable_gap(shared, seed=seed)
+    asked = power(shared, notice, seed=seed) if found.room >= MIN_ROOM else nan
+    seeds = None
+    if not asked >= PASS_POWER:
+        seeds = seeds_needed(shared, notice, seed=seed)
+    return {
+        "room": found.room,
+        "noticeable_gap": found.gap,
+        "noticeable_power": found.power,
+        "noticeable_low": found.low,
+        "noticeable_high": found.high,
+        "notice_power": asked,
+        "models_needed": nan if seeds is None else 2.0 * seeds,
+    }
 
 
 def _p_values(
     evidence: Evidence, scored: np.ndarray, unit: np.ndarray, test: np.ndarray, test_unit: np.ndarray
 ) -> UnitPValues:
     gap = evidence.gap
-    if evidence.design == "paper" and evidence.assigned is None:
+    if _without_flips(evidence):
         return unit_p_values(gap[:, scored].mean(axis=0), unit, gap[:, test].mean(axis=0), test_unit)
-    return sign_flip_p_values(gap[:, scored], evidence.sign[:, scored], unit, gap[:, test], test_unit)
+    return sign_flip_p_values(
+        gap[:, scored], evidence.sign[:, scored], unit, gap[:, test], test_unit, ranking="studentized"
+    )
 
 
 def _why_not(n_scored: int, n_test: int) -> str | None:
@@ -155,7 +245,7 @@ def _summary(table: np.ndarray) -> dict[str, object]:
         names = ["mean", "low", "high", "df", "median", "median_low", "median_high"]
         names += ["trimmed_mean", "trimmed_low", "trimmed_high"]
         return {"tier": "insufficient evidence", **dict.fromkeys(names, float("nan"))}
-    mean = two_way_interval(table)
+    mean = these_groups_interval(table)
     middle = jackknife_interval(table, "median")
     trimmed = jackknife_interval(table, "trimmed_mean")
     return {

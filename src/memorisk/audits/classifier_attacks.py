@@ -53,7 +53,11 @@ def attack_section(reading: Reading) -> list[Block]:
             "of the curves counts."
         ),
         *_control(rows(named, whole & control)),
-        _attack_table(overall, "Attacks over all classes, most successful first; the control last.", label=False),
+        _attack_table(
+            overall,
+            f"Attacks over all classes, most successful first; the control last. {_interval_words(overall)}",
+            label=False,
+        ),
         Paragraph(_rates_words(overall)),
         *_roc_figure(reading, overall),
     ]
@@ -82,7 +86,13 @@ def _attack_table(frame: pd.DataFrame, caption: str, *, label: bool) -> Table:
         *([Column(source="label", heading="Class", row_heading=True)] if label else []),
         Column(source="attack", heading="Attack", row_heading=not label),
         Column(source="auc", heading="AUC [95 % interval]", format="decimal", interval=("low", "high")),
-        Column(source="tpr_at_1pct", heading="Found at 1 % false positives", format="percent", missing=unknown),
+        Column(
+            source="tpr_at_1pct",
+            heading="Found at 1 % false positives",
+            format="percent",
+            missing=unknown,
+            interval=("tpr_low", "tpr_high") if "tpr_low" in frame else None,
+        ),
         Column(source="tpr_at_01pct", heading="Found at 0.1 %", format="percent", missing=unknown),
         Column(source="balanced_accuracy", heading="Balanced accuracy", format="percent"),
         Column(source="n_members", heading="Members", format="count"),
@@ -101,9 +111,19 @@ def _attack_table(frame: pd.DataFrame, caption: str, *, label: bool) -> Table:
     )
 
 
+def _interval_words(overall: pd.DataFrame) -> str:
+    """Whom the intervals speak of: these models, or others trained alike."""
+    if "n_models" not in overall or "conditional" not in overall or not len(overall):
+        return ""
+    if truths(overall, "conditional").all():
+        return "Intervals: over patients, for these models."
+    models = int(np.nanmax(numbers(overall, "n_models")))
+    return f"Intervals: over patients and {models} trainings, so that they speak of models trained again, too."
+
+
 def _rates_words(overall: pd.DataFrame) -> str:
     """What a rate at few false positives takes, and which of the two is in no row of the table."""
-    takes = "a rate of 1 % takes at least 1,000 non-members, one of 0.1 % takes 10,000."
+    takes = "a rate of 1 % takes at least 1,000 patients who are no members, one of 0.1 % takes 10,000."
     absent = [of for column, of in (("tpr_at_1pct", "1 %"), ("tpr_at_01pct", "0.1 %")) if _all_missing(overall, column)]
     if not absent:
         return f"Not measurable: {takes}"
@@ -204,23 +224,39 @@ def target_section(reading: Reading) -> list[Block]:
     if isinstance(attacks, dict) and attacks:
         found = [{"attack": _title(str(k), False), **v} for k, v in attacks.items() if isinstance(v, dict)]
         table = pd.DataFrame(found).astype({"attack": object})
-        caption = "Attacks on the very model, its training images against the test part."
+        caption = (
+            "Attacks on the very model, its training images against the test part. Intervals: over patients; the model "
+            "was trained once, and this file is what is asked about."
+        )
+        if isinstance(control := target.get("control"), dict):
+            blocks += _control(pd.DataFrame([control]))
         blocks.append(_attack_table(table, caption, label=False))
-    rest = {_TARGET.get(k, k): v for k, v in target.items() if k not in ("attacks", "replication", "verdict")}
+        classes = target.get("classes")
+        if isinstance(classes, list) and classes:
+            each = pd.DataFrame(classes).astype({"attack": object, "label": object})
+            each = each.assign(attack=[_title(a, False) for a in texts(each, "attack")])
+            title = "Attacks on the very model, class by class"
+            blocks.append(Details(title, [_attack_table(each, f"{title}.", label=True)], printed=False))
+    known = ("attacks", "classes", "control", "replication", "verdict")
+    rest = {_TARGET.get(k, k): v for k, v in target.items() if k not in known}
     return [*blocks, Definitions(settings(rest), compact=True)]
 
 
 def _replication(replication: dict[str, Any]) -> Callout:
-    """Whether the very model's test loss and accuracy lie within the spread of the audited models."""
+    """Whether the very model is one more of the audited ones, by its losses on members and on the test part."""
     sentences = []
-    for name in ("loss", "accuracy"):
+    names = (("loss_members", "Loss on what it was trained on"), ("loss", "Test loss"), ("accuracy", "Test accuracy"))
+    for name, title in names:
         part = replication.get(name)
         known = [number(part.get(k)) for k in ("target", "low", "high")] if isinstance(part, dict) else []
         if len(known) == 3 and None not in known:
-            value, low, high = (decimal(v) for v in known)
-            sentences.append(f"Test {name} {value}; one more audited model would lie between {low} and {high}.")
+            value, low, high = (decimal(v) for v in known if v is not None)
+            sentences.append(f"{title} {value}; one more audited model would lie between {low} and {high}.")
     text = " ".join(sentences)
     if replication["replicated"]:
-        return Callout("note", "The audited models behave like the very model on the test part", [Paragraph(text)])
-    more = " An audit of another recipe is not an audit of this model: read what concerns the classes with care."
-    return Callout("warning", "The audited models do not behave like the very model", [Paragraph(text + more)])
+        return Callout("note", "The audited models behave like the very model", [Paragraph(text)])
+    more = (
+        " What the classes and lists say is of the audited models, and nothing of this file. Only the attacks on it "
+        "speak for it, so that it may fail, but cannot pass."
+    )
+    return Callout("warning", "The very model is another model than the audited ones", [Paragraph(text + more)])

@@ -90,7 +90,11 @@ def _verdict(reading: Reading) -> list[Block]:
     status = reading.status
     kind, headline = words.HEADLINES[status]
     blocks: list[Block] = [Paragraph(_sentence(reading))]
-    if why := as_list(reading.verdict.get("why")):
+    found = reading.summary.get("noticeable")
+    if isinstance(found, dict) and found:
+        before, _, after = words.noticed(found, reading.unit, "\0").partition("\0")
+        blocks.append(Paragraph([before, Name(str(found.get("label"))), after]))
+    if why := reading.why:
         blocks += [Heading("Why"), *_few(why)]
     if status != "pass" and (decides := as_list(reading.verdict.get("what_would_decide"))):
         title = "What would decide it" if status == "undecided" else "What would settle what is open"
@@ -120,11 +124,11 @@ def _sentence(reading: Reading) -> Text:
     gate = words.GATES.get(str(reading.verdict.get("gate")), "").format(unit=reading.unit)
     rule = f" The gate chosen for this audit: {gate}." if gate else ""
     if reading.status == "pass":
-        return f"No class and no {reading.unit} that could be tested is remembered more than the gate allows.{rule}"
+        return f"No {reading.unit} is flagged, and no class is remembered more than the gate allows.{rule}"
     if reading.status == "fail":
         found = []
-        if reading.flagged_total:
-            found.append(f"{_plural(reading.flagged_total, reading.unit, reading.units)} flagged")
+        if reading.verdict_flagged:
+            found.append(f"{_plural(reading.verdict_flagged, reading.unit, reading.units)} flagged")
         above = reading.classes_above_gate()
         if above:
             found.append(f"{_plural(above, 'class', 'classes')} surely above the gate")
@@ -196,6 +200,14 @@ def _flagged(reading: Reading) -> list[Block]:
         blocks.append(reading.no_p_value_callout())
         return blocks
     blocks.append(Callout("note", "What a flag means", [Paragraph(reading.flag_statement())]))
+    if reading.flagged_total != reading.verdict_flagged:
+        told = _plural(reading.verdict_flagged, reading.unit, reading.units)
+        blocks.append(
+            Paragraph(
+                "This list was asked for at another level or correction (--level, --correction) than the verdict's "
+                f"own, which holds {told}."
+            )
+        )
     flagged = reading.flagged_groups()
     columns = [
         Column(source="place", heading="No.", format="count"),

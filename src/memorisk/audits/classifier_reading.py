@@ -15,7 +15,8 @@ from memorisk.report.frames import largest_first, numbers, rows, texts, truths
 from memorisk.report.redaction import redact as redact_result
 from memorisk.report.result import Result
 from memorisk.statistics.intervals import MIN_SEEDS
-from memorisk.statistics.tiers import HIGH_ABOVE, MODERATE_FROM
+from memorisk.statistics.tiers import HIGH_ABOVE, INSUFFICIENT, MODERATE_FROM
+from memorisk.statistics.verdict import EARLIER_PASS, is_earlier_pass
 
 GATE_LIMITS = {"high": HIGH_ABOVE, "moderate": MODERATE_FROM, "never": HIGH_ABOVE}
 MOST_LISTED = 12
@@ -66,8 +67,14 @@ class Reading:
 
     @property
     def status(self) -> str:
-        """pass, fail, or undecided for anything else."""
-        return self.result.status if self.result.status in words.HEADLINES else "undecided"
+        """pass, fail, or undecided for anything else, and for a pass that an earlier version gave."""
+        known = self.result.status in words.HEADLINES and not is_earlier_pass(self.verdict)
+        return self.result.status if known else "undecided"
+
+    @property
+    def why(self) -> list[str]:
+        """The reasons for the status."""
+        return [EARLIER_PASS] if is_earlier_pass(self.verdict) else as_list(self.verdict.get("why"))
 
     @property
     def per_class(self) -> pd.DataFrame:
@@ -78,6 +85,12 @@ class Reading:
     def flagged_total(self) -> int:
         """How many groups are flagged."""
         return int(truths(self.result.per_group, "flagged").sum())
+
+    @property
+    def verdict_flagged(self) -> int:
+        """How many groups are on the verdict's own list; of older runs, on the one that is shown."""
+        table = self.result.per_class
+        return int(np.nansum(numbers(table, "verdict_flagged"))) if "verdict_flagged" in table else self.flagged_total
 
     @property
     def no_p_values(self) -> bool:
@@ -105,7 +118,10 @@ class Reading:
         """Classes whose lower limit lies above the gate."""
         limit = GATE_LIMITS.get(str(self.verdict.get("gate")))
         few = len(self.verdict.get("seeds") or ()) < MIN_SEEDS
-        return 0 if limit is None or few else int((numbers(self.result.per_class, "low") > limit).sum())
+        table = self.result.per_class
+        low = numbers(table, "excess_low" if "excess_low" in table else "low")
+        enough = np.array([tier != INSUFFICIENT for tier in texts(table, "tier")], dtype=bool)
+        return 0 if limit is None or few else int((low[enough] > limit).sum())
 
     def untestable(self) -> pd.DataFrame:
         """Classes in which no single group could have been flagged."""

@@ -44,6 +44,9 @@ def class_section(reading: Reading) -> list[Block]:
         Column(source="tier", heading="Tier", tones=TIER_TONES),
         Column(source="flagged", heading=f"{reading.units.capitalize()} flagged", format="count", missing="not tested"),
         Column(source="smallest_list", heading="Smallest list", format="count", missing="none"),
+        Column(source="noticeable_gap", heading="Noticeable gap", format="short", missing="none"),
+        Column(source="test_mean", heading="Gap of unseen", format="decimal"),
+        Column(source="excess", heading="M less that", format="decimal", interval=("excess_low", "excess_high")),
         Column(source="n", heading="Images", format="count"),
         Column(source="frequency", heading="Share", format="percent"),
         Column(source="n_groups_scored", heading="Scored", format="count"),
@@ -51,19 +54,26 @@ def class_section(reading: Reading) -> list[Block]:
     ]
     if {"flagged", "testable"} <= set(table):
         table = table.assign(flagged=np.where(truths(table, "testable"), numbers(table, "flagged"), np.nan))
+    if "noticeable_gap" in table:
+        gap = numbers(table, "noticeable_gap")
+        table = table.assign(noticeable_gap=np.where(np.isinf(gap), np.nan, gap))
+    twins = {"test_mean", "excess"} if reading.summary.get("design") != "paper" else set()  # they gain nothing unseen
     main = Table(
         frame=table,
-        columns=[c for c in columns if c.source in table],
-        caption=f"Classes by mean memorization, highest first. Scored, test: {reading.units} that were scored, and "
-        "unseen ones for the null.",
+        columns=[c for c in columns if c.source in table and c.source not in twins],
+        caption=f"Classes by mean memorization, highest first. Noticeable gap: the smallest, in nats, with which a "
+        f"single {reading.unit} would have been flagged in four of five cases. Scored, test: {reading.units} that were "
+        "scored, and unseen ones for the null."
+        + ("" if twins else " The verdict reads M less the mean gap of unseen images."),
         visible_rows=30,
         elsewhere="per_class.parquet",
     )
     blocks: list[Block] = [
         Paragraph(
             "M is what an image gains from being trained on: 0 means nothing, above 0.3 (HIGH) that the model is far "
-            "surer of this image than it would be of a new one. The interval says how far chance in the "
-            f"{reading.units} and in the training reaches; a wide one means that little is known."
+            "surer of this image than it would be of a new one. The interval says how far chance in the training "
+            f"reaches: it is of the mean over these very {reading.units}, were the models trained again, and says "
+            f"nothing of other {reading.units}; a wide one means that little is known."
         )
     ]
     if {"mean", "low", "high"} <= set(table):
@@ -123,7 +133,7 @@ def _other_summaries(table: pd.DataFrame) -> list[Block]:
     if not columns:
         return []
     first = Column(source="label", heading="Class", row_heading=True)
-    caption = "Summaries that a few extreme images move less."
+    caption = "Summaries that a few extreme images move less; their intervals take the patients as a sample."
     return [Details("Median and trimmed mean", [Table(frame=table, columns=[first, *columns], caption=caption)])]
 
 

@@ -3,7 +3,8 @@
 Apart from the page's layout, so that whoever checks what the report claims reads one file.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from memorisk.report.blocks import Kind
 
@@ -73,6 +74,29 @@ PROTOCOLS = {
 }
 
 
+def noticed(found: Mapping[str, Any] | None, unit: str, label: str) -> str:
+    """What the audit could have noticed, on the first screen of page and terminal.
+
+    Args:
+        found: The summary's ``noticeable``; None or empty where no class has a list.
+        unit: What a group is called.
+        label: The class in which least is noticed, as it may be shown.
+    """
+    if not found:
+        return ""
+    where = f"in class {label}, where least is noticed"
+    if found.get("gap") is None:
+        return f"No gap of a single {unit}, however large, is sure to have been noticed ({where})."
+    limits = ""
+    if found.get("low") is not None:
+        limits = f"; simulated: found in {100 * found['power']:.0f} of 100, {100 * found['low']:.0f} to "
+        limits += f"{100 * found['high']:.0f}"
+    return (
+        f"Would have been noticed in four of five cases: a {unit} whose gap is {found['gap']:.2g} nats or more ({where}"
+        f"{limits})."
+    )
+
+
 def flagged_statement(level: str, trained_on: str) -> str:
     """What a flag means; METHODS section 1, "Wording in every report", with the numbers filled in."""
     return (
@@ -94,8 +118,9 @@ def assumptions(design: str, units: str, correction: str = "bh") -> list[str]:
     """What the numbers rest on, for the design that ran."""
     twins = [
         "p-values: for each class apart, the share of all sign flips of the seeds, over the scored images and the "
-        "unseen test images of the same class, that reach the observed value. Classes are never pooled: a pooled null "
-        "is wrong in rare classes.",
+        "unseen test images of the same class, that reach the observed value. Images are ranked by M over its standard "
+        "error, so that one noisy training puts nobody on the list. Classes are never pooled: a pooled null is wrong "
+        "in rare classes.",
     ]
     paper = [
         "p-values: for each class apart, the share of unseen test images whose loss gap reaches the observed one. "
@@ -104,7 +129,8 @@ def assumptions(design: str, units: str, correction: str = "bh") -> list[str]:
     return [
         *(paper if design == "paper" else twins),
         f"The level of the list ({CORRECTIONS.get(correction, correction)}) is no theorem: it rests on placebos, whole "
-        "audits in which there was nothing to find. --placebo adds one of these very images.",
+        "audits in which there was nothing to find. --placebo adds one of these very images. The verdict rests on a "
+        "list at 10 %, whatever level and correction the list below was asked for.",
         "The test part chose no checkpoint, and training, canary and test part come from one random split by "
         f"{units[:-1]}. Where that does not hold, no p-values are given.",
         "Images that no model saw must look alike in the canary and the test part; this is checked for each class.",
@@ -124,7 +150,11 @@ def limits(design: str, units: str) -> list[str]:
         f"The report speaks of {scored}: |T|+|C|{'' if design == 'paper' else '/2'} images each, T the part that all "
         "models saw, C the canary part.",
         "A model that passes is not anonymous. It means that this audit, of this size, found no class and no "
-        f"{units[:-1]} above the gate.",
+        f"{units[:-1]} above the gate, and would have noticed a single {units[:-1]} of the stated gap in four of five "
+        f"cases. Smaller gaps, and one of five {units} with that gap, stay unseen.",
+        f"What would have been noticed is simulated: to unseen {units} of the class a gap is added whose spread over "
+        f"seeds is that of gaps measured on real {units}. Where gaps differ more from training to training, less is "
+        "noticed.",
         "“Insufficient evidence” (fewer than 10 scored " + units + " in a class) never passes: too little was seen, "
         "not nothing found.",
         "“Cannot be tested” means that even the strongest finding possible could not have been told from chance in "
@@ -172,6 +202,11 @@ _GLOSSARY = (
     (
         "Smallest list",
         "The fewest entries such a list could have in this class, given how little chance can be excluded.",
+    ),
+    (
+        "Noticeable gap",
+        "The smallest gap, in nats, with which a single {unit} of a class would have been flagged in four of five "
+        "cases. A gap of 2 nats: the model gives the right answer seven times the probability it would otherwise.",
     ),
     (
         "Tier",

@@ -26,6 +26,7 @@ from memorisk.runs.files import write_json, write_table, write_text
 from memorisk.runs.folder import read_config
 from memorisk.scores.differential import group_table
 from memorisk.statistics.intervals import difference_interval, two_way_interval
+from memorisk.statistics.verdict import EARLIER_PASS, is_earlier_pass
 
 SUMMARY = "comparison.json"
 
@@ -144,6 +145,15 @@ def _differences(first: Evidence, second: Evidence, result_a: Result, result_b: 
             f"{len(first.seeds)} and {len(second.seeds)} seeds: patients are paired, seeds are not; fewer seeds can "
             "flag fewer, so that the numbers flagged do not compare"
         )
+    noticed = [_noticed(result) for result in (result_a, result_b)]
+    if noticed[0] != noticed[1]:
+        notes.append(
+            f"the first run would have noticed a patient's gap {noticed[0]}, the second {noticed[1]}: whichever "
+            "notices less flags fewer"
+        )
+    for name, result in (("first", result_a), ("second", result_b)):
+        if is_earlier_pass(result.verdict):
+            notes.append(f"the {name} run: {EARLIER_PASS}")
     if result_a.verdict.get("data_hash") != result_b.verdict.get("data_hash"):
         notes.append("the runs are on different images or groups: only what both scored is compared")
     if first.design != second.design:
@@ -154,6 +164,14 @@ def _differences(first: Evidence, second: Evidence, result_a: Result, result_b: 
     return notes
 
 
+def _noticed(result: Result) -> str:
+    """The smallest gap that a run would have noticed in four of five cases, in words."""
+    found = result.verdict.get("noticeable") or {}
+    if "noticeable" not in result.verdict:
+        return "of unknown size"
+    return "of no size" if found.get("gap") is None else f"from {found['gap']:.2g} nats on"
+
+
 def _name(result: Result) -> str:
     parts = [str(result.summary.get(k) or "") for k in ("dataset", "model")]
     training, utility = result.summary.get("training") or {}, result.summary.get("utility") or {}
@@ -161,7 +179,8 @@ def _name(result: Result) -> str:
         parts.append(f"{training['epochs']} epochs at {training.get('lr'):g}")
     if utility.get("test_accuracy") is not None:
         parts.append(f"accuracy on unseen images {utility['test_accuracy']:.3f}")
-    return ", ".join([*(p for p in parts if p), f"verdict {result.status}"])
+    status = f"{result.status}, by an earlier rule" if is_earlier_pass(result.verdict) else result.status
+    return ", ".join([*(p for p in parts if p), f"verdict {status}"])
 
 
 def _load(folder: Path) -> tuple[Evidence, Result]:

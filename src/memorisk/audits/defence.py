@@ -62,7 +62,8 @@ DEFENCE_COLUMNS = {
     "reference_class": "worst class of the reference regime; reference_m and its limits: its M here",
     "change": "its M here less that under the reference; change_low, change_high, over groups and seeds",
     "change_percent": "the paper's column: change over the reference's absolute M",
-    "flagged": "groups flagged",
+    "flagged": "groups on the verdict's list",
+    "noticeable_gap": "smallest gap of one patient, in nats, noticed in four of five cases; empty: none",
     "epsilon": "promised for one image added or removed, at delta",
     "replace_one_epsilon": "what follows for one image replaced",
     "per_patient_epsilon": "for all images of a patient, of which there are at most largest_group; empty without ids",
@@ -189,7 +190,8 @@ def defence_table(folder: Path, results: dict[str, Result]) -> pd.DataFrame:
         }
         row |= {"reference_class": reference, **_limits("reference_m", two_way_interval(here.to_numpy()))}
         row |= _change(before, here, same=name == first)
-        row |= {"flagged": int(np.asarray(result.per_class["flagged"]).sum())}
+        row |= {"flagged": int(np.asarray(result.per_class["verdict_flagged"]).sum())}
+        row |= {"noticeable_gap": (result.verdict.get("noticeable") or {}).get("gap") or float("nan")}
         rows.append(row | _privacy_columns(result.summary.get("privacy") or {}))
     return pd.DataFrame(rows)
 

@@ -109,6 +109,7 @@ def _tradeoff(table: pd.DataFrame, results: dict[str, Result]) -> list[Block]:
         Column(source="worst_class", heading="Worst class"),
         _measured("worst_m", "its M"),
         Column(source="flagged", heading="Flagged", format="count"),
+        Column(source="noticeable_gap", heading="Noticeable gap", format="short", missing="none"),
     ]
     same = [
         Column(source="regime", heading="Regime", row_heading=True),

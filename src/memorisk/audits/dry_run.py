@@ -19,6 +19,8 @@ from memorisk.audits.plan import Plan
 from memorisk.images.store import ImageStore
 from memorisk.models.zoo import is_download, model_spec
 from memorisk.runs.cost import Cost
+from memorisk.runs.errors import several
+from memorisk.statistics.noticeable_gap import MIN_ROOM, PASS_POWER
 from memorisk.statistics.verdict import few_seeds
 from memorisk.training.jobs import TrainJob, build_network, keep_freed_memory, train_network
 
@@ -38,7 +40,10 @@ class DryRun:
         seeds: The seeds.
         not_auditable: Classes too small to split.
         classes: For each class what the audit could say of it: ``label``, ``n``, ``n_groups_scored``,
-            ``n_test_groups``, ``smallest_list`` (where the class lists alone), ``testable``, ``why_not``.
+            ``n_test_groups``, ``smallest_list`` (where the class lists alone), ``testable``, ``why_not``; and of a
+            single patient, were trainings to differ by nothing but their gap: ``room`` on the list,
+            ``noticeable_gap`` (nats), ``notice_power`` at what a pass must notice, and the ``models_needed`` for it,
+            NaN where these suffice.
         without_partner: Groups (``without_partner``) and images (``without_partner_images``) that will not be scored,
             since no other group holds as many images of the same labels.
         seconds: Estimated seconds of training on this machine; None where that is not known beforehand.
@@ -64,6 +69,7 @@ def describe_plan(
     names, counts = np.unique(plan.parts.part.astype(str), return_counts=True)
     cost = classifier_cost(out, store, plan, recipe, options, intended)
     evidence = _empty_evidence(plan)
+    classes = _outlook(evidence, plan, options)
     unscored = not_scored(evidence, 0, plan.parts.too_small)
     each, images = _seconds_per_image(plan, recipe, store, options), 0.0
     if each is not None:  # a forward pass is a third of a step
@@ -75,10 +81,10 @@ def describe_plan(
         plan.design,
         options.chosen_seeds,
         plan.parts.too_small,
-        _outlook(evidence, plan, options),
+        classes,
         {k: unscored[k] for k in ("without_partner", "without_partner_images")},
         None if each is None else each * images / training_processes(options),
-        _cannot_pass(plan),
+        _cannot_pass(plan, classes, options.notice),
     )
 
 
@@ -133,10 +139,26 @@ def _empty_evidence(plan: Plan) -> Evidence:
     return stack_evidence(plan.items, plan.design, [d.seed for d in plan.designs], halves)
 
 
-def _cannot_pass(plan: Plan) -> tuple[str, ...]:
-    """That there are fewer seeds than a pass needs, by the verdict's own rule."""
+def _cannot_pass(plan: Plan, classes: list[dict[str, Any]], notice: float) -> tuple[str, ...]:
+    """That a pass needs more seeds, in all or to notice a single patient, by the verdict's own rule."""
     few = few_seeds(len(plan.designs))
-    return () if few is None else (f"this audit cannot pass with {few[0]}; a pass needs {few[1]}",)
+    notes = [] if few is None else [f"this audit cannot pass with {few[0]}; a pass needs {few[1]}"]
+    blind = [row for row in classes if row["room"] < MIN_ROOM or row["notice_power"] < PASS_POWER]
+    if not blind:
+        return tuple(notes)
+    which = several(len(blind), "class", "classes")
+    models = [row["models_needed"] for row in blind]
+    way = "more patients of them are needed"
+    if np.isfinite(models).any():
+        n = int(np.nanmax(models))
+        way = f"a pass needs at least {n} models (--models {n}), and more where trainings differ much"
+        if np.isnan(models).any():
+            way += "; some classes need more patients, whatever the number of models"
+    notes.append(
+        f"this audit cannot pass: in {which} a single patient with a gap of {notice:g} nats would not be noticed in "
+        f"nine of ten cases; {way}"
+    )
+    return tuple(notes)
 
 
 def _context(plan: Plan) -> Context:
@@ -146,4 +168,5 @@ def _context(plan: Plan) -> Context:
 def _outlook(evidence: Evidence, plan: Plan, options: ClassifierOptions) -> list[dict[str, Any]]:
     """What could be said of each class, by the very analysis, on losses that hold nothing."""
     kept = ("label", "n", "n_groups_scored", "n_test_groups", "smallest_list", "testable", "why_not")
+    kept += ("room", "noticeable_gap", "notice_power", "models_needed")
     return [{k: f.row[k] for k in kept} for f in class_findings(evidence, options, _context(plan))]

@@ -112,6 +112,12 @@ class Evidence:
         assigned = None if self.assigned is None else self.assigned[:, keep]
         return replace(self, items=self.items.select(keep), assigned=assigned, **cut)
 
+    def of_seeds(self, keep: np.ndarray) -> "Evidence":
+        """The same of some seeds, by number."""
+        cut = {n: getattr(self, n)[keep] for n in _MATRICES}
+        assigned = None if self.assigned is None else self.assigned[keep]
+        return replace(self, seeds=self.seeds[keep], assigned=assigned, **cut)
+
 
 _MATRICES = (
     "loss_a",

@@ -105,7 +105,7 @@ def probe_sentence(layers: LayerFindings) -> str:
         f"{count(above)} of {count(len(probes))} intervals lie above 0.5."
     )
     if np.isnan(ceiling.estimate):
-        return text + " What they could reach at most is not known: that needs two other seeds."
+        return text + " What they could reach at most is not known: that needs other seeds over which M repeats."
     return text + (
         f" So far as M repeats over the other seeds, a probe could reach {decimal(ceiling.estimate)} at most "
         f"({decimal(ceiling.low)} to {decimal(ceiling.high)})."

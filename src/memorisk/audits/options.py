@@ -22,20 +22,34 @@ Protocol = Literal["corrected", "paper"]
 Design = Literal["balanced", "matched", "paper"]
 Gate = Literal["high", "moderate", "never"]
 
+NOTICE = 2.0
+"""Nats: a patient with this gap is answered with seven times the probability of an unseen one (METHODS section 6)."""
+
+ATTACK_GATE = 0.6
+"""An AUC: of a member and another, ordered by the attack, six in ten right (METHODS section 6)."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class AnalysisOptions:
-    """What turns scores into a verdict."""
+    """What turns scores into lists and a verdict. The verdict's own list has a fixed level (`statistics.verdict`)."""
 
     level: float = 0.1
-    """At most this share of the flagged patients are expected to be noise, over all classes together."""
+    """At most this share of the flagged patients are expected to be noise, over all classes together. It changes lists;
+    the verdict rests on a list at 0.1."""
 
     correction: Literal["bh", "by", "bh-within"] = "bh"
     """bh: Benjamini-Hochberg within the classes that it selects, so that the level holds for the whole audit; by: the
-    same under any dependence, flags less; bh-within: each class at the level by itself."""
+    same under any dependence, flags less; bh-within: each class at the level by itself. It changes lists; the verdict
+    rests on bh."""
 
     fail_on: Gate = "high"
     """The gate: the tier of memorization that no class may reach; never: the exit code is 0 whatever is found."""
+
+    notice: float = NOTICE
+    """Nats: to pass, an audit must be able to notice a single patient with this gap in nine of ten cases."""
+
+    attack_gate: float = ATTACK_GATE
+    """No attack may tell members from others with this AUC (0.5 is guessing), on the twins or on --target."""
 
     def validate(self) -> None:
         """Check every value.
@@ -44,8 +58,14 @@ class AnalysisOptions:
             InputError: A value is outside what its field allows.
         """
         check_types(self)
+        if not 0.5 < self.attack_gate < 1:
+            raise InputError(
+                f"attack_gate is {self.attack_gate}; it is an AUC and must lie between 0.5 (guessing) and 1, as in 0.6"
+            )
         if not 0 < self.level < 1:
             raise InputError(f"level is {self.level}; it must lie between 0 and 1, as in 0.1")
+        if not 0 < self.notice < float("inf"):
+            raise InputError(f"notice is {self.notice}; it must be a number of nats above 0, as in 2")
         for name, allowed in (("correction", ("bh", "by", "bh-within")), ("fail_on", ("high", "moderate", "never"))):
             if getattr(self, name) not in allowed:
                 raise unknown_name(name, getattr(self, name), allowed)

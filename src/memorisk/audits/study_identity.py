@@ -12,7 +12,7 @@ from memorisk.runs.folder import CONFIG, read_config
 from memorisk.runs.hidden_paths import is_hidden
 
 VERDICT = "verdict.json"
-_REPORTED = "gallery redact pseudonym_key fail_on level correction"
+_REPORTED = "gallery redact pseudonym_key fail_on level correction notice attack_gate"
 _ADDED = "seeds models placebo intervene classes canary_pairs regime epsilon target target_classes"
 _RUN = "device processes checkpoint_seconds discard_weights store follow_links max_pixels image_root protocol"
 _WHERE = "executor cluster job_memory worker_silence python_path"

@@ -2,14 +2,23 @@
 
 An audit of another recipe is not an audit of this model. The given split says which images it was trained on; the
 twins, trained on halves of those, are the references of offline LiRA and RMIA (METHODS section 1, "Attacks").
+
+The intervals are over patients: the question is what this file shows, and it was trained once. What a model that saw
+neither side loses on members and on test images, from the same references, is the control: where it tells them apart
+they differ by more than membership, and the attacks cannot be read.
+
+A given model whose losses are not those of one more twin is *another model* (METHODS section 6): better ones, too,
+since what it gained may be what it remembers. Its twins' lists do not speak for it; its own attacks do.
 """
 
+import warnings
 from typing import Any
 
 import numpy as np
 from scipy import stats
 from torch import nn
 
+from memorisk.audits.attack_table import ALL, Scored, attack_row
 from memorisk.audits.classifier_jobs import Recipe, score_passes
 from memorisk.audits.evidence import Evidence
 from memorisk.audits.options import ClassifierOptions
@@ -19,12 +28,13 @@ from memorisk.models.weights import tensors_of
 from memorisk.models.zoo import create_model
 from memorisk.runs.checksums import file_sha256
 from memorisk.runs.errors import InputError, one_line
+from memorisk.scores.attacks import MEMBER, NEITHER, NON_MEMBER
 from memorisk.scores.lira import lira_scores
 from memorisk.scores.rmia import rmia_scores, split_population
-from memorisk.statistics.jackknife import JackknifeInterval
-from memorisk.statistics.roc import auc_jackknife
 from memorisk.training.predict import predict_augmented, predict_logits
 
+CONTROL = "unseen_loss"
+ROUNDING = 1e-9  # a model among the twins that all agree is one of them, whatever its logarithm rounds to
 MIN_REFERENCES = 3
 HEAD_KEPT = "comes from the file"  # what load_weights says of a head that it took as it was
 _COINS = 51  # the random stream that picks one twin a seed for images that neither saw
@@ -36,8 +46,9 @@ def audit_target(
     """Attack the given model and compare it with the twins.
 
     Returns:
-        AUC with interval (over groups) of the loss attack, offline LiRA and offline RMIA on the model's members
-        against the test part; accuracy and loss on both; and the replication check.
+        Rows of the loss attack, offline LiRA and offline RMIA on the model's members against the test part, over all
+        classes and class by class, with intervals over groups; the control's; accuracy and loss on both parts; and
+        whether the model is one more twin.
 
     Raises:
         InputError: The file does not match the network, or its classes are not those of the images.
@@ -59,9 +70,8 @@ def audit_target(
     own = score_passes(reorder(logits, order), passes, plan, recipe.targets)
     items = plan.items
     member, test = items.split != "test", items.split == "test"
-    scores = target_scores(own, evidence, member, test)
-    attacks = {name: _auc(score, member, test, items.group) for name, score in scores.items()}
-    replication = replicates(own, evidence, test)
+    attacked = attack_target(own, evidence, member, test, options.attack_gate)
+    replication = replicates(own, evidence, member, test)
     return {
         "file": options.target.name if options.target else "",
         "sha256": checksum,
@@ -72,9 +82,48 @@ def audit_target(
         "accuracy_test": float(own["correct"][test].mean()),
         "loss_members": float(own["loss"][member].mean()),
         "loss_test": float(own["loss"][test].mean()),
-        "attacks": attacks,
+        **attacked,
         "replication": replication,
-        "verdict": {"replicated": replication["replicated"], "aucs": {k: v["auc"] for k, v in attacks.items()}},
+        "verdict": {
+            "replicated": replication["replicated"],
+            "aucs": {k: v["auc"] for k, v in attacked["attacks"].items()},
+        },
+    }
+
+
+def attack_target(
+    own: dict[str, np.ndarray], evidence: Evidence, member: np.ndarray, test: np.ndarray, gate: float
+) -> dict[str, Any]:
+    """Rows of every attack on the model: over all classes by name, class by class, and the control's.
+
+    Args:
+        own: Loss and margin of the model, [I].
+        evidence: The twins.
+        member: [I] trained on.
+        test: [I] not trained on.
+        gate: The AUC that ``p_auc`` is about.
+    """
+    _, logp = unseen_references(evidence, test)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # images that every twin saw have no reference
+        unseen = np.nanmean(logp, axis=0)
+    scores = target_scores(own, evidence, member, test) | {CONTROL: unseen}
+    label, group = evidence.items.label, evidence.items.group
+    rows = {}
+    for name, score in scores.items():
+        ok = np.isfinite(score)
+        role = np.where(ok & member, MEMBER, np.where(ok & test, NON_MEMBER, NEITHER)).astype(np.int8)
+        attack = Scored(name, score[None], role[None], control=name == CONTROL)
+        for part in (ALL, *sorted(set(label))):
+            keep = np.ones(len(label), dtype=bool) if part == ALL else label == part
+            rows[name, str(part)] = attack_row(attack, str(part), keep, group, gate)
+    of_all = {
+        n: {k: v for k, v in row.items() if k not in ("label", "attack")} for (n, c), row in rows.items() if c == ALL
+    }
+    return {
+        "attacks": {name: row for name, row in of_all.items() if name != CONTROL},
+        "control": of_all[CONTROL],
+        "classes": [row for (name, part), row in rows.items() if part != ALL and name != CONTROL],
     }
 
 
@@ -126,47 +175,50 @@ def unseen_references(evidence: Evidence, test: np.ndarray) -> tuple[np.ndarray,
     return margin, -loss
 
 
-def replicates(own: dict[str, np.ndarray], evidence: Evidence, test: np.ndarray) -> dict[str, Any]:
-    """Whether the model's test loss and accuracy lie within the twins' own spread.
+def replicates(own: dict[str, np.ndarray], evidence: Evidence, member: np.ndarray, test: np.ndarray) -> dict[str, Any]:
+    """Whether the model's losses, on members and on test images, and its test accuracy are those of one more twin.
 
-    A 95 % prediction interval for one more model from K: mean +- t(K - 1) sd sqrt(1 + 1/K), cut at what a loss and an
-    accuracy can be. The twins are trained on half the images, so a somewhat better target is expected; the interval
-    does not know that.
+    Prediction intervals for one more model from K, ``mean +- t(K - 1) sd sqrt(1 + 1/K)``, of losses on the logarithmic
+    scale, since they are positive and vary by factors; 95 % for the three together (Bonferroni). A twin's members are
+    the images that it was trained on. The twins are trained on half the images, so that a somewhat better target is
+    expected: that makes it another model, and the interval says so.
+
+    Args:
+        own: Loss and correctness of the model, [I].
+        evidence: The twins.
+        member: [I] trained on by the model.
+        test: [I] trained on by none.
     """
-    found: dict[str, Any] = {}
-    for name, column, top in (("loss", "loss", float("inf")), ("accuracy", "correct", 1.0)):
-        twins = np.concatenate(
-            [getattr(evidence, f"{column}_a")[:, test], getattr(evidence, f"{column}_b")[:, test]]
-        ).mean(axis=1)
-        k = len(twins)
-        half = float(stats.t.ppf(0.975, k - 1) * twins.std(ddof=1) * np.sqrt(1 + 1 / k))
-        value, centre = float(own[column][test].mean()), float(twins.mean())
-        found[name] = {
-            "target": value,
-            "twins": centre,
-            "low": max(centre - half, 0.0),
-            "high": min(centre + half, top),
-            "within": bool(centre - half <= value <= centre + half),
-        }
-    return found | {
-        "replicated": all(found[n]["within"] for n in ("loss", "accuracy")),
-        "n_models": 2 * len(evidence.seeds),
-    }
-
-
-def _auc(score: np.ndarray, member: np.ndarray, test: np.ndarray, group: np.ndarray) -> dict[str, Any]:
-    ok = np.isfinite(score)
-    interval: JackknifeInterval = auc_jackknife(
-        score[ok & member], group[ok & member], score[ok & test], group[ok & test]
+    k = 2 * len(evidence.seeds)
+    loss, correct, seen = (
+        np.concatenate([getattr(evidence, f"{name}_a"), getattr(evidence, f"{name}_b")])
+        for name in ("loss", "correct", "member")
     )
-    return {
-        "auc": interval.estimate,
-        "low": interval.low,
-        "high": interval.high,
-        "n_members": int((ok & member).sum()),
-        "n_non_members": int((ok & test).sum()),
-        "n_groups": interval.n_groups,
+    least = np.finfo(np.float64).tiny
+    parts = {
+        "loss_members": (own["loss"][member].mean(), [row[s].mean() for row, s in zip(loss, seen, strict=True)]),
+        "loss": (own["loss"][test].mean(), loss[:, test].mean(axis=1)),
+        "accuracy": (own["correct"][test].mean(), correct[:, test].mean(axis=1)),
     }
+    tail = 0.05 / (2 * len(parts))
+    found: dict[str, Any] = {}
+    for name, (value, each) in parts.items():
+        twins = np.asarray(each, dtype=np.float64)
+        scaled = twins if name == "accuracy" else np.log(np.maximum(twins, least))
+        half = float(stats.t.ppf(1 - tail, k - 1) * scaled.std(ddof=1) * np.sqrt(1 + 1 / k))
+        low, high = scaled.mean() - half, scaled.mean() + half
+        if name == "accuracy":
+            low, high = max(low, 0.0), min(high, 1.0)
+        else:
+            low, high = np.exp(low), np.exp(high)
+        found[name] = {
+            "target": float(value),
+            "twins": float(twins.mean()),
+            "low": float(low),
+            "high": float(high),
+            "within": bool(low * (1 - ROUNDING) <= value <= high * (1 + ROUNDING)),
+        }
+    return found | {"replicated": all(part["within"] for part in found.values()), "n_models": k}
 
 
 def check_target(store: ImageStore, plan: Plan, recipe: Recipe, options: ClassifierOptions) -> nn.Module:

@@ -30,6 +30,7 @@ MAXIMISED = ("cosine", "correlation")
 _BY_SCIPY = (*MAXIMISED, "dice", "matching")
 _SIGNED = ("braycurtis", "canberra", "jensenshannon")
 _PAIRS = 1 << 22  # distances that SciPy gives at once
+_NUMBERS = 1 << 24  # of a table in float64 at once, 128 MiB
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,7 +69,7 @@ def published_neighbours(
         ``compute_distances_and_plot`` in the published code's ``privacy_benchmark.py``; METHODS section 3, "Traps".
     """
     find_measure(name)
-    x, y = (np.asarray(table, dtype=np.float64) for table in (queries, references))
+    x, y = np.asarray(queries), np.asarray(references)  # as they are: blocks of them become float64
     if name in _BY_SCIPY:
         return _by_scipy(name, x, y)
     if name in _SIGNED:
@@ -76,10 +77,10 @@ def published_neighbours(
     elif name == "minkowski":
         measure = fit_measure(name, y, p=2.0)
     elif name in ("mahalanobis", "seuclidean"):
-        together = np.concatenate([x, y])
-        if name == "mahalanobis" and len(together) <= together.shape[1]:
-            raise _undefined(name, f"{len(together):,} images give no inverse of a {x.shape[1]:,}-column covariance")
-        measure = fit_measure(name, together)
+        many = len(x) + len(y)
+        if name == "mahalanobis" and many <= x.shape[1]:
+            raise _undefined(name, f"{many:,} images give no inverse of a {x.shape[1]:,}-column covariance")
+        measure = fit_measure(name, np.concatenate([x, y]))
         if measure.shrinkage:
             raise _undefined(name, "the covariance of these images is singular")
         if measure.constant_columns:
@@ -91,18 +92,25 @@ def published_neighbours(
 
 
 def _by_scipy(name: Any, x: FloatArray, y: FloatArray) -> PublishedNeighbours:
-    """SciPy's own distances, some queries at a time; the largest of `MAXIMISED`, the smallest of others."""
+    """SciPy's own distances, some queries and references at a time; the largest of `MAXIMISED`, the smallest of others.
+
+    Of equal distances the first reference counts, as in SciPy's whole matrix.
+    """
     sign = -1.0 if name in MAXIMISED else 1.0
-    scores, indices = np.empty(len(x)), np.empty(len(x), dtype=np.int64)
-    step = max(1, _PAIRS // len(y))
-    for start in range(0, len(x), step):
-        part = slice(start, start + step)
-        with np.errstate(invalid="ignore", divide="ignore"):
-            block = sign * cdist(x[part], y, metric=name)
-        if not np.isfinite(block).all():
-            raise _undefined(name, "SciPy gives no number for zero or constant rows")
-        indices[part] = block.argmin(axis=1)
-        scores[part] = block.min(axis=1)
+    scores, indices = np.full(len(x), np.inf), np.zeros(len(x), dtype=np.int64)
+    width = max(1, _NUMBERS // y.shape[1])
+    height = max(1, min(width, _PAIRS // min(width, len(y))))
+    for first in range(0, len(y), width):
+        references = np.asarray(y[first : first + width], dtype=np.float64)
+        for start in range(0, len(x), height):
+            part = np.arange(start, min(start + height, len(x)))
+            with np.errstate(invalid="ignore", divide="ignore"):
+                block = sign * cdist(np.asarray(x[part], dtype=np.float64), references, metric=name)
+            if not np.isfinite(block).all():
+                raise _undefined(name, "SciPy gives no number for zero or constant rows")
+            nearer = block.min(axis=1) < scores[part]
+            indices[part[nearer]] = first + block[nearer].argmin(axis=1)
+            scores[part[nearer]] = block[nearer].min(axis=1)
     return PublishedNeighbours(scores, indices)
 
 

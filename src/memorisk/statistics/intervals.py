@@ -1,8 +1,17 @@
 """Intervals over groups and seeds for a class's mean, median and trimmed mean, and for differences between runs.
 
-METHODS section 1, "Class summary". The table is G group means x S seeds: groups are a sample of patients, seeds a
-sample of trainings, and both are replicates. The variance of the mean is METHODS' `v = (MS_G + MS_S - MS_E) / (GS)`,
-not below `max(MS_G, MS_S) / (GS)`.
+METHODS section 1, "Class summary". The table is G group means x S seeds. There are two questions.
+
+*These patients* (`these_groups_interval`): what would the mean over the very groups of the table be in other trainings?
+Seeds are the only sample; the interval is Student's t over the seeds' means. This is what a class's mean says of the
+people whose images were trained on. It covers 94 to 96 % whatever the gaps look like, from 12 groups on
+(`tests/statistics/test_intervals.py`).
+
+*Future patients, too* (`two_way_interval`): groups are a sample, and both are replicates. Where a few patients carry
+the mean no interval over groups covers it, since a sample without them looks like a class that has none: where one
+patient in ten is remembered (12, 25, 50, 100, 400 groups) this one covers 59, 74, 82, 89, 94 %, with lognormal gaps 75,
+78, 82, 87, 93 %, and giving it only where the sample looks little skewed is worse. Means of a class do not use it.
+The variance of the mean is METHODS' `v = (MS_G + MS_S - MS_E) / (GS)`, not below `max(MS_G, MS_S) / (GS)`.
 
 Deviations, each shown by simulation (`recipes/interval_coverage.py`; its tables are in `docs/results`):
 
@@ -104,6 +113,39 @@ def two_way_interval(values: ArrayLike, level: float = 0.95) -> Interval:
         return _interval(_groups_only(table, level), table, level, True, "t over groups")
     limits = two_way_limits(table, level, n_missing=n_missing)
     return _interval(limits, table, level, False, "two-way over groups and seeds, one t quantile per mean square")
+
+
+def these_groups_interval(values: ArrayLike, level: float = 0.95) -> Interval:
+    """Interval for the mean over these groups in other trainings: `m +- t_{S-1} sd(m_s) / sqrt(S)`.
+
+    m_s is the mean over groups in seed s. The groups are taken as they are (the people who were trained on), so that
+    their number and the shape of their gaps do not matter.
+
+    Args:
+        values: `[G, S]`, NaN as in `two_way_interval`.
+        level: Coverage.
+
+    Returns:
+        Estimate and limits; without limits where there are not two seeds, or where missing cells do not connect them.
+
+    Raises:
+        InputError: As `two_way_interval`.
+
+    Example:
+        >>> interval = these_groups_interval([[1.0, 1.2, 0.9], [2.0, 2.1, 2.2], [0.4, 0.7, 0.5], [1.1, 1.3, 1.5]])
+        >>> round(interval.estimate, 3), round(interval.low, 3), round(interval.high, 3)
+        (1.242, 0.937, 1.546)
+    """
+    table, _ = _table(values, level)
+    n_groups, n_seeds = table.shape
+    if not n_groups:
+        return _too_few(table, level, "no scored group")
+    if n_seeds < 2:
+        return _too_few(table, level, "one training: no interval")
+    means = table.mean(0)
+    half = _t(n_seeds - 1, level) * means.std(ddof=1) / np.sqrt(n_seeds)
+    limits = Limits(*(np.asarray(x) for x in (means.mean(), means.mean() - half, means.mean() + half, n_seeds - 1.0)))
+    return _interval(limits, table, level, n_seeds < MIN_SEEDS, "t over trainings, these groups")
 
 
 def two_way_limits(values: FloatArray, level: float = 0.95, *, n_missing: int = 0) -> Limits:

@@ -9,8 +9,17 @@ sample's own kurtosis: ``df = v^2 / sum_h v_h^2 / df_h`` and ``df_h = (n_h - 1) 
 kappa_h = n_h sum c^2 / (sum c)^2 of the contributions c (3 for Gaussian influences, where df_h = n_h - 1). Simulated
 coverage of 95 % intervals, 20 to 200 groups of 1 to 5 images, 10 groups against 100 included: 0.94 to 0.98 for an
 AUC of 0.5 to 0.9, down to 0.925 at 0.97; with G - 1 degrees of freedom 0.92 to 0.97 and 0.89.
+
+Where several trainings are averaged they are a sample, too. With v_S the variance of the mean over S trainings and
+v_E the part of it that v holds already (``Trainings``), ``half^2 = t_1^2 v_1 + t_2^2 max(v_2 - v_E, 0)``, v_1 the
+larger of v and v_S, one t quantile each, as in ``intervals.two_way_interval``. Simulated coverage of AUCs from 0.5 to
+0.93, 3 to 8 trainings that differ in how much they memorize: 0.90 to 0.99, and over groups alone 0.17 to 0.95
+(``docs/results/attack_coverage.md``).
 """
 
+from __future__ import annotations
+
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -24,9 +33,51 @@ RANGES: dict[Scale, tuple[float, float]] = {"logit": (0.0, 1.0), "fisher": (-1.0
 """The values a statistic can take on each scale."""
 
 
+LEAST_P = 1e-12
+"""p-values below are not told apart."""
+
+
+@dataclass(frozen=True)
+class Trainings:
+    """How much a mean over trainings varies with the trainings."""
+
+    variance: float
+    """v_S, of the mean: the variance over trainings divided by their number."""
+    error: float
+    """v_E, the part of ``variance`` that the jackknife over groups holds already: ``(mean of the variances over groups
+    within each training - v) / (S - 1)``, the interaction of groups and trainings."""
+    df: int
+    """Degrees of freedom of ``variance``."""
+
+
+@dataclass(frozen=True)
+class Spread:
+    """What the limits of an estimate are made of."""
+
+    scale: Scale
+    """Where the interval is symmetric."""
+    parts: tuple[tuple[float, float], ...]
+    """Variances that add up, over groups and then over trainings, each with the degrees of freedom of its t quantile;
+    empty where nothing varies."""
+    pairs: int | None
+    """Disjoint pairs that the estimate could be counted on, where nothing varies."""
+
+    def of_trainings(self, level: float = 0.95) -> float:
+        """The share of the interval's squared length that is due to the trainings, from 0 to 1."""
+        squares = [stats.t.ppf((1 + level) / 2, df) ** 2 * v for v, df in self.parts]
+        return float(squares[1] / sum(squares)) if len(squares) > 1 else 0.0
+
+    def limits(self, estimate: float, level: float) -> tuple[float, float]:
+        """Limits at a level of confidence."""
+        if self.parts:
+            squares = [stats.t.ppf((1 + level) / 2, df) ** 2 * v for v, df in self.parts]
+            return _limits(estimate, float(np.sqrt(sum(squares))), self.scale)
+        return counting_bound(estimate, self.pairs, level) if self.pairs else RANGES[self.scale]
+
+
 @dataclass(frozen=True)
 class JackknifeInterval:
-    """An estimate with its interval over groups."""
+    """An estimate with its interval over groups, and over trainings where several were averaged."""
 
     estimate: float
     """NaN where it cannot be had; ``method`` says why."""
@@ -42,6 +93,20 @@ class JackknifeInterval:
     """Seeds that the estimate averages."""
     method: str
     """How the limits were made, in words."""
+    conditional: bool = True
+    """True where the interval speaks of these trainings only, not of others by the same recipe."""
+    spread: Spread | None = None
+    """What the limits were made of, for limits at other levels; None where there are none."""
+
+    def p_at_most(self, value: float) -> float:
+        """One-sided p of "the true value is at most ``value``": the level at which the lower limit would stand there.
+
+        1 where the estimate does not exceed it, or where there are no limits.
+        """
+        spread = self.spread
+        if spread is None or not self.estimate > value:
+            return 1.0
+        return smallest_level(lambda tail: spread.limits(self.estimate, 1 - 2 * tail)[0] >= value)
 
     def contains(self, value: float) -> bool:
         """Whether the value lies in the interval; False where there is none."""
@@ -62,6 +127,7 @@ def jackknife(
     scale: Scale,
     n_seeds: int = 1,
     pairs: int | None = None,
+    trainings: Trainings | None = None,
     level: float = 0.95,
 ) -> JackknifeInterval:
     """The interval of an estimate from its values with each group left out.
@@ -74,6 +140,7 @@ def jackknife(
             two shares, as it is).
         n_seeds: Seeds that theta averages, for the record.
         pairs: Disjoint pairs that theta could be counted on; used where no t interval exists (``counting_bound``).
+        trainings: How theta varies with the trainings; None for an interval over groups alone.
         level: Of confidence.
 
     Returns:
@@ -83,16 +150,57 @@ def jackknife(
     theta, n_groups = float(estimate), len(values)
     variance, df = jackknife_variance(values, kinds)
     lowest, highest = RANGES[scale]
-    if variance > 0 and lowest < theta < highest:
-        half = float(stats.t.ppf((1 + level) / 2, df)) * np.sqrt(variance)
-        low, high = _limits(theta, half, scale)
-        return JackknifeInterval(theta, low, high, df, n_groups, n_seeds, f"jackknife over groups, t on {scale} scale")
-    if pairs:
-        low, high = counting_bound(theta, pairs, level)
-        method = f"Clopper-Pearson on {pairs} disjoint pairs of groups"
+    by_training = 0.0 if trainings is None else trainings.variance
+    over = "groups" if trainings is None else "groups and trainings"
+    if max(variance, by_training) > 0 and lowest < theta < highest:
+        parts = _parts(variance, df, trainings)
+        method = f"jackknife over {over}, t on {scale} scale"
     else:
-        low, high, method = lowest, highest, "no variation between groups to measure: the whole range"
-    return JackknifeInterval(theta, low, high, float("nan"), n_groups, n_seeds, method)
+        parts = ()
+        method = f"Clopper-Pearson on {pairs} disjoint pairs of groups"
+        if not pairs:
+            method = "no variation between groups to measure: the whole range"
+    spread = Spread(scale, parts, pairs)
+    low, high = spread.limits(theta, level)
+    df = _df_of(parts, level) if parts else float("nan")
+    return JackknifeInterval(theta, low, high, df, n_groups, n_seeds, method, trainings is None, spread)
+
+
+def _parts(variance: float, df: float, trainings: Trainings | None) -> tuple[tuple[float, float], ...]:
+    """The larger variance whole, of the other what the larger does not hold already."""
+    if trainings is None:
+        return ((variance, df),)
+    by_training = trainings.variance
+    if variance >= by_training:
+        by_training = max(by_training - trainings.error, 0.0)
+    else:
+        variance = max(variance - trainings.error, 0.0)
+    return ((variance, df), (by_training, float(trainings.df)))
+
+
+def _df_of(parts: tuple[tuple[float, float], ...], level: float) -> float:
+    """Degrees of freedom of the one t quantile that gives the interval's length."""
+    if len(parts) == 1:
+        return parts[0][1]
+    half = np.sqrt(sum(stats.t.ppf((1 + level) / 2, df) ** 2 * v for v, df in parts))
+    return float(special.stdtridf((1 + level) / 2, half / np.sqrt(sum(v for v, _ in parts))))
+
+
+def smallest_level(rejected: Callable[[float], bool]) -> float:
+    """The smallest one-sided level from ``LEAST_P`` to 1/2 that rejects, by bisection; 1 where none does.
+
+    Args:
+        rejected: Whether a level rejects; where one does every larger one does.
+    """
+    low, high = float(np.log(LEAST_P)), float(np.log(0.5))
+    if not rejected(0.5 * (1 - 1e-9)):
+        return 1.0
+    if rejected(LEAST_P):
+        return LEAST_P
+    for _ in range(40):
+        middle = (low + high) / 2
+        low, high = (low, middle) if rejected(float(np.exp(middle))) else (middle, high)
+    return float(np.exp(high))
 
 
 def jackknife_variance(deleted: FloatArray, kind: NDArray[np.integer]) -> tuple[float, float]:
@@ -126,8 +234,8 @@ def jackknife_variance(deleted: FloatArray, kind: NDArray[np.integer]) -> tuple[
     return variance, max(variance**2 / spread, 1.0)
 
 
-def counting_bound(share: float, n: int, level: float = 0.95) -> tuple[float, float]:
-    """Clopper-Pearson limits of a share of n independent trials; ``share * n`` need not be whole.
+def counting_bound(share: float, n: float, level: float = 0.95) -> tuple[float, float]:
+    """Clopper-Pearson limits of a share of n independent trials; neither n nor ``share * n`` need be whole.
 
     For an AUC of 1: n disjoint pairs of a member's and a non-member's group, one image of each, are all in the right
     order with probability AUC^n, so that ``low = ((1 - level) / 2)^(1/n)`` covers at least ``level``.

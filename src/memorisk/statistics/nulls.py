@@ -25,10 +25,23 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from memorisk.runs.errors import InputError, unknown_name
-from memorisk.statistics.flips import FloatArray, IntArray, Units, flip_blocks, flipped_sums, make_units, plan_flips
+from memorisk.statistics.flips import (
+    FloatArray,
+    IntArray,
+    Units,
+    flip_blocks,
+    flipped_sums,
+    make_units,
+    plan_flips,
+    studentized,
+    typical_error,
+)
 
 MAX_DRAWS = 2**24
 """Flipped values of a class's images per pattern of missing seeds: all flips up to here, random ones beyond."""
+
+
+RANKINGS = ("mean", "studentized")
 
 
 @dataclass(frozen=True)
@@ -38,7 +51,8 @@ class UnitPValues:
     unit: NDArray
     """`[U]` sorted unit ids."""
     statistic: FloatArray
-    """`[U]` max over the unit's images of M; NaN where no seed scored the unit."""
+    """`[U]` max over the unit's images of what they are ranked by (M in nats, or studentized); NaN where no seed scored
+    the unit."""
     p_value: FloatArray
     """`[U]` NaN where no seed scored the unit."""
     floor: FloatArray
@@ -65,6 +79,7 @@ def sign_flip_p_values(
     test_unit: ArrayLike,
     *,
     sizes: str = "matched",
+    ranking: str = "mean",
     max_draws: int = MAX_DRAWS,
     seed: int = 0,
 ) -> UnitPValues:
@@ -89,6 +104,8 @@ def sign_flip_p_values(
         test_unit: `[J]` unit ids of the test images.
         sizes: `"matched"` compares units at equal numbers of images (module docstring); `"any"` is METHODS' plain
             form.
+        ranking: `"mean"` over seeds, or `"studentized"`: that mean over its standard error and `typical_error`
+            (`flips.studentized`), which holds the level where images are unequally noisy and finds more.
         max_draws: Largest number of flipped values (flips x images of the class) that is enumerated; beyond it,
             random
             flips within the same budget, but no fewer than 1,000 and no more than 65,536.
@@ -106,9 +123,12 @@ def sign_flip_p_values(
     """
     if sizes not in ("matched", "any"):
         raise unknown_name("way to compare sizes", sizes, ("matched", "any"))
+    if ranking not in RANKINGS:
+        raise unknown_name("ranking", ranking, RANKINGS)
     canaries = make_units("canary", gap, unit, sign=sign)
     tests = make_units("test", test_gap, test_unit, n_seeds=canaries.n_seeds)
-    return _p_values(canaries, tests, matched=sizes == "matched", max_draws=max_draws, seed=seed, flip=True)
+    how = {"matched": sizes == "matched", "studentize": ranking == "studentized"}
+    return _p_values(canaries, tests, **how, max_draws=max_draws, seed=seed, flip=True)
 
 
 def unit_p_values(
@@ -137,7 +157,8 @@ def unit_p_values(
     values = np.asarray(score, dtype=np.float64)[None]
     canaries = make_units("canary", values, unit, sign=np.ones_like(values))
     tests = make_units("test", np.asarray(test_score, dtype=np.float64)[None], test_unit, n_seeds=1)
-    return _p_values(canaries, tests, matched=sizes == "matched", max_draws=MAX_DRAWS, seed=0, flip=False)
+    how = {"matched": sizes == "matched", "studentize": False}
+    return _p_values(canaries, tests, **how, max_draws=MAX_DRAWS, seed=0, flip=False)
 
 
 def candidate_p_values(score: ArrayLike, test_score: ArrayLike) -> FloatArray:
@@ -186,7 +207,9 @@ def comparison_sizes(n_images: ArrayLike, test_n_images: ArrayLike) -> IntArray:
     return np.array([chosen[k] for k in np.asarray(n_images, dtype=np.int64).tolist()], dtype=np.int64)
 
 
-def _p_values(canaries: Units, tests: Units, *, matched: bool, max_draws: int, seed: int, flip: bool) -> UnitPValues:
+def _p_values(
+    canaries: Units, tests: Units, *, matched: bool, studentize: bool, max_draws: int, seed: int, flip: bool
+) -> UnitPValues:
     """The p-values, pattern by pattern of missing seeds."""
     n_units = len(canaries.ids)
     n_seeds = canaries.scored.sum(1)
@@ -201,10 +224,11 @@ def _p_values(canaries: Units, tests: Units, *, matched: bool, max_draws: int, s
             continue
         members = np.flatnonzero((canaries.scored == pattern).all(1))
         flips, exact = plan_flips(int(pattern.sum()), n_images, max_draws, seed) if flip else (1, True)
-        part = canaries.take(members, pattern)
-        total, hits = _count_hits(part, tests.restrict(pattern), size[members] if matched else None, flips, exact, seed)
+        part, unseen = canaries.take(members, pattern), tests.restrict(pattern)
+        null = Null(unseen, typical_error(unseen.gap) if studentize else None, flips, exact, seed)
+        observed, hits = _count_hits(part, null, size[members] if matched else None)
         denominator = (n_compared[members] + 1.0) * flips
-        statistic[members] = total / pattern.sum()
+        statistic[members] = observed if studentize else observed / pattern.sum()
         p_value[members] = np.minimum(1.0, parts[members] * hits / denominator)
         floor[members] = np.minimum(1.0, parts[members] / denominator)
         most_flips, all_exact = max(most_flips, flips), all_exact and exact
@@ -222,28 +246,65 @@ def _p_values(canaries: Units, tests: Units, *, matched: bool, max_draws: int, s
     )
 
 
-def _count_hits(
-    units: Units, tests: Units, size: IntArray | None, flips: int, exact: bool, seed: int
-) -> tuple[FloatArray, FloatArray]:
-    """Observed sums `[U]`, and how many flipped sums of the unit itself and of the test units reach them `[U]`.
+@dataclass(frozen=True)
+class Null:
+    """The test units of a class, what they are ranked by, and their flips."""
 
-    Sums over seeds, not means: S' is the same for all, and integer-valued gaps stay exact. `size` holds the images at
-    a time for each unit, or is None for the plain maximum over all of a test unit's images.
+    tests: Units
+    """In the seeds that scored the units compared with them."""
+    offset: float | None
+    """`typical_error` of studentized ranks; None: means are ranked."""
+    flips: int
+    """How many, the identity included."""
+    exact: bool
+    """Whether they are all that there are."""
+    seed: int
+    """Of random ones."""
+
+    def blocks(self, width: int) -> Iterator[FloatArray]:
+        """Blocks of flips `[block, S]`; `width` values per flip decide how many fit in a block."""
+        return flip_blocks(len(self.tests.gap), self.flips, self.exact, self.seed, width=width)
+
+    def ranked(self, signs: FloatArray, gap: FloatArray) -> FloatArray:
+        """What images are ranked by under these flips: `[flips, S]` and `[S, I]` to `[flips, I]`.
+
+        Sums over seeds in place of means: S' is the same for all, and integer-valued gaps stay exact.
+        """
+        total = flipped_sums(signs, gap)
+        return total if self.offset is None else studentized(total, gap, self.offset)
+
+    def hits(self, observed: FloatArray, size: IntArray | None) -> FloatArray:
+        """`[U]` how many flipped test units reach each observed value; with sizes, expected over k-subsets.
+
+        Args:
+            observed: `[U]` values of the units.
+            size: `[U]` how many images of a test unit are compared at a time; None for all that it has.
+        """
+        order = np.argsort(observed)
+        ranked, counts = observed[order], np.zeros(len(observed))
+        if not len(observed):
+            return counts
+        for signs in self.blocks(self.tests.gap.shape[1]):
+            for k, values in self.tests.sorted_by_size(self.ranked(signs, self.tests.gap)):
+                for rank, weight in enumerate(_largest_weights(k, size)):  # [flips, test units, k], ascending
+                    reaching = values[..., k - 1 - rank].ravel()
+                    reaching = reaching[reaching >= ranked[0]]
+                    tally = np.bincount(np.searchsorted(ranked, reaching, side="right"), minlength=len(ranked) + 1)
+                    reached = np.empty(len(ranked))
+                    reached[order] = tally[:0:-1].cumsum()[::-1]  # of each observed value: how many reach it
+                    counts += weight * reached
+        return counts
+
+
+def _count_hits(units: Units, null: Null, size: IntArray | None) -> tuple[FloatArray, FloatArray]:
+    """Observed values `[U]`, and how many flipped values of the unit itself and of the test units reach them `[U]`.
+
+    `size` holds the images at a time for each unit, or is None for the plain maximum over all of a test unit's images.
     """
-    identity = np.ones((1, len(units.gap)))
-    observed = units.maxima(flipped_sums(identity, units.gap))[0]
-    order = np.argsort(observed)
-    ranked = observed[order]
-    hits = np.zeros(len(observed))
-    for signs in flip_blocks(len(units.gap), flips, exact, seed, width=max(units.gap.shape[1], tests.gap.shape[1])):
-        hits += (units.maxima(flipped_sums(signs, units.gap)) >= observed).sum(0)
-        for k, values in tests.sorted_by_size(flipped_sums(signs, tests.gap)):  # [flips, test units, k], ascending
-            for rank, weight in enumerate(_largest_weights(k, size)):
-                below = np.searchsorted(ranked, values[..., k - 1 - rank].ravel(), side="right")
-                tally = np.bincount(below, minlength=len(ranked) + 1)
-                counts = np.empty(len(ranked))
-                counts[order] = tally[:0:-1].cumsum()[::-1]  # of each observed sum: how many values reach it
-                hits += weight * counts
+    observed = units.maxima(null.ranked(np.ones((1, len(units.gap))), units.gap))[0]
+    hits = null.hits(observed, size)
+    for signs in null.blocks(units.gap.shape[1]):
+        hits += (units.maxima(null.ranked(signs, units.gap)) >= observed).sum(0)
     return observed, hits
 
 

@@ -96,10 +96,21 @@ def split_half(
     stepped = jackknife(float(_step_up(half)), deleted, kind, scale="fisher", n_seeds=n_seeds, level=level)
     area, deleted = float(np.mean([h.auc for h in halves])), np.mean([h.deleted_auc for h in halves], axis=0)[seen]
     auroc = jackknife(area, deleted, kind, scale="logit", n_seeds=n_seeds, level=level)
-    estimate, low, high = (float(auroc_ceiling(value)) for value in (auroc.estimate, auroc.low, auroc.high))
-    method = f"ceiling that follows from {auroc.method}"
-    ceiling = JackknifeInterval(estimate, low, high, auroc.df, auroc.n_groups, n_seeds, method)
-    return Reliability(stepped, half, auroc, ceiling, n_seeds, len(halves), int(seen.sum()))
+    return Reliability(stepped, half, auroc, _ceiling(auroc), n_seeds, len(halves), int(seen.sum()))
+
+
+def _ceiling(half: JackknifeInterval) -> JackknifeInterval:
+    """The ceiling that follows from one half's AUROC for the other, or why none does.
+
+    At a half's AUROC of 0.5 the ceiling is 0.5, and it rises steeply: where the halves do not agree more than chance
+    the formula says 0.5 of any limit, which no interval of a ceiling is. There nothing is known of it, up to 1.
+    """
+    if not half.low > 0.5:
+        reason = "the halves of the seeds do not agree more than chance would, so that no ceiling follows: more seeds"
+        return unavailable(reason, half.n_groups, half.n_seeds)
+    estimate, low, high = (float(auroc_ceiling(value)) for value in (half.estimate, half.low, half.high))
+    method = f"ceiling that follows from {half.method}"
+    return JackknifeInterval(estimate, low, high, half.df, half.n_groups, half.n_seeds, method)
 
 
 def auroc_ceiling(half: ArrayLike) -> FloatArray:

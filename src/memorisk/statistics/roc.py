@@ -1,4 +1,4 @@
-"""ROC curves of membership attacks: all thresholds, AUC with its interval over groups, TPR at a low FPR.
+"""ROC curves of membership attacks: all thresholds, AUC and TPR at a low FPR with intervals over groups and trainings.
 
 Higher score = more likely a member. Ties count one half: the curve crosses them on the diagonal, and the AUC is the
 share of (member, non-member) pairs in the right order. METHODS section 1, "Attacks"; paper 000, section A.8.
@@ -8,10 +8,20 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy import stats
 from scipy.stats import rankdata
 
 from memorisk.runs.errors import InputError
-from memorisk.statistics.jackknife import JackknifeInterval, jackknife, unavailable
+from memorisk.statistics.intervals import MIN_SEEDS
+from memorisk.statistics.jackknife import (
+    JackknifeInterval,
+    Trainings,
+    counting_bound,
+    jackknife,
+    jackknife_variance,
+    smallest_level,
+    unavailable,
+)
 from memorisk.statistics.placements import check_sides, group_deleted_auc
 
 FloatArray = NDArray[np.float64]
@@ -35,18 +45,26 @@ class RocCurve:
 
 @dataclass(frozen=True)
 class TprAtFpr:
-    """A true-positive rate at a low false-positive rate, or why there is none."""
+    """A true-positive rate at a low false-positive rate, counted in groups, or why there is none."""
 
     tpr: float
-    """NaN when not measurable."""
+    """Mean over seeds; NaN when not measurable."""
+    low: float
+    """Lower limit; 0 where too few non-members surely bound the false-positive rate."""
+    high: float
+    """Upper limit."""
     fpr: float
     """The false-positive rate asked for; the attained one is at most that."""
+    n_members: int
+    """Groups of members scored, in the seed that has fewest."""
     n_non_members: int
-    """Non-members scored."""
+    """Groups of non-members scored, in the seed that has fewest."""
     needed: int
-    """Non-members needed: 10 / fpr, so that about ten lie above the threshold."""
+    """Groups of non-members needed for ``tpr``: 10 / fpr, so that about ten lie above the threshold."""
     note: str
     """Empty, or "not measurable: ..."."""
+    p_at_most: float
+    """One-sided p of "the rate is at most the ``value`` asked about"; 1 without one."""
 
 
 @dataclass(frozen=True)
@@ -131,31 +149,130 @@ def log_roc_points(curve: RocCurve, cells: int = 100) -> tuple[FloatArray, Float
     return x[order], y[order]
 
 
-def tpr_at_fpr(members: ArrayLike, non_members: ArrayLike, fpr: float) -> TprAtFpr:
-    """Largest TPR among thresholds whose FPR is at most ``fpr``; not measurable below 10/fpr non-members.
+def tpr_at_fpr(
+    score: ArrayLike,
+    role: ArrayLike,
+    group: ArrayLike,
+    fpr: float,
+    *,
+    value: float | None = None,
+    level: float = 0.95,
+) -> TprAtFpr:
+    """Mean over seeds of the largest TPR among thresholds whose FPR is at most ``fpr``, with an interval.
 
-    Nothing is interpolated: a threshold within a tie would have to be drawn by lot.
+    Counted in groups: a patient's score is the mean over the images that have a role, so that a patient with sixty
+    images is one. Nothing is interpolated: a threshold within a tie would have to be drawn by lot. The estimate needs
+    10/fpr groups of non-members in every seed, the limits do not.
+
+    The limits need no shape of the curve. With U the true FPR of the threshold that the (k + 1)-th largest of n
+    non-members sets, ``P(U > fpr) = P(Bin(n, fpr) <= k)``. The lower limit is that of the TPR at the largest k where
+    this is at most a quarter of 1 - ``level``, the upper limit that at the smallest k where the reverse holds; another
+    quarter each goes to the limits of that TPR: Clopper-Pearson of ``n* = z^2 p (1 - p) / sum_i t_i^2 v_i`` trials
+    (Korn and Graubard 1998), v_i over groups and trainings as of an AUC (``jackknife.py``). Simulated coverage: 0.96
+    to 1 (``docs/results/attack_coverage.md``).
 
     Args:
-        members: [m] scores.
-        non_members: [n] scores.
+        score: [S, N], higher = more likely a member.
+        role: [S, N], 1 member, 0 non-member, anything else left out in that seed.
+        group: [N], any sortable ids.
         fpr: False-positive rate, in (0, 1).
+        value: A rate to test "at most that" of; none if not given.
+        level: Of confidence.
 
     Raises:
-        InputError: ``fpr`` outside (0, 1), or a side is empty or has a NaN.
+        InputError: ``fpr`` outside (0, 1), shapes differ, or an image with a role has a NaN score.
     """
     if not 0 < fpr < 1:
         raise InputError(f"a false-positive rate lies between 0 and 1, got {fpr}")
-    member, non_member = check_sides(members, non_members)
-    n = len(non_member)
+    members, others = _by_group(score, role, group)
     needed = int(np.ceil(10 / fpr - 1e-9))
-    if n < needed:
-        note = f"not measurable: {n:,} non-members, at least {needed:,} needed"
-        return TprAtFpr(float("nan"), fpr, n, needed, note)
-    allowed = int(np.floor(fpr * n + 1e-9))
-    # Accused are the scores above the (allowed + 1)-th largest non-member, so at most ``allowed`` non-members are.
-    threshold = np.partition(non_member, n - allowed - 1)[n - allowed - 1]
-    return TprAtFpr(float((member > threshold).mean()), fpr, n, needed, "")
+    if not members:
+        return TprAtFpr(float("nan"), 0.0, 1.0, fpr, 0, 0, needed, "not measurable: a side is empty", 1.0)
+    m, n = (min(int((~np.isnan(row)).sum()) for row in side) for side in (members, others))
+    sizes, quarter = [_present(o) for o in others], (1 - level) / 4
+    tpr, note = float("nan"), f"not measurable: {n:,} patients who are no members, at least {needed:,} needed"
+    if n >= needed:
+        allowed = [int(np.floor(fpr * size + 1e-9)) for size in sizes]
+        rates = [_accused(*side).mean() for side in zip(members, others, allowed, strict=True)]
+        tpr, note = float(np.mean(rates)), ""
+
+    def low(tail: float) -> float:
+        return _rate_limit(members, others, [int(stats.binom.ppf(tail, size, fpr)) - 1 for size in sizes], tail, -1)
+
+    most = [int(stats.binom.ppf(1 - quarter, size, fpr)) for size in sizes]
+    high = _rate_limit(members, others, most, quarter, 1)
+    p = 1.0 if value is None else smallest_level(lambda tail: low(tail / 2) > value)
+    return TprAtFpr(tpr, low(quarter), high, fpr, m, n, needed, note, p)
+
+
+def _by_group(score: ArrayLike, role: ArrayLike, group: ArrayLike) -> tuple[list[FloatArray], list[FloatArray]]:
+    """Mean score of each group's members and of its non-members, [G] a seed (NaN: none), of seeds with both sides."""
+    scores, roles, index, n_groups = _checked(score, role, group)
+    members, others = [], []
+    for s, r in zip(scores, roles, strict=True):
+        if (r == 1).any() and (r == 0).any():
+            check_sides(s[r == 1], s[r == 0])
+            for side, rows in ((1, members), (0, others)):
+                own = index[r == side]
+                count = np.bincount(own, minlength=n_groups)
+                total = np.bincount(own, s[r == side], n_groups)
+                rows.append(np.divide(total, count, out=np.full(n_groups, np.nan), where=count > 0))
+    return members, others
+
+
+def _checked(
+    score: ArrayLike, role: ArrayLike, group: ArrayLike
+) -> tuple[FloatArray, NDArray[np.generic], NDArray[np.intp], int]:
+    """Scores and roles [S, N] and the number of each image's group [N], of G groups."""
+    scores, roles = np.asarray(score, dtype=np.float64), np.asarray(role)
+    ids, index = np.unique(np.asarray(group), return_inverse=True)
+    if scores.ndim != 2 or scores.shape != roles.shape or index.shape != scores.shape[1:]:
+        raise InputError(
+            f"score and role must be [seeds, images], group [images]; got {scores.shape}, {roles.shape}, {index.shape}"
+        )
+    return scores, roles, index, len(ids)
+
+
+def _present(values: FloatArray) -> int:
+    return int((~np.isnan(values)).sum())
+
+
+def _accused(members: FloatArray, others: FloatArray, allowed: int, *, ties: bool = False) -> NDArray[np.bool_]:
+    """Which members lie above the (allowed + 1)-th largest non-member, as do at most ``allowed`` non-members.
+
+    With ``ties`` those at it, too.
+    """
+    values, others = members[~np.isnan(members)], others[~np.isnan(others)]
+    place = len(others) - allowed - 1
+    if place < 0:
+        return np.ones(len(values), dtype=bool)
+    threshold = np.partition(others, place)[place]
+    return values >= threshold if ties else values > threshold
+
+
+def _rate_limit(
+    members: list[FloatArray], others: list[FloatArray], allowed: list[int], tail: float, side: int
+) -> float:
+    """One limit of the mean over seeds of the TPR at the thresholds of ``_accused``; side -1: the lower limit."""
+    if min(allowed) < 0:
+        return 0.0
+    each = [_accused(m, o, k, ties=side > 0) for m, o, k in zip(members, others, allowed, strict=True)]
+    rates = np.array([row.mean() for row in each])
+    rate, trials = float(rates.mean()), float(min(len(row) for row in each))
+    if len(each) > 1 and 0 < rate < 1:
+        deleted = np.repeat(rates[:, None], len(members[0]), axis=1)  # [S, G]
+        for s, row in enumerate(each):
+            own = ~np.isnan(members[s])
+            deleted[s, own] = (row.sum() - row) / max(len(row) - 1, 1)
+        deleted = deleted[:, ~np.isnan(np.stack(members)).all(axis=0)]
+        kind = np.zeros(deleted.shape[1], dtype=np.intp)
+        spread = jackknife(
+            rate, deleted.mean(axis=0), kind, scale="logit", trainings=_trainings(rates, deleted, kind, None)
+        ).spread
+        variance = sum(stats.t.ppf(1 - tail, df) ** 2 * v for v, df in spread.parts) if spread else 0.0
+        if variance > 0:
+            trials = min(float(stats.norm.ppf(tail) ** 2 * rate * (1 - rate) / variance), float(deleted.shape[1]))
+    return counting_bound(rate, trials, 1 - 2 * tail)[0 if side < 0 else 1]
 
 
 def auc_jackknife(
@@ -190,16 +307,29 @@ def auc_jackknife(
 
 
 def seed_auc_jackknife(
-    score: ArrayLike, role: ArrayLike, group: ArrayLike, *, level: float = 0.95
+    score: ArrayLike,
+    role: ArrayLike,
+    group: ArrayLike,
+    *,
+    without: ArrayLike | None = None,
+    level: float = 0.95,
 ) -> JackknifeInterval:
-    """Mean over seeds of the AUC, each group deleted from all seeds at once, so that its seeds count as one unit.
+    """Mean over seeds of the AUC, with an interval over groups and trainings (``jackknife.py``).
 
-    The interval is over groups: it holds for the models trained, not for retraining.
+    Each group is deleted from all seeds at once, so that its seeds count as one unit. From three seeds on each seed is
+    a training, and a unit, too: the interval then speaks of other patients and of other trainings by the same recipe.
+    Below, of these models (``conditional``).
+
+    The variance over trainings is that of the seeds' AUCs, divided by their number. Scores that take references from
+    the other seeds' models share them, so that their AUCs vary together; ``without`` has the mean AUC with each
+    training left out, as target and as reference, and the larger of the two variances counts. (Online LiRA, 8 seeds,
+    trainings that differ: 0.85 to 0.91 covered without it, 0.93 to 0.95 with it.)
 
     Args:
         score: [S, N], from ``scores.attacks.attack_scores`` or LiRA / RMIA.
         role: [S, N], 1 member, 0 non-member, anything else left out in that seed.
         group: [N], any sortable ids.
+        without: [B], the mean AUC without each of B equal parts of the trainings; NaN where it cannot be had.
         level: Of confidence.
 
     Returns:
@@ -209,14 +339,9 @@ def seed_auc_jackknife(
     Raises:
         InputError: Shapes differ, or an image with a role has a NaN score.
     """
-    scores, roles = np.asarray(score, dtype=np.float64), np.asarray(role)
-    ids, index = np.unique(np.asarray(group), return_inverse=True)
-    if scores.ndim != 2 or scores.shape != roles.shape or index.shape != scores.shape[1:]:
-        raise InputError(
-            f"score and role must be [seeds, images], group [images]; got {scores.shape}, {roles.shape}, {index.shape}"
-        )
+    scores, roles, index, n_groups = _checked(score, role, group)
     seeds = [
-        group_deleted_auc(s, r, index, len(ids))
+        group_deleted_auc(s, r, index, n_groups)
         for s, r in zip(scores, roles, strict=True)
         if (r == 1).any() and (r == 0).any()
     ]
@@ -231,10 +356,46 @@ def seed_auc_jackknife(
     if not usable:
         reason = "fewer than two groups of members or of non-members: the whole range"
         return JackknifeInterval(estimate, 0.0, 1.0, float("nan"), int(present.sum()), len(used), reason)
-    deleted = np.mean([seed.deleted for seed in used], axis=0)[present]
+    each = np.stack([seed.deleted for seed in used])[:, present]  # [S, G]
     kind = np.where(others > 0, np.where(members > 0, 2, 0), 1)[present]
     pairs = min(seed.pairs for seed in used)
-    return jackknife(estimate, deleted, kind, scale="logit", n_seeds=len(used), pairs=pairs, level=level)
+    trainings = _trainings(np.array([seed.auc for seed in used]), each, kind, without)
+    return jackknife(
+        estimate,
+        each.mean(axis=0),
+        kind,
+        scale="logit",
+        n_seeds=len(used),
+        pairs=pairs,
+        trainings=trainings,
+        level=level,
+    )
+
+
+def _trainings(
+    aucs: FloatArray, deleted: FloatArray, kind: NDArray[np.intp], without: ArrayLike | None
+) -> Trainings | None:
+    """How the mean of S AUCs varies with the trainings; None below three.
+
+    Args:
+        aucs: [S].
+        deleted: [S, G], without each group.
+        kind: [G].
+        without: [B] mean AUCs without each part of the trainings.
+    """
+    n_seeds = len(aucs)
+    if n_seeds < MIN_SEEDS:
+        return None
+    variance, df = float(aucs.var(ddof=1)) / n_seeds, n_seeds - 1
+    within = float(np.mean([jackknife_variance(d, kind)[0] for d in deleted]))
+    error = max((within - jackknife_variance(deleted.mean(axis=0), kind)[0]) / df, 0.0)
+    left = np.array([]) if without is None else np.asarray(without, dtype=np.float64)
+    parts = len(left)
+    if parts >= MIN_SEEDS and np.isfinite(left).all():
+        by_deletion = float(np.square(left - left.mean()).sum()) * (parts - 1) / parts
+        if by_deletion > variance:
+            variance, df = by_deletion, parts - 1
+    return Trainings(variance, error, df)
 
 
 def reject_if_control_fails(control: JackknifeInterval) -> ControlCheck:

@@ -1,21 +1,25 @@
 """The verdict: pass, fail or undecided, with the reasons and what would decide it.
 
-METHODS section 1, "Verdict". Two readings of it that matter are fixed here: a class that cannot be tested has not
-been shown to have no flagged group, so it leaves the verdict undecided, and so does a class without an interval (too
-small to split, never scored). Neither is ever counted as "0 memorized".
+METHODS section 6. A verdict is about what was not seen, so it rests on power: a pass says that nothing was found and
+that a patient with a gap of `notice` nats would have been found in nine of ten cases (`noticeable_gap`). A class in
+which that is not so has not been shown to have no such patient, and neither has a class without an interval (too small
+to split, never scored). Neither is ever counted as "0 memorized".
+
+The verdict's list has one level and one correction, whatever is asked of the lists that are shown: a stricter list is
+shorter, and must not be a way to pass.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from memorisk.runs.errors import InputError, one_line, unknown_name
 from memorisk.statistics.intervals import MIN_SEEDS
 from memorisk.statistics.multiple import DEFAULT_Q
+from memorisk.statistics.noticeable_gap import GAPS, MIN_ROOM, MOST_SEEDS, PASS_POWER
 from memorisk.statistics.tiers import GATES, INSUFFICIENT, MIN_GROUPS, reaches
 
 PASS = "pass"
@@ -23,9 +27,35 @@ FAIL = "fail"
 UNDECIDED = "undecided"
 
 
-COLUMNS = ("label", "low", "high", "tier", "flagged", "testable")
-"""What the table must have; `n_groups_scored`, `n_test_groups`, `why_not` make the reasons more exact when
-present."""
+VERDICT_LEVEL, VERDICT_CORRECTION = DEFAULT_Q, "bh"
+"""Level and correction of the verdict's list: somebody is listed in at most 10 % of audits in which nothing is
+memorized (`families`)."""
+
+RULE = {"form": 2, "level": VERDICT_LEVEL, "correction": VERDICT_CORRECTION, "power": PASS_POWER}
+"""What a saved verdict says of the rule that gave it; verdicts without it are of the first form, which asked for no
+power."""
+
+EARLIER_PASS = (
+    "this pass was given by the rule of an earlier version, which asked for no power, and may not stand: issue the "
+    "run's command again"
+)
+"""What is said of a saved pass of the first form, in place of the pass."""
+
+
+def is_earlier_pass(verdict: Mapping[str, Any]) -> bool:
+    """Whether a saved verdict of a classifier's audit is a pass that rests on no power.
+
+    Args:
+        verdict: As in ``verdict.json``.
+    """
+    rule = verdict.get("rule")
+    form = rule.get("form") if isinstance(rule, Mapping) else None
+    return verdict.get("audit") == "classifier" and verdict.get("status") == PASS and form != RULE["form"]
+
+
+COLUMNS = ("label", "low", "high", "tier", "flagged", "room", "noticeable_gap", "notice_power")
+"""What the table must have; `n_groups_scored`, `n_test_groups`, `models_needed`, `why_not` make the reasons more exact
+when present."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +72,18 @@ class Decision:
     """One sentence per class that left it undecided; empty otherwise."""
     tiers: dict[str, str] = field(default_factory=dict)
     """Tier of every class."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What another part of an audit (its attacks, its target, its coverage) says to the verdict."""
+
+    status: str
+    """`"fail"`, or `"undecided"` for what keeps a pass away. What raises no objection is no finding."""
+    why: str
+    """One sentence."""
+    what_would_decide: str = ""
+    """The way out; empty for a failure."""
 
 
 @dataclass(frozen=True)
@@ -63,26 +105,30 @@ def decide(
     per_class: pd.DataFrame | Mapping[str, Any],
     gate: str = "high",
     *,
-    q: float = DEFAULT_Q,
+    notice: float = 2.0,
     units: Units = GROUPS,
     n_seeds: int = 0,
+    findings: Sequence[Finding] = (),
 ) -> Decision:
     """Apply the verdict rule to the table of classes.
 
-    `pass` only if every class's upper limit is below the gate's tier, no group is flagged, and every class had a tier
-    and could be tested; `fail` if a lower limit lies in the gate's tier or above, or groups are flagged; else
-    `undecided`. No gate passes everything: what stops a pipeline is the exit code's matter, not the verdict's.
+    `fail` if groups are listed, or a lower limit lies in the gate's tier or above in a class with at least
+    `MIN_GROUPS` scored groups; `pass` only if nothing fails, every class's upper limit is below the gate's tier, and
+    in every class a single patient of `notice` nats is found with probability `PASS_POWER`; else `undecided`. What
+    stops a pipeline is the exit code's matter, not the verdict's.
 
     Args:
         per_class: A row a class: `label`, `low`, `high` (limits of the mean M, in nats; NaN without an interval),
-            `tier`,
-            `flagged` (number of groups listed), `testable` (whether a list was possible); optional `n_groups_scored`,
-            `n_test_groups`, `why_not` (why no test was possible).
+            `tier`, `flagged` (groups on the verdict's list), `room`, `noticeable_gap` and `notice_power` (probability
+            of finding `notice` nats; `noticeable_gap`; NaN without a list); optional `n_groups_scored`,
+            `n_test_groups`, `models_needed`, `why_not` (why no list was possible).
         gate: `"high"` (0.3) or `"moderate"` (0.1).
-        q: Level of the lists, for saying how many seeds would make a class testable.
+        notice: Gap of one patient, in nats, that a pass must be able to notice.
         units: What a group is called.
         n_seeds: Seeds that this audit had; 0 for unknown. With fewer than three no class's limits count, so that only
             flagged groups fail and nothing passes.
+        findings: What other parts of the audit found. One that fails fails the audit; one that is undecided keeps
+            every pass away, and is told where the audit fails, too.
 
     Returns:
         Status with reasons, one a class: those above the gate first, the furthest above at the head, then those with
@@ -92,7 +138,7 @@ def decide(
         InputError: Unknown gate, or a missing column.
 
     Source:
-        METHODS section 1, "Verdict".
+        METHODS section 6, "Classifier".
     """
     if gate not in GATES:
         raise unknown_name("gate", gate, GATES)
@@ -105,17 +151,26 @@ def decide(
     failures = sorted(
         (found for row in rows if (found := _failure(row, gate, units, few is not None))), key=lambda f: f[0]
     )
-    if failures:
-        return Decision(FAIL, gate, [reason for _, reason in failures], [], tiers)
+    failed = [reason for _, reason in failures] + [f.why for f in findings if f.status == FAIL]
+    others = [(f.why, f.what_would_decide) for f in findings if f.status == UNDECIDED]
+    if failed:
+        why, deciding = [*failed, *(why for why, _ in others)], [way for _, way in others]
+        return Decision(FAIL, gate, why, deciding, tiers)
+    doubts = [doubt for row in rows for doubt in _doubts(row, gate, notice, units)]
     if not rows:
-        return Decision(UNDECIDED, gate, ["no class was audited"], ["a class with enough images to be split"], tiers)
-    doubts = [doubt for row in rows for doubt in _doubts(row, gate, q, units, n_seeds)]
-    if few is not None:
+        doubts = [("no class was audited", "a class with enough images to be split")]
+    elif few is not None:
         doubts.insert(0, few)
+    doubts += others
     if doubts:
         return Decision(UNDECIDED, gate, [why for why, _ in doubts], [what for _, what in doubts], tiers)
-    passed = f"the upper limit of every class ({len(rows)}) is below {GATES[gate]} and no {units.one} is flagged"
-    return Decision(PASS, gate, [passed], [], tiers)
+    largest = max(float(row["noticeable_gap"]) for row in rows)
+    passed = [
+        f"no {units.one} is flagged, and in every class ({len(rows)}) one whose gap is {largest:.2g} nats or more "
+        "would have been noticed in four of five cases",
+        f"the upper limit of every class is below {GATES[gate]}",
+    ]
+    return Decision(PASS, gate, passed, [], tiers)
 
 
 def few_seeds(n_seeds: int) -> tuple[str, str] | None:
@@ -135,10 +190,10 @@ def _failure(row: dict[str, Any], gate: str, units: Units, few: bool) -> tuple[t
     """Why this class fails the gate, with its place in the order of severity; None where it does not.
 
     With few seeds its limits do not count: they are conditional on these trainings, and a candidate that came out
-    better than its partner fits everything better, seen or not.
+    better than its partner fits everything better, seen or not. With few groups they do not cover.
     """
     name, low, flagged = one_line(row["label"], 80), float(row["low"]), int(row["flagged"])
-    reasons, above = [], reaches(low, gate) and not few
+    reasons, above = [], reaches(low, gate) and not few and row["tier"] != INSUFFICIENT
     if above:
         where = f"above {GATES[gate]}" if gate == "high" else f"at or above {GATES[gate]}"
         reasons.append(f"the lower limit of its mean M, {low:.3g}, is {where}")
@@ -149,7 +204,7 @@ def _failure(row: dict[str, Any], gate: str, units: Units, few: bool) -> tuple[t
     return (-low if above else math.inf, -flagged), f"class {name}: {', and '.join(reasons)}"
 
 
-def _doubts(row: dict[str, Any], gate: str, q: float, units: Units, n_seeds: int) -> list[tuple[str, str]]:
+def _doubts(row: dict[str, Any], gate: str, notice: float, units: Units) -> list[tuple[str, str]]:
     """Why this class leaves the gate undecided, each with what would decide it."""
     name, low, high = one_line(row["label"], 80), float(row["low"]), float(row["high"])
     doubts = []
@@ -171,18 +226,53 @@ def _doubts(row: dict[str, Any], gate: str, q: float, units: Units, n_seeds: int
                 f"class {name}: a shorter interval, by more models (seeds) or more images of it",
             )
         )
-    if not bool(row["testable"]):
-        reason = row.get("why_not")
-        told = one_line(reason) if isinstance(reason, str) and reason else f"no list of {units.many} was possible"
-        doubts.append((f"class {name} cannot be tested: {told}", f"class {name}: {_to_test(row, q, units, n_seeds)}"))
+    if unnoticed := _unnoticed(row, notice, units):
+        doubts.append((f"class {name}{unnoticed}", f"class {name}: {_to_notice(row, notice, units)}"))
     return doubts
 
 
-def _to_test(row: dict[str, Any], q: float, units: Units, n_seeds: int) -> str:
-    """What would make a class testable: a list is possible once `q (n_test + 1) 2^S >= 1`."""
-    n_test = row.get("n_test_groups", math.nan)
-    if pd.isna(n_test):
-        return "more seeds, or more test images of it"
-    seeds = max(1, n_seeds + 1, int(np.ceil(np.log2(1 / (q * (int(n_test) + 1))) - 1e-9)))
-    twins = f"{seeds} seed{'s' if seeds > 1 else ''} of twins (--models {2 * seeds})"
-    return f"at least {twins} with its {units.count(int(n_test))} in the test part, or more test images of it"
+def _unnoticed(row: dict[str, Any], notice: float, units: Units) -> str:
+    """Why a single patient of this class would not have been noticed; empty where one would have been."""
+    reason, room, gap = row.get("why_not"), float(row["room"]), float(row["noticeable_gap"])
+    if isinstance(reason, str) and reason:
+        return f" cannot be tested: {one_line(reason)}"
+    if math.isnan(room):
+        return f" cannot be tested: no list of {units.many} was possible"
+    if room < MIN_ROOM:
+        n = row.get("n_test_groups", math.nan)
+        beside = "" if pd.isna(n) else f" beside {units.count(int(n))} in the test part"
+        return (
+            f": too few models{beside} to list a single {units.one} (room {room:.2g}, {MIN_ROOM:.0f} needed), so that "
+            "no gap, however large, is sure to be noticed"
+        )
+    if math.isinf(gap):
+        return (
+            f": no gap of a single {units.one} up to {GAPS[-1]:.0f} nats would have been noticed in four of five cases"
+        )
+    if gap > notice:
+        return (
+            f": a single {units.one} would have been noticed in four of five cases only from a gap of {gap:.2g} nats "
+            f"on, and a pass must notice {notice:.2g}"
+        )
+    found = float(row["notice_power"])
+    if not found >= PASS_POWER:
+        cases = 0 if math.isnan(found) else int(100 * found)
+        return (
+            f": a single {units.one} with a gap of {notice:.2g} nats would have been noticed in {cases} of 100 cases, "
+            f"and a pass needs {100 * PASS_POWER:.0f}"
+        )
+    return ""
+
+
+def _to_notice(row: dict[str, Any], notice: float, units: Units) -> str:
+    """What would let the class's list notice one patient."""
+    models = row.get("models_needed", math.nan)
+    if not pd.isna(models):
+        n = int(models)
+        return f"{n} models (--models {n}), by the spread of these trainings, or more {units.many} of it"
+    if math.isnan(float(row["room"])):
+        return f"{units.many} of it in the test part, from one random split"
+    return (
+        f"more {units.many} of it, in the test part, too; at the spread of these trainings {2 * MOST_SEEDS} models "
+        f"would not notice a gap of {notice:.2g} nats"
+    )

@@ -25,6 +25,7 @@ from memorisk.runs.fingerprint import fingerprint
 from memorisk.runs.lock import folder_lock
 from memorisk.runs.marker_lock import PAUSE
 from memorisk.runs.progress import Counted
+from memorisk.runs.scratch import scratch_array
 from memorisk.runs.signs import Signs
 from memorisk.runs.unfinished import JOURNAL, remove_abandoned, reserve_array, write_guard
 from memorisk.training.feature_checks import FeatureChecks, check_values
@@ -134,7 +135,7 @@ def _stall(plan: FeaturePlan) -> Callable[[], bool]:
 
 
 def computed_features(plan: FeaturePlan, *, progress: Counted | None = None) -> Kept:
-    """The same in memory, neither looked for nor kept.
+    """The same, neither looked for nor kept: in memory, or on a file without a name where they are many.
 
     Raises:
         InputError: As `kept_features`.
@@ -145,7 +146,7 @@ def computed_features(plan: FeaturePlan, *, progress: Counted | None = None) -> 
     with closing(plan.compute(distinct)) as batches:
         for block in batches:
             if not done:
-                values = np.empty((len(first), block.shape[1]), dtype=np.float32)
+                values = scratch_array((len(first), block.shape[1]), np.float32)
             values[distinct[done : done + len(block)]] = block
             done += len(block)
             if progress is not None:

@@ -11,6 +11,7 @@ from memorisk.audits.release.stating import state
 from memorisk.audits.rendering import load_result, render_again
 from memorisk.report.earlier_rules import LINE, WAY
 from memorisk.runs.checksums import SEAL, sealed_files, write_seal
+from memorisk.runs.errors import InputError
 
 NEW = ("n_singled", "n_singled_patients", "n_listed_at_verdict", "fewest_copied", "held_out_for_kinds", "unlike_by")
 
@@ -51,3 +52,14 @@ def test_a_pass_by_an_earlier_rule_is_not_repeated(earlier: Path, runs: Path) ->
     assert not answer.passed
     assert "an earlier rule gave this run a pass" in answer.line
     assert state(runs / "runs" / "clean").verdict.status == "pass"
+
+
+def test_a_pass_by_a_smaller_probability_is_not_stated(runs: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "loose"
+    shutil.copytree(runs / "runs" / "clean", folder)
+    summary = json.loads((folder / "summary.json").read_text())
+    summary["settings"]["recall"] = 0.2
+    (folder / "summary.json").write_text(json.dumps(summary))
+    write_seal(folder, list(sealed_files(folder)))
+    with pytest.raises(InputError, match=r"passed with --recall 0\.2, looser than 0\.8"):
+        state(folder)

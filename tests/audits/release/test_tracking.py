@@ -78,7 +78,7 @@ def test_mlflow_holds_the_figures_of_the_statement(runs: Path, tmp_path: Path, o
         assert run.data.tags["verdict"] == audit.status
         assert [f.path for f in client.list_artifacts(run.info.run_id)] == ["report.html"]
     assert logged["synthetic"].data.metrics["found/exact_low"] > 0
-    assert logged["synthetic"].data.params["recall"] == "0.2"
+    assert logged["synthetic"].data.params["recall"] == "0.8"
     client.set_tag(logged["watch"].info.run_id, "memorisk.whole", "no")  # as a killed command leaves one
     (again,) = track("runs/watch", to=f"mlflow:{tmp_path / 'store'}")
     assert again.new

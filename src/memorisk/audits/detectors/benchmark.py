@@ -5,7 +5,7 @@ Resumable: a cell leaves a file a measure (`cells`), and the same command goes o
 backbones, losses, seeds and measures add only what is theirs. A cell that fails is told while the others finish.
 """
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from memorisk.audits.detectors.detectors import detectors
 from memorisk.audits.detectors.figures import architecture_frame
 from memorisk.audits.detectors.leaderboard import leaderboard
 from memorisk.audits.detectors.measure_tables import fitted_table, measure_tables, refused_table
+from memorisk.audits.detectors.memory import MemoryPlan, plan_memory
 from memorisk.audits.detectors.options import BenchDetectorsOptions, bench_options
 from memorisk.audits.detectors.page import benchmark_page
 from memorisk.audits.detectors.parts import PARTS, Parts, divide
@@ -29,7 +30,7 @@ from memorisk.images.store import ImageStore, build_store
 from memorisk.report.page import render_page
 from memorisk.runs.cost import Cost, total
 from memorisk.runs.devices import check_device
-from memorisk.runs.environment import available_cores, machine, versions
+from memorisk.runs.environment import available_cores, available_memory, machine, versions
 from memorisk.runs.errors import InputError, MemoriskError, one_line
 from memorisk.runs.executors import Outcome, run_jobs
 from memorisk.runs.files import write_table, write_text
@@ -72,6 +73,7 @@ class BenchmarkPlan:
         cost: Of the cells that are not done: their trainings, in which each image has a copy; images and copies that
             are to be embedded (images_passed, with the looks of trainings); pairs whose distance is judged.
         problems: Why weights cannot be read, by the backbone's name: its cells would fail, the others would run.
+        memory: What it takes, how many detectors fit side by side, and which measures do not fit.
     """
 
     cells: dict[str, bool]
@@ -80,6 +82,7 @@ class BenchmarkPlan:
     references: int
     cost: Cost
     problems: dict[str, str]
+    memory: MemoryPlan
 
 
 def benchmark_detectors(
@@ -151,7 +154,15 @@ def plan_benchmark(
         )
         + total([_training_cost(job) for job in todo if job.cell.trained]),
         problems={name: why for name, why in told.items() if why},
+        memory=_memory(ready, todo),
     )
+
+
+def _memory(ready: Prepared, todo: list[CellJob]) -> MemoryPlan:
+    """On this machine; a GPU takes one detector at a time."""
+    on_gpu = ready.jobs[0].device != "cpu"
+    processes = 1 if on_gpu else ready.options.processes or available_cores()
+    return plan_memory(todo, ready.store.images.shape, processes, available_memory())
 
 
 def _training_cost(job: CellJob) -> Cost:
@@ -259,10 +270,12 @@ def _run(run: RunFolder, ready: Prepared, progress: Progress) -> None:
 
     options, failed = ready.options, False
     on_gpu = ready.jobs[0].device != "cpu"
-    processes = 1 if on_gpu else options.processes or available_cores()
     place = options.placement(run.path, ready.store.folder, cores=options.threads, gpus=int(on_gpu))
+    plan = _memory(ready, waiting)
+    share = place.memory if options.executor != "local" else None if plan.free is None else plan.free // plan.processes
+    waiting = [replace(job, memory=share) for job in waiting]
     try:
-        run_jobs(run_cell, waiting, processes=processes, threads=options.threads, on_done=finished, place=place)
+        run_jobs(run_cell, waiting, processes=plan.processes, threads=options.threads, on_done=finished, place=place)
     except MemoriskError as error:
         failed = True
         if not any(job.failure for job in waiting):

@@ -18,6 +18,7 @@ from memorisk.audits.cell_folder import CellFolder
 from memorisk.audits.detectors.backbones import NO_TRAINING, Backbone
 from memorisk.audits.detectors.copies import CopiedRows
 from memorisk.audits.detectors.measuring import measure_pools
+from memorisk.audits.detectors.memory import too_large
 from memorisk.audits.detectors.options import BenchDetectorsOptions
 from memorisk.audits.detectors.parts import Parts
 from memorisk.audits.unique.results import write_result
@@ -26,6 +27,7 @@ from memorisk.images.manifest import Manifest
 from memorisk.images.store import ImageStore
 from memorisk.models.detectors import load_detector
 from memorisk.models.features_pca import PixelPca
+from memorisk.runs.environment import available_memory
 from memorisk.runs.errors import InputError, several
 from memorisk.runs.files import read_array
 from memorisk.runs.fingerprint import fingerprint
@@ -89,6 +91,7 @@ class CellJob(CellFolder):
         parts: The division.
         options: Of the benchmark.
         device: Where to compute.
+        memory: Bytes that it may take; None for what is free where it runs.
     """
 
     cell: Cell
@@ -101,6 +104,7 @@ class CellJob(CellFolder):
     parts: Parts
     options: BenchDetectorsOptions
     device: str
+    memory: int | None = None
 
     @property
     def key(self) -> str:
@@ -167,8 +171,12 @@ def run_cell(job: CellJob) -> str:
     try:
         features, copies = embed(job)
         how: dict[str, Any] = {"domain": job.options.domain, "threads": job.options.threads}
+        free = available_memory() if job.memory is None else job.memory
         for name in job.missing:
-            arrays = measure_pools(name, features.values, copies, job.parts, device=job.device, **how)
+            if why := too_large(name, len(job.parts.rows("train")), features.values.shape[1], free):
+                arrays = {"refused": np.array(why), "published_refused": np.array(why)}
+            else:
+                arrays = measure_pools(name, features.values, copies, job.parts, device=job.device, **how)
             write_result(job.file(name), arrays)
         job.finish(_described(job, features))
     finally:

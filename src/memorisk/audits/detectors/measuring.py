@@ -21,8 +21,10 @@ import numpy as np
 from memorisk.audits.detectors.parts import NULLS, POOLS, Parts
 from memorisk.audits.unique.results import Arrays
 from memorisk.runs.errors import InputError
+from memorisk.runs.scratch import scratch_array
 from memorisk.scores.distances import FittedMeasure, fit_measure, nearest
 from memorisk.scores.distances.fitted import BINARY, POSITIVE
+from memorisk.scores.distances.rows import rows_per_block
 from memorisk.scores.published_distances import published_neighbours
 
 PUBLISHED_POOLS = ("train", "validation")
@@ -55,7 +57,7 @@ def measure_pools(
     """
     how: dict[str, Any] = {"threads": threads, "device": device}
     try:
-        measure = fit_corrected(name, features[parts.rows("train")], domain=domain)
+        measure = fit_corrected(name, taken(features, parts.rows("train")), domain=domain)
         found = _corrected(measure, features, copies, parts, how) | {"words": np.array(measure.plain_words)}
     except InputError as error:
         found = {"refused": np.array(str(error))}
@@ -90,11 +92,11 @@ def _corrected(
     found: Arrays = {}
     for pool in POOLS:
         rows = parts.pools[pool]
-        references = features[rows]
-        null = nearest(features[parts.rows(NULLS[pool])], references, measure, **how)
+        references = taken(features, rows)
+        null = nearest(taken(features, parts.rows(NULLS[pool])), references, measure, **how)
         found[f"null_{pool}"] = null.distances[:, 0]
         for strength, values in copies.items():
-            asked = nearest(values[_of(parts, rows)], references, measure, **how)
+            asked = nearest(taken(values, _of(parts, rows)), references, measure, **how)
             found[f"{strength}_{pool}_distance"] = asked.distances[:, 0]
             found[f"{strength}_{pool}_index"] = rows[asked.indices[:, 0]]
     return found
@@ -106,16 +108,26 @@ def _published(
     """All images of the train and validation parts, the measure fitted anew in every call."""
     found: Arrays = {}
     rows = {pool: parts.rows(pool) for pool in PUBLISHED_POOLS}
-    null = features[parts.rows("null", "test_null")]
-    asked = published_neighbours(name, features[rows["train"]], features[rows["validation"]], **how)
+    null = taken(features, parts.rows("null", "test_null"))
+    both = [taken(features, rows[pool]) for pool in ("train", "validation")]
+    asked = published_neighbours(name, *both, **how)
     found["published_baseline"] = asked.scores
     for pool in PUBLISHED_POOLS:
-        references = features[rows[pool]]
+        references = taken(features, rows[pool])
         found[f"published_null_{pool}"] = published_neighbours(name, null, references, **how).scores
         for strength, values in copies.items():
-            asked = published_neighbours(name, values[_of(parts, rows[pool])], references, **how)
+            asked = published_neighbours(name, taken(values, _of(parts, rows[pool])), references, **how)
             found[f"published_{strength}_{pool}_score"] = asked.scores
             found[f"published_{strength}_{pool}_index"] = rows[pool][asked.indices]
+    return found
+
+
+def taken(values: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """Rows of a table, on a file without a name where they are many, copied a few at a time."""
+    found = scratch_array((len(rows), values.shape[1]), values.dtype)
+    step = rows_per_block(values.shape[1])
+    for first in range(0, len(rows), step):
+        found[first : first + step] = values[rows[first : first + step]]
     return found
 
 

@@ -13,7 +13,7 @@ from memorisk.audits.filter.screening import Screened
 from memorisk.audits.filter.sets import FilterSets
 from memorisk.statistics.calibration import one_per_group
 from memorisk.statistics.proportions import Proportion, clopper_pearson
-from memorisk.statistics.retrieval_score import RetrievalScore, irs
+from memorisk.statistics.retrieval_score import RetrievalScore, irs_of
 
 _STREAM = 67  # keeps these draws apart from others of the same seed
 
@@ -86,7 +86,7 @@ def diversity_of(screened: Screened, chosen: Mapping[str, np.ndarray], sets: Fil
         fewest = min(map(len, rows.values()), default=0)
         for what, some in rows.items():
             drawn = np.random.default_rng([_STREAM, seed, place]).permutation(len(some))[:fewest]
-            scores = (irs(len(np.unique(r)), len(r), len(sets.train.images)) for r in (some, some[drawn]))
+            scores = (irs_of(r, len(sets.train.images)) for r in (some, some[drawn]))
             found.append(Diversity(place, what, *scores))
     return found
 

@@ -15,7 +15,7 @@ from memorisk.audits.generators.reading import Read, Reading, named_columns
 from memorisk.statistics.calibration import one_per_group
 from memorisk.statistics.guarantee import miss_guarantee
 from memorisk.statistics.memorization_rate import MemorizationRate, memorization_rate, rate_difference
-from memorisk.statistics.retrieval_score import RetrievalScore, irs
+from memorisk.statistics.retrieval_score import RetrievalScore, irs_of
 
 MISS_RATE = 0.05
 NO_THRESHOLD = "none"
@@ -44,9 +44,9 @@ def retrieval(read: Read) -> dict[str, Any]:
     n = min(len(made), len(held))
     rng = np.random.default_rng(read.cell.options.seed)
     total = len(read.cell.training.rows)
-    found = {"irs_all": irs(len(np.unique(made)), len(made), total)}
-    found["irs"] = irs(len(np.unique(drawn := rng.permutation(made)[:n])), len(drawn), total)
-    found["irs_held"] = irs(len(np.unique(rng.permutation(held)[:n])), n, total)
+    found = {"irs_all": irs_of(made, total)}
+    found["irs"] = irs_of(rng.permutation(made)[:n], total)
+    found["irs_held"] = irs_of(rng.permutation(held)[:n], total)
     return {key: v for name, score in found.items() for key, v in _limits(name, score).items()} | {"irs_n": n}
 
 

@@ -20,7 +20,7 @@ from memorisk.statistics.quality_frechet import Frechet, frechet, frechet_figure
 from memorisk.statistics.quality_kernel import kernel_distance
 from memorisk.statistics.quality_manifold import DensityCoverage, PrecisionRecall, density_coverage, precision_recall
 from memorisk.statistics.quality_mifid import MemorizationInformed, mifid_figure
-from memorisk.statistics.retrieval_score import irs
+from memorisk.statistics.retrieval_score import irs_of
 from memorisk.training.feature_matrix import FeatureDescription, Features
 
 BETTER = dict.fromkeys(FIGURES, "higher") | {"FID": "lower", "KID": "lower", "MiFID": "lower"}
@@ -175,7 +175,7 @@ class _Measured:
         samples = self.samples
         measure = fit_measure("euclidean", samples.real)
         found = nearest(samples.synthetic, samples.real, measure, device="cpu").indices[:, 0]
-        score = irs(len(np.unique(found)), len(found), len(samples.real), level=samples.level)
+        score = irs_of(found, len(samples.real), level=samples.level)
         if samples.units[1] < len(samples.synthetic):
             return samples.no_interval(score.estimate, "images of one patient are no independent draws")
         limits = score.low, score.high

@@ -12,7 +12,17 @@ from memorisk.audits.release.joining import joined
 from memorisk.report.differences import differences
 from memorisk.report.envelope import LARGEST_ENVELOPE, open_envelope
 from memorisk.report.signatures import SignatureError
-from memorisk.report.statement import FAIL, PASS, UNDECIDED, NotWholeError, Released, Statement, read_statement
+from memorisk.report.statement import (
+    FAIL,
+    FORMS,
+    LISTS,
+    PASS,
+    UNDECIDED,
+    NotWholeError,
+    Released,
+    Statement,
+    read_statement,
+)
 from memorisk.runs.checksums import file_sha256, list_folder, listing_sha256
 from memorisk.runs.errors import InputError, one_line, several, unknown_name
 
@@ -191,9 +201,25 @@ def _problems(
     if verdict.status != PASS and not (require == "not-fail" and verdict.status == UNDECIDED):
         why = one_line(verdict.why[0], 200) if verdict.why else "without a reason"
         yield f"the verdict is {verdict.status} ({why}): {_TO_DO[verdict.status]}"
+    yield from _earlier(statement)
     for one in given:
         if _of(statement, one) is None:
             yield _not_audited(statement, one)
+
+
+def _earlier(statement: Statement) -> Iterator[str]:
+    """Passes that an earlier rule gave, or a list at another level: they may not stand."""
+    for number, audit in enumerate(statement.audits, 1):
+        if audit.status != PASS or audit.kind not in FORMS:
+            continue
+        lists = {"level": audit.level, "correction": audit.settings.get("correction", LISTS["correction"])}
+        if audit.settings.get("verdict_form") != FORMS[audit.kind]:
+            yield (
+                f"the pass of run {number} ({audit.kind}) was given by the rule of an earlier version and may not "
+                "stand: issue the run's command again, and state it again"
+            )
+        elif lists != LISTS:
+            yield f"run {number} ({audit.kind}) was decided at other settings than {LISTS}: audit it again without them"
 
 
 def _of(statement: Statement, offered: _Offered) -> Released | None:

@@ -14,8 +14,9 @@ from memorisk.audits.release.wording import (
     whole,
     without_columns,
 )
-from memorisk.report.statement import AuditStatement, Figure, Method, Part, Subject
-from memorisk.runs.errors import several
+from memorisk.audits.synthetic.options import VERDICT_LEVEL, SyntheticOptions
+from memorisk.report.statement import PASS, AuditStatement, Figure, Method, Part, Subject
+from memorisk.runs.errors import InputError, one_line, several
 
 _KINDS = ("exact", "noised", "jpeg", "flipped", "rotated", "cropped", "pasted")
 _SETTINGS = ("seed", "size", "resize", "depth", "channels")
@@ -30,8 +31,17 @@ def of_synthetic(run: FinishedAudit) -> AuditStatement:
 
     Args:
         run: Of that kind.
+
+    Raises:
+        InputError: It passed by a smaller probability to notice a copy than a statement is about.
     """
     v = run.verdict
+    recall = run.summary["settings"]["recall"]
+    if v["status"] == PASS and recall < SyntheticOptions.recall:
+        raise InputError(
+            f"{one_line(run.folder)} passed with --recall {recall:g}, looser than {SyntheticOptions.recall:g}: issue "
+            "the run's command again without --recall"
+        )
     units = _units(v)
     return AuditStatement(
         kind="synthetic",
@@ -45,7 +55,7 @@ def of_synthetic(run: FinishedAudit) -> AuditStatement:
         units=units,
         n_units=whole(v["n_train_patients"]),
         n_models=None,
-        level=v["level"],
+        level=v["level"] if v["schema"] == 1 else VERDICT_LEVEL,
         correction=_correction(v, f"false discovery rate over all training {units} (Benjamini-Hochberg)"),
         figures=tuple(_synthetic_figures(v, units)),
         not_examined=(*_kinds_not_tried(v), *_unread(v), *OF_IMAGES),
@@ -60,7 +70,7 @@ def of_synthetic(run: FinishedAudit) -> AuditStatement:
         ),
         seeds=(int(run.config.get("seed", 0)),),
         settings=settings_of_run(run.config, (*_SETTINGS, "recall", "plants"))
-        | {"features": str(v["features"]), "measure": str(v["measure"])},
+        | {"features": str(v["features"]), "measure": str(v["measure"]), "verdict_form": v["schema"]},
         versions=dict(run.summary.get("versions") or {}),
         run_sha256=run.sha256,
     )
@@ -71,7 +81,10 @@ def _synthetic_figures(v: Any, units: str) -> list[Figure]:
     found = [
         Figure(name="generated", title="Generated images", value=v["n_synthetic"]),
         Figure(name="held_out", title=f"Held-out {units}", value=held),
-        Figure(name="listed", title=f"Training {units} listed as copied", value=v["n_listed"], n=n, unit=units),
+        Figure(
+            name="listed", title=f"Training {units} listed as copied",
+            value=v.get("n_listed_at_verdict", v["n_listed"]), n=n, unit=units,
+        ),
         Figure(name="singled_out", title="Generated images singled out", value=v.get("n_singled"),
                n=whole(v["n_synthetic"]), unit="generated images"),
         Figure(name="noticed_if_copied", title=f"Copied {units} of whom one would surely have been noticed, fewest",
@@ -163,7 +176,11 @@ def _screened(run: FinishedAudit, question: str, page: str) -> AuditStatement:
         ),
         seeds=(int(run.config.get("seed", 0)),),
         settings=settings_of_run(run.config, (*_SETTINGS, "miss_rate", "confidence", "most_tries"))
-        | {"detectors": "; ".join(map(str, v["detectors"])), "families": "; ".join(map(str, v["families"]))},
+        | {
+            "detectors": "; ".join(map(str, v["detectors"])),
+            "families": "; ".join(map(str, v["families"])),
+            "verdict_form": v["schema"],
+        },
         versions=dict(run.summary.get("versions") or {}),
         run_sha256=run.sha256,
     )

@@ -3,6 +3,7 @@
 from math import exp
 from typing import Any
 
+from memorisk.audits.options import ATTACK_GATE, NOTICE
 from memorisk.audits.release.finished import FinishedAudit
 from memorisk.audits.release.wording import (
     NO_PATIENTS,
@@ -13,8 +14,9 @@ from memorisk.audits.release.wording import (
     whole,
     without_columns,
 )
-from memorisk.report.statement import AuditStatement, Figure, Method, Part, Subject
-from memorisk.runs.errors import several
+from memorisk.report.statement import LISTS, PASS, UNDECIDED, AuditStatement, Figure, Method, Part, Subject
+from memorisk.runs.errors import InputError, one_line, several
+from memorisk.statistics.verdict import EARLIER_PASS, is_earlier_pass
 
 _CORRECTIONS = {
     "bh": "false discovery rate over all classes together (Benjamini-Hochberg on the classes, then within them)",
@@ -30,21 +32,27 @@ _ELSEWHERE = "Only losses were given: which models they are of cannot be seen."
 
 
 def of_classifier(run: FinishedAudit) -> AuditStatement:
-    """A classifier's audit, or that of losses.
+    """A classifier's audit, or that of losses; a pass of an earlier version is not repeated.
 
     Args:
         run: Of either kind.
+
+    Raises:
+        InputError: Its lists were asked for at another level or correction than the verdict's, or it passed at a larger
+            gap to be noticed than a statement is about.
     """
+    _refuse_other_settings(run)
     v, s, units = run.verdict, run.summary, "patients" if run.summary.get("groups_given") else "images"
     lost = run.kind == "losses"
     target = s.get("target")
+    earlier, rule = is_earlier_pass(v), v.get("rule") or {}
     return AuditStatement(
         kind=run.kind,
         question="Which patients does a classifier of this recipe expose?",
-        status=str(v["status"]),
+        status=UNDECIDED if earlier else str(v["status"]),
         gate=str(v["gate"]),
-        why=of_texts(v, "why"),
-        what_would_decide=of_texts(v, "what_would_decide"),
+        why=(EARLIER_PASS,) if earlier else of_texts(v, "why"),
+        what_would_decide=("the run's command, issued again",) if earlier else of_texts(v, "what_would_decide"),
         subject=Subject(
             what="outputs" if lost else "weights" if target else "recipe",
             why=_ELSEWHERE if lost else "" if target else _RECIPE,
@@ -71,10 +79,39 @@ def of_classifier(run: FinishedAudit) -> AuditStatement:
         ),
         seeds=tuple(int(seed) for seed in v.get("seeds") or ()),
         settings={"design": v.get("design"), "protocol": v.get("protocol"), "model": _named(s.get("model"))}
-        | settings_of_run(run.config, ("correction", "splits", "score_augmentations")),
+        | settings_of_run(run.config, ("correction", "splits", "score_augmentations"))
+        | {"verdict_form": rule.get("form", 1), "notice": rule.get("notice"), "attack_gate": rule.get("attack_gate")},
         versions=dict(v.get("versions") or {}),
         run_sha256=run.sha256,
     )  # fmt: skip
+
+
+def _refuse_other_settings(run: FinishedAudit) -> None:
+    """Refuse verdicts at looser or stricter settings than the fixed ones.
+
+    Raises:
+        InputError: It is such a run.
+    """
+    v, s, name = run.verdict, run.summary, one_line(run.folder)
+    lists = {"level": v.get("level"), "correction": s.get("correction")}
+    if lists != LISTS:
+        raise InputError(
+            f"{name} made its lists at level {lists['level']} with correction {lists['correction']}, and a statement "
+            f"is of the verdict's own, at {LISTS['level']} with {LISTS['correction']}: issue the run's command again "
+            "without --level and --correction"
+        )
+    notice = (v.get("rule") or {}).get("notice", NOTICE)
+    if v["status"] == PASS and notice > NOTICE:
+        raise InputError(
+            f"{name} passed with --notice {notice:g}, looser than {NOTICE:g} nats: issue the run's command again "
+            "without --notice"
+        )
+    attack_gate = (v.get("rule") or {}).get("attack_gate", ATTACK_GATE)
+    if v["status"] == PASS and attack_gate > ATTACK_GATE:
+        raise InputError(
+            f"{name} passed with --attack-gate {attack_gate:g}, looser than {ATTACK_GATE:g}: issue the run's command "
+            "again without --attack-gate"
+        )
 
 
 def _named(model: Any) -> str | None:
@@ -92,6 +129,9 @@ def _class_figures(run: FinishedAudit, units: str) -> list[Figure]:
         Figure(name="classes_tested", title="Classes that could be tested", value=int(table["testable"].sum())),
         Figure(name="flagged", title=f"Flagged {units}, over all classes", value=flagged, n=n, unit=units),
     ]
+    if noticed := run.summary.get("noticeable"):
+        title = f"Gap in nats with which one of the {units} would have been noticed in four of five cases"
+        found.append(Figure(name="noticeable_gap", title=title, value=noticed["gap"]))
     known = table[table["mean"].notna()]
     if len(known):
         top = known.loc[known["mean"].idxmax()]
@@ -209,7 +249,10 @@ def _limits(run: FinishedAudit) -> tuple[str, ...]:
         )
     if run.kind == "classifier" and not s.get("target"):
         said.append("The recipe was audited, and no released file.")
-    said.append("Nobody flagged is not nobody remembered: single patients below the list's reach stay unseen.")
+    said.append(
+        "Nobody flagged is not nobody remembered: gaps below the noticeable one, and one in five of that size, stay "
+        "unseen."
+    )
     return tuple(said)
 
 

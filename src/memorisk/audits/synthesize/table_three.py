@@ -29,7 +29,7 @@ from memorisk.runs.progress import Progress
 from memorisk.scores.similarity import Similarity
 from memorisk.statistics.memorization_rate import memorization_rate
 from memorisk.statistics.quality_frechet import frechet_distance
-from memorisk.statistics.retrieval_score import irs
+from memorisk.statistics.retrieval_score import irs_of
 from memorisk.training.pair_detectors import PairDetector
 
 FINISHED = "synthesize.json"
@@ -158,7 +158,7 @@ def _figures(
         fid = frechet_distance(base, some, whose, group[what][rows])
         figures["FID"][what] = {"estimate": fid.estimate, "low": fid.low, "high": fid.high}
         nearest = by.nearest(some, base, device=str(check_device(options.device))).rows[:, 0]
-        figures["IRS"][what] = _limits(irs(len(np.unique(nearest)), n, len(base)))
+        figures["IRS"][what] = _limits(irs_of(nearest, len(base)))
     return figures
 
 

@@ -14,7 +14,7 @@ from scipy import stats
 
 from memorisk.audits.synthetic.comparing import Distances, PixelCopies
 from memorisk.audits.synthetic.hidden import Plants
-from memorisk.audits.synthetic.options import SyntheticOptions
+from memorisk.audits.synthetic.options import VERDICT_LEVEL, SyntheticOptions
 from memorisk.audits.synthetic.reviewing import NOTHING, Review
 from memorisk.audits.synthetic.sets import Sets
 from memorisk.statistics.calibration import group_values, one_per_group
@@ -50,8 +50,6 @@ from memorisk.statistics.singled_out import (
 )
 
 _ROUNDING = 1e-12
-VERDICT_LEVEL = 0.1
-"""Of the list that a verdict rests on, whatever level the list of the report has: METHODS section 6."""
 
 
 @dataclass(frozen=True)

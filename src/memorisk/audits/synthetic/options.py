@@ -16,6 +16,8 @@ from memorisk.runs.placement import ClusterOptions
 from memorisk.runs.settings import check_types
 
 AUTO = "auto"
+VERDICT_LEVEL = 0.1
+"""Of the list that a verdict rests on, whatever level the list of the report has: METHODS section 6."""
 
 
 @dataclass(frozen=True, kw_only=True)

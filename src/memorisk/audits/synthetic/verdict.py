@@ -19,9 +19,8 @@ with probability at most 3.5 %, whatever the detector (the largest of P(Bin(40, 
 
 from typing import Any
 
-from memorisk.audits.synthetic.findings import VERDICT_LEVEL
 from memorisk.audits.synthetic.kinds import about, not_surely_found, ways_out
-from memorisk.audits.synthetic.options import SyntheticOptions
+from memorisk.audits.synthetic.options import VERDICT_LEVEL, SyntheticOptions
 from memorisk.audits.synthetic.words import Terms, p_words, share
 from memorisk.runs.errors import several
 from memorisk.statistics.singled_out import CHANCE, ENOUGH_HELD_OUT

@@ -118,24 +118,28 @@ def _fit_variance(rows: Rows) -> dict[str, Any]:
 def _fit_whitening(rows: Rows) -> dict[str, Any]:
     """W with ``W W' = S^-1``, from the eigenvectors of the covariance S or of its Ledoit-Wolf form."""
     mean = _mean(rows)
-    covariance = np.zeros((rows.d, rows.d))
-    for _, x in rows.blocks():
-        x -= mean
-        covariance += x.T @ x
-    covariance /= rows.n - 1
-    shrinkage = 0.0
-    values, vectors = np.linalg.eigh(covariance)
+    values, vectors, shrinkage = np.empty(0), np.empty((0, 0)), 0.0
+    if rows.n > rows.d:
+        covariance = np.zeros((rows.d, rows.d))
+        for _, x in rows.blocks():
+            x -= mean
+            covariance += x.T @ x
+        covariance /= rows.n - 1
+        values, vectors = np.linalg.eigh(covariance)
+        del covariance
     if rows.n <= rows.d or _singular(values, rows.d):
         from sklearn.covariance import LedoitWolf
 
-        shrunk = LedoitWolf(assume_centered=True).fit(rows.block(0, rows.n) - mean)
-        covariance, shrinkage = np.asarray(shrunk.covariance_), float(shrunk.shrinkage_)
-        values, vectors = np.linalg.eigh(covariance)
+        del vectors  # as large as the covariance
+        shrunk = LedoitWolf(assume_centered=True, store_precision=False).fit(rows.block(0, rows.n) - mean)
+        values, vectors = np.linalg.eigh(np.asarray(shrunk.covariance_))
+        shrinkage = float(shrunk.shrinkage_)
     if _singular(values, rows.d):
         raise InputError(
             "the covariance of the references is singular even after shrinkage; mahalanobis needs variance"
         )
-    return {"whitening": np.ascontiguousarray(vectors / np.sqrt(values)), "shrinkage": shrinkage}
+    vectors /= np.sqrt(values)
+    return {"whitening": np.ascontiguousarray(vectors), "shrinkage": shrinkage}
 
 
 def _singular(values: np.ndarray, d: int) -> bool:

@@ -1,0 +1,292 @@
+"""Does the verdict of a classifier's audit say what is true? Simulated audits of known truth.
+
+    python recipes/verdict_truth.py [--repeats 200] [--cells NAME ...] [--out docs/results/verdict_truth.md]
+    python recipes/verdict_truth.py --offsets
+
+Tables of loss gaps are drawn for worlds in which it is known who is remembered, and judged by the audit's own analysis
+(class tests, noticeable gap, verdict; attacks have their own part). 1,000 patients, 85 % of them scored and 15 %
+unseen, in two classes unless said otherwise. Trainings differ by noise that is heavy-tailed (t, 3 degrees of freedom)
+and of another size for each image (log-normal, 0.7), in the median 0.1 nats a seed; a remembered patient's gap has the
+spread over seeds that was measured on real ones.
+
+`--offsets` compares what may be added to the standard error of studentized gaps.
+"""
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from memorisk.audits.analysis import PER_CLASS, class_findings, verdict_table
+from memorisk.audits.context import Context
+from memorisk.audits.evidence import Evidence, Items
+from memorisk.audits.options import NOTICE, AnalysisOptions
+from memorisk.statistics.flips import studentized
+from memorisk.statistics.noticeable_gap import gap_profiles
+from memorisk.statistics.proportions import clopper_pearson
+from memorisk.statistics.verdict import Decision, decide
+
+
+@dataclass(frozen=True)
+class World:
+    """Who is remembered, and how noisy trainings are."""
+
+    n_models: int = 16
+    n_planted: int = 0
+    gap: float = 0.0
+    """Of each planted patient, in nats."""
+    shared: float = 0.0
+    """Gap of many, in nats, without spread."""
+    share: float = 0.0
+    """How many have it."""
+    n_classes: int = 2
+    n_patients: int = 1000
+    most_images: int = 1
+    """A patient has from one to so many images; one of them is remembered."""
+    noise: float = 0.1
+    tails: float = 3.0
+    """Degrees of freedom of the noise."""
+    spread: float = 0.7
+    """Of the noise's size over images, as the deviation of its logarithm."""
+    duplicates: float = 0.0
+    """Share of unseen patients whose images are also a remembered patient's."""
+    drift: float = 0.0
+    """In the `paper` design: what the candidate gains on every image, seen or not."""
+    design: str = "balanced"
+
+
+def draw(world: World, seed: int) -> Evidence:
+    """A score table of this world."""
+    rng, n_seeds = np.random.default_rng([seed, 1]), world.n_models // 2
+    n = world.n_patients
+    label = np.arange(n) % world.n_classes
+    unseen = (np.arange(n) // world.n_classes) % 20 < 3
+    sizes = rng.integers(1, world.most_images + 1, n)
+    patient = np.repeat(np.arange(n), sizes)
+    first = np.cumsum(sizes) - sizes
+    size = world.noise * np.exp(world.spread * rng.standard_normal(len(patient)))
+    difference = size * rng.standard_t(world.tails, (n_seeds, len(patient)))
+    scored = np.flatnonzero(~unseen)
+    sign = np.zeros((n_seeds, n))
+    for row in sign:
+        coin = rng.permuted(np.resize([1.0, -1.0], len(scored)))
+        row[scored] = coin if world.design != "paper" else 1.0
+    remembered = np.zeros((n_seeds, n))  # gap of each patient's remembered image
+    planted = rng.choice(scored, world.n_planted, replace=False)
+    if world.n_planted:
+        remembered[:, planted] = gap_profiles(world.gap, *rng.random((2, world.n_planted, n_seeds))).T
+    remembered[:, scored[rng.random(len(scored)) < world.share]] += world.shared
+    effect = np.where(unseen, 0.0, sign * remembered)
+    copies = np.flatnonzero(unseen)[rng.random(int(unseen.sum())) < world.duplicates]
+    if len(planted) and len(copies):  # the model that saw the patient answers the copy as well
+        effect[:, copies] = effect[:, rng.choice(planted, len(copies))]
+    place = first + (rng.random(n) * sizes).astype(int)
+    level, noise = rng.gamma(2.0, 0.4, len(patient)), difference + world.drift
+    loss_a, loss_b = level - noise / 2, level + noise / 2
+    loss_a[:, place] -= np.maximum(effect, 0)  # whoever was seen is answered better
+    loss_b[:, place] -= np.maximum(-effect, 0)
+    side = sign[:, patient]
+    names = np.array([f"p{i}" for i in patient], dtype=object)
+    items = Items(
+        np.array([f"i{i}" for i in range(len(patient))], dtype=object),
+        np.array([f"c{i}" for i in label[patient]], dtype=object),
+        names,
+        np.where(unseen[patient], "test", "canary").astype(object),
+    )
+    correct = level < 1.2
+    every = np.broadcast_to(correct, noise.shape)
+    return Evidence(
+        items, np.arange(n_seeds), world.design, loss_a, loss_b, -loss_a, -loss_b, every, every,
+        member_a=side > 0, member_b=side < 0,
+    )  # fmt: skip
+
+
+def judged(evidence: Evidence, options: AnalysisOptions) -> tuple[Decision, float, float]:
+    """The verdict, the largest noticeable gap, and the most models that a class asks for."""
+    import pandas as pd
+
+    findings = class_findings(evidence, options, Context(design=evidence.design))
+    table = pd.DataFrame([f.row for f in findings], columns=pd.Index(PER_CLASS))
+    decision = decide(verdict_table(table), notice=options.notice, n_seeds=len(evidence.seeds))
+    return decision, float(table["noticeable_gap"].max()), float(table["models_needed"].max())
+
+
+NOBODY = World()
+CELLS: dict[str, World] = {
+    "nobody, 8 models": World(8),
+    "nobody": NOBODY,
+    "nobody, 24 models": World(24),
+    "1 at 2 nats, 8 models": World(8, 1, 2.0),
+    "5 at 2 nats, 8 models": World(8, 5, 2.0),
+    "1 at 4 nats, 8 models": World(8, 1, 4.0),
+    **{
+        f"{n} at {gap:g} nats": World(16, n, gap)
+        for n, gap in (
+            (1, 0.5),
+            (1, 1.0),
+            (1, 2.0),
+            (1, 4.0),
+            (3, 1.0),
+            (3, 2.0),
+            (5, 0.5),
+            (5, 2.0),
+            (10, 1.0),
+            (10, 2.0),
+        )
+    },
+    "1 at 1 nat, 24 models": World(24, 1, 1.0),
+    "1 at 2 nats, 24 models": World(24, 1, 2.0),
+    "everybody by 0.06": World(shared=0.06, share=1.0),
+    "half by 0.25": World(shared=0.25, share=0.5),
+    "everybody by 0.4": World(shared=0.4, share=1.0),
+    "twice the noise: nobody": World(noise=0.2),
+    "twice the noise: 1 at 2 nats": World(n_planted=1, gap=2.0, noise=0.2),
+    "heavy tails: nobody": World(tails=2.2),
+    "heavy tails: 1 at 2 nats": World(n_planted=1, gap=2.0, tails=2.2),
+    "unequal noise: nobody": World(spread=1.2),
+    "unequal noise: 1 at 2 nats": World(n_planted=1, gap=2.0, spread=1.2),
+    "300 of 1 to 20 images, 20 models: nobody": World(20, n_patients=300, most_images=20),
+    "300 of 1 to 20 images, 20 models: 1 at 2 nats": World(20, 1, 2.0, n_patients=300, most_images=20),
+    "12 classes, 22 models: nobody": World(22, n_classes=12),
+    "12 classes, 22 models: 1 at 2 nats": World(22, 1, 2.0, n_classes=12),
+    "copies in the test part: 3 at 2 nats": World(n_planted=3, gap=2.0, duplicates=0.03),
+    "copies in the test part: 10 at 4 nats": World(n_planted=10, gap=4.0, duplicates=0.03),
+    "paper, better by 0.4 everywhere: nobody": World(8, drift=0.4, design="paper"),
+    "paper: 1 at 4 nats": World(8, 1, 4.0, design="paper"),
+    "paper: everybody by 0.5": World(8, shared=0.5, share=1.0, design="paper"),
+}
+"""16 models, 1,000 patients and 2 classes unless said otherwise."""
+
+
+@dataclass(frozen=True)
+class Counted:
+    """Verdicts of one cell."""
+
+    status: dict[str, int]
+    gaps: list[float]
+    """The noticeable gap of each audit."""
+    wrong: int
+    """Passes though a patient with a gap of the audit's noticeable one or more was there."""
+    again: dict[str, int]
+    """What undecided audits said when issued with the models that they asked for."""
+
+
+def count(world: World, repeats: int, *, first: int = 0, follow: int = 0) -> Counted:
+    """Judge fresh tables of a world; follow up to so many undecided ones with the models that they ask for."""
+    options, status, again = AnalysisOptions(), dict.fromkeys(("pass", "fail", "undecided"), 0), {}
+    gaps, wrong = [], 0
+    for seed in range(first, first + repeats):
+        decision, noticeable, models = judged(draw(world, seed), options)
+        status[decision.status] += 1
+        gaps.append(noticeable)
+        wrong += decision.status == "pass" and bool(world.n_planted) and world.gap >= noticeable
+        if decision.status == "undecided" and follow > sum(again.values()) and np.isfinite(models):
+            found, _, _ = judged(draw(replace(world, n_models=int(models)), seed), options)
+            again[found.status] = again.get(found.status, 0) + 1
+    return Counted(status, gaps, int(wrong), again)
+
+
+def row(name: str, world: World, found: Counted) -> str:
+    """A line of the table: shares with the limit that matters."""
+    n = sum(found.status.values())
+    shown = [f"{100 * found.status[s] / n:.1f}" for s in ("pass", "fail", "undecided")]
+    bound = ""
+    if world.n_planted and world.gap >= NOTICE:
+        bound = f"pass at most {100 * clopper_pearson(found.status['pass'], n).high:.1f}"
+    elif not world.n_planted and not world.share:
+        bound = f"fail at most {100 * clopper_pearson(found.status['fail'], n).high:.1f}"
+    middle = float(np.median(found.gaps))
+    noticed = "none" if np.isinf(middle) else f"{middle:.2g}"
+    again = ", ".join(f"{k} {v}" for k, v in sorted(found.again.items()))
+    return f"| {name} | {n} | {' | '.join(shown)} | {bound} | {noticed} | {found.wrong} | {again} |"
+
+
+_HEADINGS = (
+    "world", "audits", "pass %", "fail %", "undecided %", "95 % limit", "noticeable gap, median",
+    "passed, a patient of at least the noticeable gap there", "undecided, with the models asked for",
+)  # fmt: skip
+HEAD = [f"| {' | '.join(_HEADINGS)} |", "|---" * len(_HEADINGS) + "|"]
+
+
+def offsets(repeats: int) -> list[str]:
+    """Power at one and two nats of a patient among 425 of a class beside 75 unseen, 16 models, by what is added."""
+    worlds = ((5.0, 0.0), (3.0, 0.7), (2.5, 1.0), (4.0, 1.5))  # degrees of freedom, spread of the noise's size
+    rules = {
+        "the mean (no studentization)": None,
+        "0.15": lambda e: 0.15,
+        "median error": lambda e: np.median(e),
+        "75th percentile": lambda e: np.quantile(e, 0.75),
+        "90th percentile": lambda e: np.quantile(e, 0.9),
+        "larger of 0.15 and 75th percentile": lambda e: max(0.15, np.quantile(e, 0.75)),
+        "larger of 0.15 and median": lambda e: max(0.15, np.median(e)),
+        "0.15 and median (used)": lambda e: 0.15 + np.median(e),
+        "twice the median": lambda e: 2 * np.median(e),
+    }
+    seeds, flips = 8, np.where((np.arange(256)[:, None] >> np.arange(8)) & 1, -1.0, 1.0)
+    power: dict[str, list[list[float]]] = {name: [[], []] for name in rules}
+    for tails, spread in worlds:
+        for noise in (0.1, 0.3, 0.6):
+            rng = np.random.default_rng(3)
+            for _ in range(repeats):
+                one, other = (
+                    noise * np.exp(spread * rng.standard_normal(n)) * rng.standard_t(tails, (seeds, n))
+                    for n in (75, 60)
+                )
+                error = np.sqrt((one**2).mean(0) / seeds)
+                for i, gap in enumerate((1.0, 2.0)):
+                    planted = other + gap_profiles(gap, *rng.random((2, 60, seeds))).T
+                    for name, rule in rules.items():
+                        null, own = flips @ one, flips @ planted
+                        if rule is not None:
+                            added = float(rule(error))
+                            null, own = studentized(null, one, added), studentized(own, planted, added)
+                        ordered = np.sort(null.ravel())
+                        hits = (own >= own[0]).sum(0) + len(ordered) - np.searchsorted(ordered, own[0])
+                        power[name][i].append(float((hits / (76 * 256) <= 0.05 / 425).mean()))
+    lines = ["| added to the standard error | found at 1 nat | at 2 nats |", "|---|---|---|"]
+    return lines + [f"| {name} | {np.mean(a):.2f} | {np.mean(b):.2f} |" for name, (a, b) in power.items()]
+
+
+PAGE = """# Does the verdict say what is true?
+
+Output of `recipes/verdict_truth.py --repeats {repeats}`: simulated audits of 1,000 patients (85 % scored, 15 % unseen)
+with 16 models and two classes unless said otherwise, in which it is known who is remembered. Noise of trainings: t with
+3 degrees of freedom, of another size for each image (log-normal, 0.7), 0.1 nats in the median; twice the noise: 0.2;
+heavy tails: 2.2 degrees of freedom; unequal noise: log-normal, 1.2. Attacks, which are part of an audit's verdict, took
+no part: who is remembered a little, as everybody by 0.06 nats, is theirs to find.
+
+Where a patient has 2 nats or more, which a pass must notice, the limit is the upper 95 % one of passes; where nobody is
+remembered, of failures. Undecided audits were issued again with the number of models that they ask for, up to eight in
+a cell.
+
+{table}
+"""
+
+
+def main(given: Sequence[str] | None = None) -> None:
+    """Print the table, or write it."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--repeats", type=int, default=200)
+    parser.add_argument("--follow", type=int, default=8, help="undecided audits of a cell that are followed up")
+    parser.add_argument("--cells", nargs="*", default=list(CELLS))
+    parser.add_argument("--offsets", action="store_true")
+    parser.add_argument("--out", type=Path)
+    options = parser.parse_args(given)
+    if options.offsets:
+        text = "\n".join([*offsets(max(options.repeats // 10, 1)), ""])
+    else:
+        lines = list(HEAD)
+        for name in options.cells:
+            lines.append(row(name, CELLS[name], count(CELLS[name], options.repeats, follow=options.follow)))
+            print(lines[-1], flush=True)
+        text = PAGE.format(repeats=options.repeats, table="\n".join(lines))
+    if options.out:
+        options.out.write_text(text, encoding="utf-8")
+    elif options.offsets:
+        print(text)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,58 @@
+"""The verdict in simulated audits of known truth, as `recipes/verdict_truth.py` does at length."""
+
+import runpy
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from scipy import stats
+
+RECIPE = runpy.run_path(str(Path(__file__).resolve().parents[2] / "recipes" / "verdict_truth.py"))
+REPEATS = 16
+
+
+def most(probability: float) -> int:
+    """How many of the audits may say so by chance: exceeded once in a thousand runs of the test, if it were random."""
+    return int(stats.binom.ppf(0.999, REPEATS, probability))
+
+
+def counted(name: str, **more: Any) -> Any:
+    """Verdicts of small audits, of 300 patients, of one cell of the table."""
+    world = replace(RECIPE["CELLS"][name], n_patients=300, **more)
+    return RECIPE["count"](world, REPEATS, follow=3)
+
+
+@pytest.mark.parametrize("name", ["nobody", "1 at 2 nats"])
+def test_eight_models_decide_nothing_and_name_those_that_do(name: str) -> None:
+    found = counted(f"{name}, 8 models")
+    assert found.status == {"pass": 0, "fail": 0, "undecided": REPEATS}
+    assert sum(found.again.values()) == 3
+    assert found.again.get("undecided", 0) == 0
+
+
+def test_nobody_passes_in_most_audits_and_fails_in_few() -> None:
+    found = counted("nobody")
+    assert found.status["fail"] <= most(0.1)
+    assert found.status["pass"] >= REPEATS - most(0.3)  # METHODS section 6: 72 to 78 % pass
+
+
+@pytest.mark.parametrize("name", ["1 at 4 nats", "3 at 2 nats", "unequal noise: 1 at 2 nats"])
+def test_a_patient_of_the_noticed_size_does_not_pass(name: str) -> None:
+    found = counted(name)
+    assert found.status["pass"] <= most(0.05)
+    assert found.wrong <= most(0.05)
+
+
+def test_a_better_candidate_is_no_memory_and_the_paper_design_passes_nobody() -> None:
+    drifted = counted("paper, better by 0.4 everywhere: nobody")
+    assert drifted.status["fail"] <= most(0.1)
+    assert drifted.status["pass"] == 0
+    assert counted("paper: everybody by 0.5").status["fail"] == REPEATS
+
+
+def test_the_table_has_a_row_a_cell() -> None:
+    world = replace(RECIPE["CELLS"]["nobody, 8 models"], n_patients=120)
+    line = RECIPE["row"]("nobody, 8 models", world, RECIPE["count"](world, 2))
+    assert line.count("|") == RECIPE["HEAD"][0].count("|")
+    assert "| 0.0 | 0.0 | 100.0 | fail at most" in line

@@ -1,0 +1,156 @@
+"""Attacks in the verdict: what fails, what keeps a pass away, what would decide it; and how often each is wrong."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy.stats import binom
+
+from memorisk.statistics.attack_verdict import LEVEL, Attack, attack_findings, passed_words
+from memorisk.statistics.roc import seed_auc_jackknife, tpr_at_fpr
+from memorisk.statistics.verdict import FAIL, UNDECIDED, Units
+
+PATIENTS = Units("patient", "patients")
+QUIET = Attack("Loss threshold", 0.51, 0.47, 0.55, 1.0, 0.0, 1.0, 500, 80, 8, 0.3)
+SURE = replace(QUIET, name="LiRA", auc=0.9, low=0.86, high=0.93, p_auc=1e-9)
+
+
+def judged(*attacks, gate=0.6):
+    return attack_findings(attacks, gate, PATIENTS)
+
+
+def test_nothing_is_said_where_every_limit_lies_below_the_gate():
+    assert judged(QUIET, replace(QUIET, name="M")) == []
+    assert judged() == []
+    assert passed_words([QUIET, replace(QUIET, name="M", high=0.57)], 0.6, PATIENTS) == (
+        "no attack reaches AUC 0.6: the nearest, M on the audited models, has at most 0.57 (500 patients, 8 trainings)"
+    )
+    assert passed_words([], 0.6, PATIENTS) == ""
+
+
+def test_an_auc_surely_above_the_gate_fails():
+    found = judged(QUIET, SURE)
+    assert [f.status for f in found] == [FAIL]
+    assert found[0].why == (
+        "an attack tells who was in the training: LiRA on the audited models: AUC 0.90, at least 0.86 where 0.6 is "
+        "allowed (500 patients, 8 trainings)"
+    )
+    assert judged(QUIET, SURE, gate=0.95) != found
+
+
+def test_many_members_found_at_few_false_positives_fail_whatever_the_auc():
+    found = judged(replace(QUIET, tpr_low=0.083, p_tpr=1e-4))
+    assert found[0].status == FAIL
+    assert "at least 8% of the members found at 1 % false positives" in found[0].why
+    both = judged(replace(SURE, tpr_low=0.3, p_tpr=1e-5))
+    assert "AUC 0.90, at least 0.86 where 0.6 is allowed, and at least 30% of the members" in both[0].why
+
+
+def test_failures_are_adjusted_by_holm_over_all_attacks():
+    """Ten attacks with two p-values each: the smallest must be below LEVEL / 20, the next below LEVEL / 19."""
+    rest = [QUIET] * 9
+    held = replace(QUIET, auc=0.7, low=0.62, high=0.77, p_auc=1.01 * LEVEL / 20)
+    assert not any(f.status == FAIL for f in judged(held, *rest))
+    assert [f.status for f in judged(replace(held, p_auc=0.99 * LEVEL / 20), *rest)] == [FAIL]
+    both = [replace(held, p_auc=0.99 * LEVEL / 20), replace(held, name="second", p_auc=0.99 * LEVEL / 19), *rest[1:]]
+    assert "second" in judged(*both)[0].why
+    both[1] = replace(both[1], p_auc=1.01 * LEVEL / 19)
+    assert "second" not in judged(*both)[0].why
+
+
+def test_a_limit_above_the_gate_keeps_a_pass_away_and_says_what_would_decide():
+    near = replace(QUIET, high=0.61)
+    (found,) = judged(near)
+    assert found.status == UNDECIDED
+    assert found.why == "an attack may reach AUC 0.6: Loss threshold on the audited models, AUC 0.51 (0.47 to 0.61)"
+    assert judged(replace(QUIET, high=0.6)) != []  # at the gate is not below it
+    not_measured = judged(replace(QUIET, auc=np.nan, low=np.nan, high=np.nan))
+    assert "not measured" in not_measured[0].why
+    four = [replace(near, name=f"attack {i}", high=0.61 + i / 100) for i in range(4)]
+    assert judged(*four)[0].why.startswith("an attack may reach AUC 0.6: attack 3")
+    assert judged(*four)[0].why.endswith("and 1 more")
+
+
+def test_the_way_out_names_what_makes_the_interval_long():
+    wide = replace(QUIET, auc=0.55, low=0.44, high=0.65)
+    stretch = (np.log(0.65 / 0.35) - np.log(0.55 / 0.45)) / (np.log(0.6 / 0.4) - np.log(0.55 / 0.45))
+    by_trainings = judged(replace(wide, of_trainings=1.0))[0]
+    models = 2 * int(np.ceil(8 * stretch**2))
+    assert by_trainings.what_would_decide == f"about {models} models (--models), for shorter intervals of the attacks"
+    by_patients = judged(replace(wide, of_trainings=0.0))[0]
+    patients = int(np.ceil(500 * stretch**2))
+    assert by_patients.what_would_decide == (
+        f"about {patients:,} patients, test part included (here 500), for shorter intervals of the attacks"
+    )
+    assert "and more models" in judged(replace(wide, of_trainings=0.3))[0].what_would_decide
+    at_the_gate = judged(replace(wide, auc=0.6))[0]
+    assert "about many more patients" in at_the_gate.what_would_decide
+
+
+def test_the_given_model_is_judged_by_class_too():
+    target = replace(QUIET, of_target=True, conditional=True, n_models=1)
+    rare = replace(target, label="rare", auc=0.53, low=0.3, high=0.74, n_groups=60, n_non_members=9)
+    (found,) = judged(QUIET, target, rare, replace(target, label="common"))
+    assert found.why == (
+        "an attack may reach AUC 0.6: Loss threshold on class rare of the given model, AUC 0.53 (0.30 to 0.74)"
+    )
+    assert found.what_would_decide.startswith("about ")
+    assert found.what_would_decide.endswith("test patients of class rare, for a shorter interval of the attack")
+    surely = replace(rare, auc=0.95, low=0.9, high=0.99, p_auc=1e-8)
+    (failed,) = judged(QUIET, target, surely)
+    assert "class rare of the given model: AUC 0.95, at least 0.90" in failed.why
+    assert "60 patients, this one model" in failed.why
+
+
+def test_intervals_of_two_trainings_neither_fail_nor_pass_the_twins():
+    (found,) = judged(replace(SURE, conditional=True, n_models=2))
+    assert found.status == UNDECIDED
+    assert "--models 6" in found.what_would_decide
+
+
+def test_members_who_differ_otherwise_neither_fail_nor_pass():
+    found = judged(replace(SURE, comparable=False), QUIET)
+    assert [f.status for f in found] == [UNDECIDED]
+    assert "cannot be read" in found[0].why
+    assert "drawn at random by patient" in found[0].what_would_decide
+    assert judged(replace(QUIET, comparable=False))[0].status == UNDECIDED
+
+
+def world(rng, gap, spread, n_seeds=6, canaries=120, test=60):
+    """An attack's AUC over patients and trainings whose members gain N(gap, spread^2) standard deviations."""
+    role = np.zeros((n_seeds, canaries + test), dtype=int)
+    for row in role:
+        row[rng.permutation(canaries)[: canaries // 2]] = 1
+    own = np.sqrt(0.5) * rng.normal(size=canaries + test)
+    group = np.arange(canaries + test)
+    found = []
+    for name in ("one", "two", "three"):  # three attacks on the same models
+        noise = own + np.sqrt(0.5) * rng.normal(size=role.shape)
+        score = noise + (gap + spread * rng.normal(size=(n_seeds, 1))) * role
+        interval, rate = seed_auc_jackknife(score, role, group), tpr_at_fpr(score, role, group, 0.01, value=0.05)
+        found.append(
+            Attack(
+                *(name, interval.estimate, interval.low, interval.high, interval.p_at_most(0.6)),
+                *(rate.low, rate.p_at_most, len(group), rate.n_non_members, n_seeds),
+            )
+        )
+    return found
+
+
+@pytest.mark.parametrize(("gap", "wrong"), [(0.358, FAIL), (0.358, "pass"), (0.0, FAIL)])
+def test_both_errors_hold_their_level(gap, wrong):
+    """At the gate itself, Phi(0.358 / sqrt 2) = 0.6, either claim is an error of at most LEVEL (three attacks)."""
+    rng, repeats = np.random.default_rng(17), 120
+    count = 0
+    for _ in range(repeats):
+        found = judged(*world(rng, gap, 0.2))
+        count += any(f.status == FAIL for f in found) if wrong == FAIL else not found
+    assert count <= binom.ppf(0.999, repeats, LEVEL)
+
+
+def test_power_where_everybody_is_found_and_where_nobody_is():
+    rng, repeats = np.random.default_rng(18), 30
+    strong = [judged(*world(rng, 1.2, 0.2)) for _ in range(repeats)]
+    quiet = [judged(*world(rng, 0.0, 0.05, canaries=400, test=200)) for _ in range(repeats)]
+    assert np.mean([any(f.status == FAIL for f in found) for found in strong]) > 0.8
+    assert np.mean([not found for found in quiet]) > 0.8

@@ -1,0 +1,201 @@
+"""What a class's list would have noticed: its room by the formula, its power against planted patients."""
+
+from itertools import product
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from memorisk.runs.errors import InputError
+from memorisk.statistics import noticeable_gap as module
+from memorisk.statistics.flips import make_units
+from memorisk.statistics.noticeable_gap import (
+    GAPS,
+    MIN_ROOM,
+    POWER,
+    class_list,
+    gap_profiles,
+    noticeable_gap,
+    power,
+    room,
+    seeds_needed,
+)
+from memorisk.statistics.nulls import Null, sign_flip_p_values, unit_p_values
+
+
+def of(gap, n_scored, level, *, unit=None, sizes=None, flip=True):
+    """A class with these unseen gaps and so many scored groups."""
+    groups = np.arange(n_scored) if sizes is None else np.repeat(np.arange(n_scored), sizes)
+    names = np.arange(gap.shape[1]) if unit is None else unit
+    return class_list(gap, names, np.ones((len(gap), len(groups))), groups, level, flip=flip)
+
+
+@pytest.mark.parametrize(("n_classes", "n_models"), [(1, 14), (2, 16), (12, 22)])
+def test_room_is_METHODS_formula_and_so_are_the_models_that_give_it(n_classes, n_models):
+    """1,000 patients, 85 to 15: q / C (n + 1) 2^S / m, twice the level of a single patient from that K on."""
+    m, n = 850 // n_classes, 150 // n_classes
+    for seeds in (n_models // 2 - 1, n_models // 2):
+        listing = of(np.zeros((seeds, n)), m, 0.1 / n_classes)
+        assert room(listing) == pytest.approx(0.1 / n_classes * (n + 1) * 2**seeds / m)
+        assert (room(listing) >= MIN_ROOM) == (seeds == n_models // 2)
+    assert room(listing, n_models // 2 - 1) < MIN_ROOM
+
+
+def test_room_is_what_four_of_five_groups_have():
+    """Groups that lack a seed have half the room; where more than one in five does, theirs counts."""
+    sign = np.ones((8, 100))
+    for lacking, factor in ((20, 1.0), (21, 0.5)):
+        sign[0] = np.arange(100) >= lacking
+        listing = class_list(np.zeros((8, 19)), np.arange(19), sign, np.arange(100), 0.1)
+        assert room(listing) == pytest.approx(factor * 0.1 * 20 * 2**8 / 100)
+
+
+def test_without_room_nothing_is_noticed_however_large():
+    rng = np.random.default_rng(0)
+    found = noticeable_gap(of(rng.normal(0, 0.1, (4, 75)), 425, 0.05), seed=0)
+    assert np.isinf(found.gap)
+    assert found.room < MIN_ROOM
+    none = noticeable_gap(of(np.zeros((4, 0)), 10, 0.05), seed=0)
+    assert np.isinf(none.gap)
+    assert none.n_test == 0
+
+
+def test_profiles_have_the_mean_and_the_spread_of_real_ones():
+    rng = np.random.default_rng(1)
+    n = 40000
+    for gap, variation, zeros in ((0.5, 0.87, 0.12), (1.0, 0.87, 0.12), (2.0, 0.71, 0.0), (4.0, 0.35, 0.0)):
+        drawn = gap_profiles(gap, *rng.random((2, n, 8))).ravel()
+        error = 4 / np.sqrt(len(drawn))  # four standard errors of a mean, in standard deviations
+        assert drawn.mean() == pytest.approx(gap, abs=error * drawn.std())
+        assert drawn.std() / drawn.mean() == pytest.approx(variation, rel=0.02)
+        assert (drawn == 0).mean() == pytest.approx(zeros, abs=error * 0.5)
+
+
+@pytest.mark.parametrize("offset", [None, 0.2])
+def test_own_flips_are_counted_as_by_enumeration(offset):
+    rng = np.random.default_rng(2)
+    rows = rng.normal(0.5, 1, (60, 6))
+    null = Null(make_units("test", np.zeros((6, 1)), ["t"]), offset, 64, exact=True, seed=0)
+    observed = null.ranked(np.ones((1, 6)), rows.T)[0]
+    every = np.array(list(product([1.0, -1.0], repeat=6)))
+    by_hand = (null.ranked(every, rows.T) >= observed * np.where(observed > 0, 1 - 1e-9, 1)).sum(0)
+    counted = module._own_hits(null, rows, observed)
+    assert counted[observed > 0].tolist() == by_hand[observed > 0].tolist()
+    assert (counted[observed <= 0] == 64).all()
+
+
+def test_a_part_of_many_flips_stands_for_all(monkeypatch):
+    rng = np.random.default_rng(3)
+    listing = of(rng.standard_t(4, (12, 75)) * 0.3, 425, 0.05)
+    every = power(listing, 0.8, seed=0, n_draws=2000)
+    monkeypatch.setattr(module, "_FEWEST_FLIPS", 1024)
+    monkeypatch.setattr(module, "_ENOUGH_ROOM", 1)
+    assert power(listing, 0.8, seed=0, n_draws=2000) == pytest.approx(every, abs=0.06)  # room 9 in place of 36
+    assert 0.2 < every < 0.95
+
+
+def noise(rng, seeds, unit, scale):
+    """Heavy tails, unequal noise, and what a patient's images share."""
+    n = unit.max() + 1
+    return (
+        scale
+        * np.exp(0.5 * rng.standard_normal(len(unit)))
+        * (rng.standard_t(4, (seeds, len(unit))) + 0.5 * rng.standard_t(4, (seeds, n))[:, unit])
+    )
+
+
+@pytest.mark.parametrize("largest", [1, 5])
+def test_the_power_is_that_with_which_planted_patients_are_found(largest):
+    """Over 40 audits: the share of planted patients that the audit's own p-values would list alone."""
+    estimated, found = [], []
+    for repeat in range(40):
+        rng = np.random.default_rng([4, largest, repeat])
+        sizes = rng.integers(1, largest + 1, 130)
+        unit = np.repeat(np.arange(130), sizes)
+        gap, test = noise(rng, 9, unit, 0.25), unit >= 100
+        listing = of(gap[:, test], 100, 0.05, unit=unit[test], sizes=sizes[:100])
+        estimated.append(power(listing, 1.5, seed=repeat, n_draws=100))
+        planted = np.arange(0, 100, 5)
+        first = (np.cumsum(sizes) - sizes)[planted] + (rng.random(20) * sizes[planted]).astype(int)
+        changed = gap.copy()
+        changed[:, first] += gap_profiles(1.5, *rng.random((2, 20, 9))).T
+        data = changed[:, ~test], np.ones((9, int((~test).sum()))), unit[~test], gap[:, test], unit[test]
+        p = sign_flip_p_values(*data, ranking="studentized").p_value[planted]
+        found.append((p <= 0.05 / 100 * (1 + 1e-12)).mean())
+    difference = np.array(estimated) - found
+    error = difference.std(ddof=1) / np.sqrt(len(difference))
+    assert abs(difference.mean()) < 4 * error + 0.02  # a patient's own unseen group counts in the null: a little less
+    assert 0.3 < np.mean(found) < 0.97  # where a power can be told from none and from all
+
+
+def test_the_noticeable_gap_is_the_smallest_of_the_grid():
+    rng = np.random.default_rng(5)
+    listing = of(rng.standard_t(4, (8, 40)) * 0.2, 200, 0.1)
+    found = noticeable_gap(listing, seed=7, n_draws=200)
+    i = int(np.flatnonzero(found.gap == GAPS)[0])
+    assert found.power == power(listing, found.gap, seed=7, n_draws=200) >= POWER
+    assert power(listing, float(GAPS[i - 1]), seed=7, n_draws=200) < POWER
+    assert found.low < found.power < found.high
+    assert noticeable_gap(listing, seed=7, n_draws=200) == found
+
+
+def test_the_powers_interval_covers_over_draws():
+    rng = np.random.default_rng(6)
+    listing = of(rng.standard_t(4, (8, 40)) * 0.3, 200, 0.1)
+    truth = power(listing, 1.0, seed=0, n_draws=20000)
+    inside = 0
+    for seed in range(1, 101):
+        share = module.clopper_pearson(round(100 * power(listing, 1.0, seed=seed, n_draws=100)), 100)
+        inside += share.low <= truth <= share.high
+    assert inside >= stats.binom.ppf(0.001, 100, 0.95)
+
+
+def test_more_noise_or_fewer_seeds_notice_less():
+    rng = np.random.default_rng(8)
+    gap = rng.standard_t(4, (12, 60)) * 0.2
+    gaps = [noticeable_gap(of(factor * gap, 300, 0.1), seed=0, n_draws=200).gap for factor in (1, 3)]
+    assert gaps[0] < gaps[1]
+    assert noticeable_gap(of(gap[:8], 300, 0.1), seed=0, n_draws=200).gap > gaps[0]
+
+
+def test_the_seeds_that_are_named_give_room_and_power():
+    rng = np.random.default_rng(9)
+    gap = rng.standard_t(4, (32, 60)) * 0.3
+    few = of(gap[:6], 300, 0.05)
+    needed = seeds_needed(few, 2.0, seed=0)
+    assert needed is not None
+    assert room(few, needed) >= MIN_ROOM
+    assert noticeable_gap(of(gap[:6], 300, 0.05), seed=0).gap > 2
+    assert noticeable_gap(of(gap[: needed + 1], 300, 0.05), seed=0).gap <= 2
+    assert seeds_needed(of(10 * gap[:6], 300, 0.05), 0.25, seed=0) is None  # too noisy for 64 models
+    assert seeds_needed(of(np.zeros((6, 0)), 300, 0.05), 2.0, seed=0) is None
+
+
+def test_missing_seeds_take_power_away():
+    rng = np.random.default_rng(10)
+    gap = rng.standard_t(4, (9, 40)) * 0.25
+    every, some = np.ones((9, 200)), np.ones((9, 200))
+    some[:2, ::2] = 0
+    shares = [
+        power(class_list(gap, np.arange(40), sign, np.arange(200), 0.1), 1.2, seed=0, n_draws=800)
+        for sign in (every, some)
+    ]
+    assert shares[1] < shares[0] - 3 * np.sqrt(0.25 / 800)
+
+
+def test_the_paper_design_ranks_without_flips():
+    """One score a group and no flips: with 400 of a class in the null a large gap is the largest of all."""
+    rng = np.random.default_rng(11)
+    test = rng.normal(0, 0.2, (1, 400))
+    listing = of(test, 15, 0.1, flip=False)
+    assert room(listing) == pytest.approx(0.1 * 401 / 15)
+    assert noticeable_gap(listing, seed=0).gap <= 2
+    p = unit_p_values([test.max() + 0.1], ["a"], test[0], np.arange(400)).p_value
+    assert p[0] <= 0.1 / 15
+    assert np.isinf(noticeable_gap(of(test[:, :50], 15, 0.1, flip=False), seed=0).gap)
+    assert seeds_needed(listing, 2.0, seed=0) is None
+
+
+def test_a_level_that_is_none_is_refused():
+    with pytest.raises(InputError, match="level of a class's list is 0"):
+        of(np.zeros((4, 5)), 5, 0.0)
