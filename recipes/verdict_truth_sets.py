@@ -220,7 +220,8 @@ def audited(drawn: Drawn, options: SyntheticOptions, seed: int, review: Review =
     nowhere = np.full(n, -1)
     far = BestMatches(np.zeros(n, np.intp), np.zeros(n, np.float32), np.zeros(n, bool))
     copies = PixelCopies(
-        drawn.equal, nowhere, np.zeros(n, bool), nowhere, far, NO_PAIRS, NO_PAIRS, np.empty((0, 32, 32), np.uint8), dismissed,
+        drawn.equal, nowhere, np.zeros(n, bool), nowhere, far, NO_PAIRS, NO_PAIRS,
+        np.empty((0, 32, 32), np.uint8), dismissed,
         plants=plants.kind == "exact",
     )  # fmt: skip
     features = SimpleNamespace(notes=(), described=drawn.features.described, weak=False)
