@@ -33,7 +33,7 @@ from memorisk.audits.synthetic.reviewing import CONFIRM, DISMISS, NOTHING, Judge
 from memorisk.audits.synthetic.sets import Sets
 from memorisk.audits.synthetic.verdict import synthetic_verdict
 from memorisk.images.manifest import Manifest
-from memorisk.images.near_copies import BestMatches
+from memorisk.images.near_copies import NO_PAIRS, BestMatches
 from memorisk.images.store import ImageStore
 from memorisk.runs.progress import quiet
 from memorisk.scores.similarity import Nearest
@@ -219,10 +219,10 @@ def audited(drawn: Drawn, options: SyntheticOptions, seed: int, review: Review =
     distances = compare(drawn.features, real, sets, plants, quiet, review=review)  # type: ignore[arg-type]
     n, dismissed = len(drawn.equal), frozenset(review.pairs(sets, review.dismissed))
     nowhere = np.full(n, -1)
-    sides = (len(sets.train.images), len(sets.held.images) if sets.held else 0)
-    far = (BestMatches(np.zeros(m, np.intp), np.zeros(m, np.float32), np.zeros(m, bool)) for m in (n, *sides))
+    far = BestMatches(np.zeros(n, np.intp), np.zeros(n, np.float32), np.zeros(n, bool))
     copies = PixelCopies(
-        drawn.equal, nowhere, np.zeros(n, bool), nowhere, *far, np.empty((0, 32, 32), np.uint8), dismissed,
+        drawn.equal, nowhere, np.zeros(n, bool), nowhere, far, NO_PAIRS, NO_PAIRS,
+        np.empty((0, 32, 32), np.uint8), dismissed,
         plants=plants.kind == "exact",
     )  # fmt: skip
     features = SimpleNamespace(notes=(), described=drawn.features.described, weak=False)
