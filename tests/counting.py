@@ -181,7 +181,18 @@ def counted() -> Iterator[Counts]:
     blocks.evaluate, Pass.run, DiffusionSampler._forward = tiled, surveyed, drawing
     for (of, name, at), compare in zip(one_by_one, by_definition, strict=True):
         setattr(of, name, beside(compare, at))
+    from memorisk.audits.filter import identities
     from memorisk.audits.synthetic import comparing
+
+    likeness = identities.likeness
+
+    def alike(*given: Any) -> Any:
+        """Who looks like whom, found while the sets are read, by a dry run, too: no part of a cost."""
+        before = found.pairs
+        try:
+            return likeness(*given)
+        finally:
+            found.pairs = before
 
     def nearly(images: Any, **named: Any) -> Any:
         """Thumbnails of one set."""
@@ -189,6 +200,7 @@ def counted() -> Iterator[Counts]:
         return near_pairs(images, **named)
 
     comparing.between_sets, near_copies.near_pairs, near_copies.closest_apart = matched, nearly, learned
+    identities.likeness = alike
     try:
         yield found
     finally:
@@ -199,4 +211,4 @@ def counted() -> Iterator[Counts]:
         for (of, name, _), compare in zip(one_by_one, by_definition, strict=True):
             setattr(of, name, compare)
         comparing.between_sets, near_copies.near_pairs = between_sets, near_pairs
-        near_copies.closest_apart = closest_apart
+        near_copies.closest_apart, identities.likeness = closest_apart, likeness

@@ -27,7 +27,7 @@ from memorisk.runs.folder import check_out, open_run
 from memorisk.runs.progress import Progress, quiet
 from memorisk.scores.differential import group_table
 from memorisk.statistics.effect_sizes import percent_change
-from memorisk.statistics.intervals import Interval, difference_interval, two_way_interval
+from memorisk.statistics.intervals import Interval, difference_interval, these_groups_interval, two_way_interval
 from memorisk.statistics.utility import Utility, against_majority
 
 TABLE, SUMMARY, REPORT = "defence.parquet", "defence.json", "report.html"
@@ -186,7 +186,7 @@ def defence_table(folder: Path, results: dict[str, Result]) -> pd.DataFrame:
         row |= _limits("mean_m", everyone)
         row |= {
             "worst_class": worst,
-            **_limits("worst_m", two_way_interval(_m_table(evidence[name], worst).to_numpy())),
+            **_limits("worst_m", these_groups_interval(_m_table(evidence[name], worst).to_numpy())),
         }
         row |= {"reference_class": reference, **_limits("reference_m", two_way_interval(here.to_numpy()))}
         row |= _change(before, here, same=name == first)

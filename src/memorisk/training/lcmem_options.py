@@ -24,7 +24,6 @@ from memorisk.runs.errors import InputError, unknown_name
 from memorisk.runs.settings import check_types
 from memorisk.training.detector_options import PROTOCOLS
 from memorisk.training.options import PRECISIONS, TrainOptions
-from memorisk.training.pair_augmentations import operations_of
 
 BCE_SHARE, TEMPERATURE = 0.8, 0.07
 _BASELINE = {"backbone": "resnet101@none", "dimension": 512, "stages": 1, "epochs": 100, "patience": 5}
@@ -167,6 +166,8 @@ class LatentOptions:
             if getattr(self, name) not in allowed:
                 raise unknown_name(name, getattr(self, name), [str(one) for one in allowed])
         if self.stage1_augment not in ("none", "mild"):
+            from memorisk.training.pair_augmentations import operations_of  # PyTorch comes with it
+
             operations_of(self.stage1_augment)
         counts = ("epochs", "patience", "stage2_epochs", "stage2_patience", "dimension", "threads", "network_size")
         for name in (*counts, "pairs", "batch_size", "stage2_batch_size"):

@@ -93,7 +93,7 @@ def test_five_images_a_training_patient_are_no_copy(tmp_path: Path) -> None:
 
 def test_many_images_a_held_out_patient_make_no_other_hospital(tmp_path: Path) -> None:
     """More images are more often the nearest: by all of them a random split is taken for two data sets."""
-    found, by_all, m, n_held, each = [], [], 40, 60, 15
+    found, by_all, m, n_held, each = [], [], 40, 60, 40
     groups = np.r_[np.arange(m), np.repeat(np.arange(n_held), each) + m]
     n, options = len(groups), synthetic_options({"plants": 0, "measure": "euclidean"})
     pixels = np.zeros((n, 8, 8, 1), np.uint8)
