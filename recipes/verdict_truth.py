@@ -4,7 +4,7 @@
     python recipes/verdict_truth.py --offsets
 
 Tables of loss gaps are drawn for worlds in which it is known who is remembered, and judged by the audit's own analysis
-(class tests, noticeable gap, verdict; attacks have their own part). 1,000 patients, 85 % of them scored and 15 %
+(class tests, noticeable gap, attacks, verdict). 1,000 patients, 85 % of them scored and 15 %
 unseen, in two classes unless said otherwise. Trainings differ by noise that is heavy-tailed (t, 3 degrees of freedom)
 and of another size for each image (log-normal, 0.7), in the median 0.1 nats a seed; a remembered patient's gap has the
 spread over seeds that was measured on real ones.
@@ -13,20 +13,27 @@ spread over seeds that was measured on real ones.
 """
 
 import argparse
-from collections.abc import Sequence
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 
 from memorisk.audits.analysis import PER_CLASS, class_findings, verdict_table
+from memorisk.audits.attack_table import ALL, attack_rows, attacks_for_verdict, paper_attacks, reference_attacks
 from memorisk.audits.context import Context
 from memorisk.audits.evidence import Evidence, Items
 from memorisk.audits.options import NOTICE, AnalysisOptions
+from memorisk.statistics.attack_verdict import attack_findings
 from memorisk.statistics.flips import studentized
 from memorisk.statistics.noticeable_gap import gap_profiles
 from memorisk.statistics.proportions import clopper_pearson
-from memorisk.statistics.verdict import Decision, decide
+from memorisk.statistics.verdict import FAIL, GROUPS, PASS, UNDECIDED, Decision, decide
 
 
 @dataclass(frozen=True)
@@ -87,6 +94,9 @@ def draw(world: World, seed: int) -> Evidence:
     loss_a, loss_b = level - noise / 2, level + noise / 2
     loss_a[:, place] -= np.maximum(effect, 0)  # whoever was seen is answered better
     loss_b[:, place] -= np.maximum(-effect, 0)
+    lift = np.maximum(1e-3 - np.minimum(loss_a.min(axis=0), loss_b.min(axis=0)), 0)  # no loss is below zero
+    loss_a, loss_b = loss_a + lift, loss_b + lift
+    margin_a, margin_b = (-loss - np.log(-np.expm1(-loss)) for loss in (loss_a, loss_b))
     side = sign[:, patient]
     names = np.array([f"p{i}" for i in patient], dtype=object)
     items = Items(
@@ -98,19 +108,26 @@ def draw(world: World, seed: int) -> Evidence:
     correct = level < 1.2
     every = np.broadcast_to(correct, noise.shape)
     return Evidence(
-        items, np.arange(n_seeds), world.design, loss_a, loss_b, -loss_a, -loss_b, every, every,
+        items, np.arange(n_seeds), world.design, loss_a, loss_b, margin_a, margin_b, every, every,
         member_a=side > 0, member_b=side < 0,
     )  # fmt: skip
 
 
-def judged(evidence: Evidence, options: AnalysisOptions) -> tuple[Decision, float, float]:
-    """The verdict, the largest noticeable gap, and the most models that a class asks for."""
-    import pandas as pd
+def judged(evidence: Evidence, options: AnalysisOptions) -> tuple[Decision, float, int]:
+    """The verdict, the largest noticeable gap, and the most models that it asks for (0: for none).
 
+    Attacks are left out where the classes fail already: they could add a reason, but change nothing.
+    """
     findings = class_findings(evidence, options, Context(design=evidence.design))
     table = pd.DataFrame([f.row for f in findings], columns=pd.Index(PER_CLASS))
     decision = decide(verdict_table(table), notice=options.notice, n_seeds=len(evidence.seeds))
-    return decision, float(table["noticeable_gap"].max()), float(table["models_needed"].max())
+    if decision.status != FAIL:
+        scored = [*paper_attacks(evidence), *reference_attacks(evidence)]
+        rows = attack_rows(evidence, scored, (ALL,), options.attack_gate)
+        found = attack_findings(attacks_for_verdict(rows, None, True, {}), options.attack_gate, GROUPS)
+        decision = decide(verdict_table(table), notice=options.notice, n_seeds=len(evidence.seeds), findings=found)
+    asked = [int(n) for way in decision.what_would_decide for n in re.findall(r"(\d+) models", way)]
+    return decision, float(table["noticeable_gap"].max()), max(asked, default=0)
 
 
 NOBODY = World()
@@ -173,19 +190,32 @@ class Counted:
     """What undecided audits said when issued with the models that they asked for."""
 
 
-def count(world: World, repeats: int, *, first: int = 0, follow: int = 0) -> Counted:
-    """Judge fresh tables of a world; follow up to so many undecided ones with the models that they ask for."""
-    options, status, again = AnalysisOptions(), dict.fromkeys(("pass", "fail", "undecided"), 0), {}
-    gaps, wrong = [], 0
-    for seed in range(first, first + repeats):
-        decision, noticeable, models = judged(draw(world, seed), options)
-        status[decision.status] += 1
-        gaps.append(noticeable)
-        wrong += decision.status == "pass" and bool(world.n_planted) and world.gap >= noticeable
-        if decision.status == "undecided" and follow > sum(again.values()) and np.isfinite(models):
-            found, _, _ = judged(draw(replace(world, n_models=int(models)), seed), options)
-            again[found.status] = again.get(found.status, 0) + 1
-    return Counted(status, gaps, int(wrong), again)
+def audited(world: World, seed: int) -> tuple[str, float, int]:
+    """Status, noticeable gap, and models asked for, of one simulated audit."""
+    decision, noticeable, models = judged(draw(world, seed), AnalysisOptions())
+    return decision.status, noticeable, models
+
+
+def count(
+    world: World, repeats: int, *, first: int = 0, follow: int = 0, each: Callable[..., Iterable] = map
+) -> Counted:
+    """Judge fresh tables of a world; follow up to so many undecided ones with the models that they ask for.
+
+    Args:
+        world: Who is remembered.
+        repeats: Audits.
+        first: Seed of the first; each has the next.
+        follow: Undecided audits that are issued again.
+        each: What runs them: ``map``, or that of an executor.
+    """
+    seeds = range(first, first + repeats)
+    found = list(each(partial(audited, world), seeds))
+    status = {s: sum(own == s for own, _, _ in found) for s in (PASS, FAIL, UNDECIDED)}
+    wrong = sum(own == PASS and world.n_planted > 0 and world.gap >= gap for own, gap, _ in found)
+    asked = [(i, k) for i, (own, _, k) in zip(seeds, found, strict=True) if own == UNDECIDED and k > world.n_models]
+    worlds = [replace(world, n_models=models) for _, models in asked[:follow]]
+    again = Counter(own for own, _, _ in each(audited, worlds, [i for i, _ in asked[:follow]]))
+    return Counted(status, [gap for _, gap, _ in found], int(wrong), dict(again))
 
 
 def row(name: str, world: World, found: Counted) -> str:
@@ -254,8 +284,8 @@ PAGE = """# Does the verdict say what is true?
 Output of `recipes/verdict_truth.py --repeats {repeats}`: simulated audits of 1,000 patients (85 % scored, 15 % unseen)
 with 16 models and two classes unless said otherwise, in which it is known who is remembered. Noise of trainings: t with
 3 degrees of freedom, of another size for each image (log-normal, 0.7), 0.1 nats in the median; twice the noise: 0.2;
-heavy tails: 2.2 degrees of freedom; unequal noise: log-normal, 1.2. Attacks, which are part of an audit's verdict, took
-no part: who is remembered a little, as everybody by 0.06 nats, is theirs to find.
+heavy tails: 2.2 degrees of freedom; unequal noise: log-normal, 1.2. Attacks count, as in every audit: they find who is
+remembered a little, as everybody by 0.06 nats. The rule, its 90 % for a pass among it, was chosen on other seeds.
 
 Where a patient has 2 nats or more, which a pass must notice, the limit is the upper 95 % one of passes; where nobody is
 remembered, of failures. Undecided audits were issued again with the number of models that they ask for, up to eight in
@@ -269,6 +299,8 @@ def main(given: Sequence[str] | None = None) -> None:
     """Print the table, or write it."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--repeats", type=int, default=200)
+    parser.add_argument("--first", type=int, default=1000, help="seed of the first audit")
+    parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--follow", type=int, default=8, help="undecided audits of a cell that are followed up")
     parser.add_argument("--cells", nargs="*", default=list(CELLS))
     parser.add_argument("--offsets", action="store_true")
@@ -278,9 +310,12 @@ def main(given: Sequence[str] | None = None) -> None:
         text = "\n".join([*offsets(max(options.repeats // 10, 1)), ""])
     else:
         lines = list(HEAD)
-        for name in options.cells:
-            lines.append(row(name, CELLS[name], count(CELLS[name], options.repeats, follow=options.follow)))
-            print(lines[-1], flush=True)
+        with ProcessPoolExecutor(options.processes) as pool:
+            for name in options.cells:
+                each = partial(pool.map, chunksize=4)
+                found = count(CELLS[name], options.repeats, first=options.first, follow=options.follow, each=each)
+                lines.append(row(name, CELLS[name], found))
+                print(lines[-1], flush=True)
         text = PAGE.format(repeats=options.repeats, table="\n".join(lines))
     if options.out:
         options.out.write_text(text, encoding="utf-8")

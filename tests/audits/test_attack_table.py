@@ -196,15 +196,15 @@ def test_a_class_with_one_patient_a_side_is_noted_and_not_a_failure():
 def test_references_are_left_out_with_their_training(planted):
     """LiRA and RMIA without a training: it is attacked by nobody, and is nobody's reference."""
     eight = twin_evidence(sizes={"a": 24, "b": 40}, n_test=20, planted={"a": 1.0}, group_size=2, n_seeds=5)
-    found = without_trainings(eight)
+    found = without_trainings(eight, (ALL, "a", "b"))
     assert set(found) == {(f"{n}_offline", label) for n in ("lira", "rmia") for label in (ALL, "a", "b")}
     kept = np.array([0, 1, 3, 4])  # without the third
     for attack in reference_attacks(eight.of_seeds(kept)):
         by_hand = [roc_auc_score(r[r >= 0], s[r >= 0]) for s, r in zip(attack.score, attack.role, strict=True)]
         assert found[attack.name, ALL][2] == pytest.approx(np.mean(by_hand))
         assert len(found[attack.name, ALL]) == 5
-    assert {len(left) for left in without_trainings(planted).values()} == {8}
-    assert without_trainings(twin_evidence(sizes={"a": 24}, n_test=20, n_seeds=3)) == {}
+    assert {len(left) for left in without_trainings(planted, (ALL,)).values()} == {8}
+    assert without_trainings(twin_evidence(sizes={"a": 24}, n_test=20, n_seeds=3), (ALL,)) == {}
 
 
 def test_online_references_are_shared_and_their_interval_says_so():
@@ -213,7 +213,7 @@ def test_online_references_are_shared_and_their_interval_says_so():
     row = attack_table(evidence)[0].set_index(["attack", "label"]).loc[("lira_online", ALL)]
     attack = next(a for a in reference_attacks(evidence) if a.name == "lira_online")
     alone = seed_auc_jackknife(attack.score, attack.role, evidence.items.group)
-    left = np.array(without_trainings(evidence)["lira_online", ALL])
+    left = np.array(without_trainings(evidence, (ALL,))["lira_online", ALL])
     by_deletion = 7 / 8 * np.square(left - left.mean()).sum()
     assert row["auc"] == alone.estimate
     if by_deletion > alone.spread.parts[1][0]:

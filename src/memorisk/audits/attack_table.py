@@ -9,7 +9,7 @@ Intervals are over patients and trainings (``statistics.roc``). Seeds that serve
 independent trainings: LiRA and RMIA are scored again without each of up to ``MOST_PARTS`` parts of the trainings.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -80,17 +80,33 @@ def attack_table(
         seeds) with the success of the loss attack, or None below two seeds.
     """
     scored = [*paper_attacks(evidence), *reference_attacks(evidence)]
-    label, group = evidence.items.label, evidence.items.group
-    without = without_trainings(evidence)
-    rows = []
-    for attack in scored:
-        for name in (ALL, *sorted(set(label) - {WHOLE})):
-            keep = evidence.items.whole if name == ALL else label == name
-            left = without.get((attack.name, str(name)))
-            rows.append(attack_row(attack, str(name), keep, group, gate, left))
+    rows = attack_rows(evidence, scored, (ALL, *sorted(set(evidence.items.label) - {WHOLE})), gate)
     whole = evidence.items.whole
     curves = {a.name: _curve(replace(a, score=a.score[:, whole], role=a.role[:, whole])) for a in scored}
-    return pd.DataFrame(rows, columns=pd.Index(COLUMNS)), {k: v for k, v in curves.items() if v}, _agreement(evidence)
+    return rows, {k: v for k, v in curves.items() if v}, _agreement(evidence)
+
+
+def attack_rows(evidence: Evidence, scored: Sequence[Scored], labels: Sequence[str], gate: float) -> pd.DataFrame:
+    """Measure each attack on each class: the table of ``attacks.parquet``.
+
+    Args:
+        evidence: The twins.
+        scored: Their attacks.
+        labels: Classes; ``ALL`` for all images together.
+        gate: The AUC that ``p_auc`` is about.
+    """
+    items, without = evidence.items, without_trainings(evidence, labels)
+    rows = [
+        attack_row(attack, label, of_label(evidence, label), items.group, gate, without.get((attack.name, label)))
+        for attack in scored
+        for label in map(str, labels)
+    ]
+    return pd.DataFrame(rows, columns=pd.Index(COLUMNS))
+
+
+def of_label(evidence: Evidence, label: str) -> np.ndarray:
+    """Select the items of a class, or those that stand for whole images: [I] bool."""
+    return evidence.items.whole if label == ALL else evidence.items.label == label
 
 
 def paper_attacks(evidence: Evidence) -> list[Scored]:
@@ -127,22 +143,26 @@ def _reference_attacks(evidence: Evidence, modes: list[str]) -> list[Scored]:
     return found
 
 
-def without_trainings(evidence: Evidence) -> dict[tuple[str, str], list[float]]:
-    """By attack with references and by class: the mean AUC without each part of the trainings, in both their roles."""
-    n_seeds, label = len(evidence.seeds), evidence.items.label
+def without_trainings(evidence: Evidence, labels: Sequence[str]) -> dict[tuple[str, str], list[float]]:
+    """Score attacks with references again without each part of the trainings, in both their roles.
+
+    Returns:
+        Mean AUCs, one a part, by attack and by class of ``labels``.
+    """
+    n_seeds = len(evidence.seeds)
     modes = ["offline"] + (["online"] if 2 * n_seeds >= ONLINE_FROM else [])
     parts = np.array_split(np.arange(n_seeds), min(n_seeds, MOST_PARTS))
     found: dict[tuple[str, str], list[float]] = {}
     for part in parts:
         for attack in _reference_attacks(evidence.of_seeds(np.setdiff1d(np.arange(n_seeds), part)), modes):
-            for name in (ALL, *sorted(set(label) - {WHOLE})):
-                own = evidence.items.whole if name == ALL else label == name
+            for name in map(str, labels):
+                own = of_label(evidence, name)
                 sides = [
                     (s[own & (r == MEMBER)], s[own & (r == NON_MEMBER)])
                     for s, r in zip(attack.score, attack.role, strict=True)
                 ]
                 aucs = [auc(m, n) for m, n in sides if len(m) and len(n)]
-                found.setdefault((attack.name, str(name)), []).append(float(np.mean(aucs)) if aucs else np.nan)
+                found.setdefault((attack.name, name), []).append(float(np.mean(aucs)) if aucs else np.nan)
     return found
 
 
