@@ -175,6 +175,8 @@ CELLS: dict[str, World] = {
     "paper: everybody by 0.5": World(8, shared=0.5, share=1.0, design="paper"),
 }
 """16 models, 1,000 patients and 2 classes unless said otherwise."""
+MORE = {"nobody": 5}
+"""Times as many audits: lists are false in up to one audit in ten, and a limit below that takes a thousand."""
 
 
 @dataclass(frozen=True)
@@ -313,7 +315,8 @@ def main(given: Sequence[str] | None = None) -> None:
         with ProcessPoolExecutor(options.processes) as pool:
             for name in options.cells:
                 each = partial(pool.map, chunksize=4)
-                found = count(CELLS[name], options.repeats, first=options.first, follow=options.follow, each=each)
+                repeats = options.repeats * MORE.get(name, 1)
+                found = count(CELLS[name], repeats, first=options.first, follow=options.follow, each=each)
                 lines.append(row(name, CELLS[name], found))
                 print(lines[-1], flush=True)
         text = PAGE.format(repeats=options.repeats, table="\n".join(lines))
