@@ -1,6 +1,7 @@
 """Jobs on a real Ray cluster on loopback: a worker killed, another stopped, a machine lost, wrong needs refused."""
 
 import os
+import re
 import signal
 import threading
 import time
@@ -77,11 +78,19 @@ def test_the_job_of_a_worker_that_is_stopped_for_good_runs_elsewhere(
     with first_stopped(tmp_path) as stopped:
         assert run_jobs(slow_square, jobs, place=place(cluster, tmp_path, silence=2.0)) == [n**2 for n in range(6)]
     said = [record.getMessage() for record in caplog.records]
-    assert len(said) == 1
-    assert said[0].startswith("no sign of life of worker ")
-    assert f" (process {stopped[0]}) for 2 seconds: its jobs are given to others" in said[0]
-    again = Counter(file.name.split("-")[1] for file in tmp_path.glob("began-*"))
-    assert sorted(again.values()) == [1, 1, 1, 1, 1, 2]
+    of_it = [one for one in said if f" (process {stopped[0]}) for " in one]
+    assert len(of_it) == 1
+    assert of_it[0].startswith("no sign of life of worker ")
+    silent = re.search(r"for (\d+) seconds: its jobs are given to others$", of_it[0])
+    assert silent is not None
+    assert int(silent[1]) >= 2  # more where the machine has other work
+    began = [file.name.split("-")[1:3] for file in tmp_path.glob("began-*")]
+    assert {int(job) for job, _ in began} == set(range(6))
+    lost = {job for job, process in began if int(process) == stopped[0]}
+    again = Counter(job for job, _ in began)
+    assert any(again[job] > 1 for job in lost)  # whoever the worker had when it was stopped
+    if len(said) == 1:  # nobody else was too slow to show a sign of life
+        assert sorted(again.values()) == [1, 1, 1, 1, 1, 2]
     assert not list(tmp_path.glob(".seen-*"))
     with suppress(ProcessLookupError):
         os.kill(stopped[0], signal.SIGCONT)

@@ -1,7 +1,9 @@
 """Groups without a partner are divided: everybody is scored, both twins hold the same, the null holds its level."""
 
+import runpy
 from collections import Counter
-from collections.abc import Callable
+from functools import partial
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -9,20 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from memorisk.statistics.nulls import sign_flip_p_values
 from memorisk.training.order import batch_order
-from memorisk.training.twins import TwinDesign, never_paired, placebo_design, twin_design
+from memorisk.training.twins import never_paired, placebo_design, twin_design
 
 NONE = np.empty(0, dtype=np.intp)
-
-
-def population(seed: int, n_groups: int = 41, most: int = 6) -> tuple[np.ndarray, np.ndarray]:
-    """Patients with random labels A, B, C and random numbers of images: hardly two hold the same."""
-    rng = np.random.default_rng(seed)
-    sizes = rng.integers(1, most + 1, n_groups)
-    groups = np.array([f"p{g:03d}" for g in np.repeat(np.arange(n_groups), sizes)], dtype=object)
-    labels = rng.choice(np.array(["A", "B", "C"], dtype=object), len(groups), p=[0.6, 0.3, 0.1])
-    return labels, groups
+RECIPE = runpy.run_path(str(Path(__file__).resolve().parents[2] / "recipes" / "twins_null.py"))
+population = RECIPE["population"]
+"""Of patients with random labels A, B, C and random numbers of images."""
 
 
 def holdings(labels: np.ndarray, groups: np.ndarray) -> dict[str, tuple]:
@@ -125,69 +120,16 @@ def test_an_empty_slot_holds_an_image_of_its_own_twin_and_nothing_else_moves():
     assert (batch_order(3, 0, n, n) == batch_order(3, 0, n)).all()
 
 
-def _gap(design: TwinDesign, labels: np.ndarray, rng: np.random.Generator, noise: float) -> np.ndarray:
-    """Loss gaps of models that memorize nobody and yet are not blind to who is in them, [N].
-
-    Each learns how frequent a class is among its images (``-log`` of the share) and fits everything better the more
-    images it has (``0.5 log n``, as a loss of 1 nat does that falls with the root of their number).
-    """
-    losses = []
-    for rows in (design.rows_a, design.rows_b):
-        count = Counter(labels[rows])
-        share = np.array([np.log((count[c] + 1) / (len(rows) + 3)) for c in labels])
-        losses.append(-share - 0.5 * np.log(len(rows)) + noise * rng.normal(size=len(labels)))
-    return losses[1] - losses[0]
-
-
-def _beside_the_next(labels: np.ndarray, groups: np.ndarray, rows: np.ndarray, seed: int) -> TwinDesign:
-    """Each group beside the next one by number of images, a fair coin a pair: what looks as if it were enough."""
-    rng = np.random.default_rng(seed)
-    names = rng.permutation(np.unique(groups[rows]))
-    ordered = sorted(names, key=lambda g: -(groups == g).sum())
-    sign = np.zeros(len(labels), dtype=np.int8)
-    for first, second in zip(ordered[0::2], ordered[1::2], strict=False):
-        coin = 1 if rng.random() < 0.5 else -1
-        sign[groups == first], sign[groups == second] = coin, -coin
-    return TwinDesign(seed, np.flatnonzero(sign > 0), np.flatnonzero(sign < 0), sign)
-
-
-def _small_p_values(audits: int, noise: float, who: str, design: Callable[..., TwinDesign]) -> int:
-    """In how many simulated audits one patient has p of at most 0.05, nobody memorized.
-
-    Patients have 1 to 6 images of random classes, one has 20.
-    """
-    seeds, small = 5, 0
-    for audit in range(audits):
-        rng = np.random.default_rng([audit, 77])
-        labels, groups = population(audit, 60)
-        more = rng.choice(np.array(["A", "B", "C"], dtype=object), 20)
-        labels, groups = np.concatenate([labels, more]), np.concatenate([groups, ["p000"] * len(more)]).astype(object)
-        canary = np.array([int(g[1:]) < 40 for g in groups])  # sizes and labels are random: so is the test part
-        rows = np.flatnonzero(canary)
-        designs = [design(labels, groups, rows, seed=100 * audit + s) for s in range(seeds)]
-        gap = np.stack([_gap(d, labels, rng, noise) for d in designs])
-        sign = np.stack([d.sign for d in designs])
-        own_labels = labels[groups == "p000"] if who == "the largest" else labels[canary]
-        label = rng.choice(sorted(set(own_labels) & set(labels[~canary])))
-        own, test = canary & (labels == label), ~canary & (labels == label)
-        found = sign_flip_p_values(gap[:, own], sign[:, own], groups[own], gap[:, test], groups[test])
-        chosen = found.unit == "p000" if who == "the largest" else rng.permutation(len(found.unit)) == 0
-        small += bool(found.p_value[chosen][0] <= 0.05)
-    return small
-
-
-@pytest.mark.parametrize(("noise", "who"), [(0.05, "anybody"), (0.4, "anybody"), (0.05, "the largest")])
-def test_the_null_holds_its_level_for_whoever_had_no_partner(noise, who):
+@pytest.mark.parametrize("noise", [0.05, 0.4])
+def test_the_null_holds_its_level_for_whoever_had_no_partner(noise):
     """One patient of each audit, so that p-values are independent: at most a binomial's share of them is small."""
-    audits = 160
-    small = _small_p_values(
-        audits, noise, who, lambda one, two, rows, seed: twin_design(one, two, rows, NONE, seed=seed)
-    )
-    assert small <= stats.binom.isf(1e-4, audits, 0.05)
+    found = RECIPE["measure"](partial(RECIPE["by_rule"], "divided"), 160, noise)
+    assert found.share == 1
+    assert found.small <= stats.binom.isf(1e-4, found.audits, 0.05)
+    assert found.largest <= stats.binom.isf(1e-4, found.largest_scored, 0.05)
 
 
 def test_a_coin_alone_does_not_hold_it():
     """What the largest patient brings goes where the patient goes, and looks like memorization of the patient."""
-    audits = 100
-    small = _small_p_values(audits, 0.05, "the largest", _beside_the_next)
-    assert small > stats.binom.isf(1e-4, audits, 0.05)
+    found = RECIPE["measure"](RECIPE["nearest"], 100, 0.05)
+    assert found.largest > stats.binom.isf(1e-4, found.largest_scored, 0.05)
