@@ -16,7 +16,7 @@ well; an image that its kind leaves as it is (a symmetric one that is flipped) i
 """
 
 import io
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
@@ -144,6 +144,16 @@ def find_kind(name: str) -> PlantKind:
     if name not in KINDS:
         raise unknown_name("kind of copy", name, KINDS)
     return KINDS[name]
+
+
+def planted_kinds(names: Sequence[str]) -> tuple[str, ...]:
+    """The named kinds in the order of `KINDS`; all of them where none is named.
+
+    Raises:
+        InputError: There is no kind of a given name.
+    """
+    named = {find_kind(name).name for name in names}
+    return tuple(name for name in KINDS if name in named or not named)
 
 
 def plant_copy(kind: PlantKind, image: np.ndarray, base: np.ndarray, rng: np.random.Generator) -> Copy | None:

@@ -316,6 +316,8 @@ def test_refusals(place: Path, capsys) -> None:
     for settings, said in (
         ({"auditor": "pixels", **held}, "--auditor pixels.* is --detector pixels.*, which chooses the images itself"),
         ({"auditor": "pca:8"}, "give held_out or held_out_split"),
+        ({"plant_kinds": "exact"}, "no auditor is given"),
+        ({"auditor": "pca:8", "plant_kinds": ("sharpened",), **held}, "unknown kind of copy"),
         ({"auditor": "pca:8", "held_out": str(place / "new")}, "calibration and held out"),
         ({"auditor": "pca:8", "held_out": str(place / "train")}, "training and held out"),
         ({"paired": True}, "leave paired out"),
@@ -336,13 +338,26 @@ def test_refusals(place: Path, capsys) -> None:
     assert (code, "most_tries: 20" in out) == (0, True)
 
 
+def test_the_audit_is_about_the_kinds_that_were_named(place: Path) -> None:
+    how = {"held_out": str(place / "held"), "auditor": "pca:16", "images": 12}
+    found = run(place, "kinds", plant_kinds="exact", **how)
+    assert found.verdict["status"] != "fail"
+    audit = json.loads((place / "kinds" / "audit" / "verdict.json").read_text(encoding="utf-8"))
+    assert audit["plant_kinds"] == ["exact"]
+    with pytest.raises(InputError, match="plant_kinds"):
+        run(place, "kinds", **how)  # another question
+
+
 def test_verdict_by_what_the_auditor_says(made: Result) -> None:
     options, numbers = synthesize_options({"detector": "pixels", "generator": "g:f"}), made.summary["numbers"]
     audit = numbers["audited"]
     undecided = loop_verdict(numbers, options)
     assert undecided["status"] == "undecided"
     assert "lists nobody, but cannot clear" in undecided["why"][0]
-    assert loop_verdict(numbers | {"audited": audit | {"status": "pass"}}, options)["status"] == "pass"
+    cleared = audit | {"status": "pass", "why": ["this pass is about copies", "nobody is listed"]}
+    passed = loop_verdict(numbers | {"audited": cleared}, options)
+    assert passed["status"] == "pass"
+    assert passed["why"] == [numbers["guarantee"], "the audit: this pass is about copies"]
     alone = numbers | {"audited": None, "weak_features": False}
     assert loop_verdict(alone, options)["why"] == [numbers["guarantee"]]
     listed = audit | {"status": "fail", "n_listed": 2, "clean": False}

@@ -143,7 +143,7 @@ def _settings(options: SynthesizeOptions) -> dict[str, Any]:
     shared = {
         f.name: getattr(options, f.name) for kind in (ImageOptions, ReportOptions, ClusterOptions) for f in fields(kind)
     }
-    more = ("seed", "device", "precision", "one_image_per_patient")
+    more = ("seed", "device", "precision", "one_image_per_patient", "plant_kinds")
     return shared | {name: getattr(options, name) for name in more} | {"detector": (str(options.auditor),)}
 
 

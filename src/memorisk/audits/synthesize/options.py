@@ -6,7 +6,9 @@ The same class is the command line, the YAML file and the Python keywords.
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
+
+from cyclopts import Parameter
 
 from memorisk.audits.filter.options import ScreeningOptions, plain_settings
 from memorisk.models.sampling_options import SamplingOptions
@@ -43,6 +45,8 @@ class SynthesizeOptions(ScreeningOptions, SamplingOptions, FunctionOptions):
     audit, and as the reference of quality."""
     held_out_split: str | None = None
     """Take the held-out images from TRAIN instead: this given split of it, such as test."""
+    plant_kinds: Annotated[tuple[str, ...], Parameter(negative="", consume_multiple=True)] = ()
+    """The kinds of copies that the audit of the kept set is about; all seven if not given."""
     quality: str | None = None
     """Features for FID and IRS (docs/features.md); the auditor's if not given, else those of the first detector."""
 
@@ -69,6 +73,12 @@ class SynthesizeOptions(ScreeningOptions, SamplingOptions, FunctionOptions):
             )
         if self.auditor is not None and not self.audited_by_held_out:
             raise InputError("an auditor ranks training patients among held-out ones: give held_out or held_out_split")
+        if self.plant_kinds and self.auditor is None:
+            raise InputError("plant_kinds says what the audit of the kept set is about, and no auditor is given")
+        if self.plant_kinds:
+            from memorisk.images.planting import planted_kinds  # numpy, which --help does without
+
+            planted_kinds(self.plant_kinds)
 
     @property
     def audited_by_held_out(self) -> bool:
@@ -90,4 +100,7 @@ def synthesize_options(settings: Mapping[str, Any]) -> SynthesizeOptions:
     for name in ("held_out", "auditor", "quality"):
         if isinstance(given.get(name), Path):
             given[name] = str(given[name])
+    if "plant_kinds" in given:
+        kinds = given["plant_kinds"] or ()
+        given["plant_kinds"] = (kinds,) if isinstance(kinds, str) else tuple(kinds)
     return settings_of(SynthesizeOptions, given)

@@ -46,6 +46,7 @@ from memorisk.audits.synthesize.table_three import FINISHED, table_three_row
 from memorisk.images.clean_manifest import MANIFEST as LABEL_TABLE
 from memorisk.images.clean_manifest import manifest_bytes
 from memorisk.images.overlap import refuse_overlap
+from memorisk.images.planting import planted_kinds
 from memorisk.images.store import ImageStore
 from memorisk.models.generators import Generator, load_generator
 from memorisk.report.page import render_page
@@ -375,4 +376,5 @@ def _identity(asked: _Asked, found: _Calibration) -> dict[str, Any]:
         "quality": asked.quality.name,
         "seed": options.seed,
         "pseudonymise": options.pseudonymise,
+        **({"plant_kinds": planted_kinds(options.plant_kinds)} if options.plant_kinds else {}),
     }

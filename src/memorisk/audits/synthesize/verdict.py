@@ -42,9 +42,15 @@ def loop_verdict(numbers: dict[str, Any], options: SynthesizeOptions) -> dict[st
     first = {"schema": SCHEMA, "audit": "synthesize", "status": status, "gate": of_filter["gate"]}
     return (
         first
-        | {"why": why or [numbers["guarantee"]], "what_would_decide": deciding, "exposed": of_filter["exposed"]}
+        | {"why": why or _passed(numbers), "what_would_decide": deciding, "exposed": of_filter["exposed"]}
         | {name: value for name, value in numbers.items() if name != "notes"}
     )
+
+
+def _passed(numbers: dict[str, Any]) -> list[str]:
+    """What a pass rests on: the guarantee, and which copies the auditor would have noticed."""
+    audit = numbers["audited"]
+    return [numbers["guarantee"], *([] if audit is None else [f"the audit: {audit['why'][0]}"])]
 
 
 def _bad(numbers: dict[str, Any]) -> list[tuple[str, str]]:

@@ -130,10 +130,9 @@ class SyntheticOptions(ReportOptions, ImageOptions, ClusterOptions):
         Raises:
             InputError: There is no kind of a given name.
         """
-        from memorisk.images.planting import KINDS, find_kind  # numpy, which --help does without
+        from memorisk.images.planting import planted_kinds  # numpy, which --help does without
 
-        named = {find_kind(name).name for name in self.plant_kinds}
-        return tuple(name for name in KINDS if name in named or not named)
+        return planted_kinds(self.plant_kinds)
 
     @property
     def shared_level(self) -> float:
