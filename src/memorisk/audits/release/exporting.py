@@ -4,7 +4,6 @@ What lies beside images in files and folders (text, previews, further frames, ot
 an audit of the original takes the export for what was audited, because pixels and tensors are the same.
 """
 
-import json
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -12,7 +11,7 @@ from typing import Any
 
 from memorisk.images.clean_set import CleanSet, write_clean_set
 from memorisk.images.containers.parsing import SurplusError
-from memorisk.images.containers.safetensors import read_header, read_parts
+from memorisk.images.containers.safetensors import header_bytes, is_safetensors, read_header, read_parts
 from memorisk.images.decoding import PixelRule
 from memorisk.images.options import ImageOptions
 from memorisk.images.overlap import refuse_overlap
@@ -23,8 +22,6 @@ from memorisk.runs.files import atomic_path
 from memorisk.runs.lock import folder_lock
 from memorisk.runs.progress import Progress, quiet
 from memorisk.runs.settings import settings_of
-
-_WEIGHTS = ".safetensors"
 
 
 @dataclass(frozen=True)
@@ -56,7 +53,7 @@ def release(source: str | Path, out: str | Path, *, progress: Progress = quiet, 
         1000
     """
     target = Path(out)
-    if Path(source).suffix.lower() == _WEIGHTS and Path(source).is_file():
+    if Path(source).is_file() and is_safetensors(Path(source)):
         if settings:
             raise InputError(
                 f"settings of images are given ({next(iter(settings))}), and {one_line(source)} holds weights"
@@ -103,11 +100,9 @@ def _release_weights(source: Path, out: Path) -> Export:
         except SurplusError as error:
             raise InputError(f"{one_line(source)} is no safetensors file: it has {error}") from None
         ordered = dict(sorted(header.items(), key=lambda one: one[1]["data_offsets"]))
-        told = json.dumps(ordered, separators=(",", ":")).encode()
-        told += b" " * (-len(told) % 8)
         out.parent.mkdir(parents=True, exist_ok=True)
         with atomic_path(out) as temporary, Path(temporary).open("wb") as target:
-            target.write(len(told).to_bytes(8, "little") + told)
+            target.write(header_bytes(ordered))
             for part in read_parts(file, begin, max((one["data_offsets"][1] for one in header.values()), default=0)):
                 target.write(part)
     return Export(out, 0, {})

@@ -7,7 +7,7 @@ from memorisk.images.containers.jpeg import jpeg_surplus
 from memorisk.images.containers.npy import npy_surplus
 from memorisk.images.containers.parsing import SurplusError
 from memorisk.images.containers.png import png_surplus
-from memorisk.images.containers.safetensors import tensor_surplus
+from memorisk.images.containers.safetensors import is_safetensors, tensor_surplus
 
 _IMAGES: tuple[tuple[bytes, Callable[[bytes], None]], ...] = (
     (b"\x89PNG\r\n\x1a\n", png_surplus),
@@ -36,26 +36,25 @@ def surplus(path: Path) -> str | None:
     return _named(parse, data)
 
 
-def weights_surplus(path: Path) -> str | None:
-    """Name what a safetensors file holds besides tensors.
+def weights_surplus(path: Path) -> list[str]:
+    """Name everything that a safetensors file holds besides tensors.
 
     Args:
-        path: The file; files of other formats are not looked into.
+        path: The file, known by its content or its name; files of other formats are not looked into.
 
     Returns:
-        A phrase; None for tensors alone, and for files that are no safetensors by their name.
+        A phrase each; none for tensors alone, and for other formats.
 
     Raises:
         OSError: The file cannot be read.
     """
-    if path.suffix.lower() != ".safetensors":
-        return None
+    if not is_safetensors(path):
+        return []
     with path.open("rb") as file:
         try:
-            tensor_surplus(file, path.stat().st_size)
+            return tensor_surplus(file, path.stat().st_size)
         except SurplusError as error:
-            return str(error)
-    return None
+            return [str(error)]
 
 
 def _named(parse: Callable[[bytes], None], data: bytes) -> str | None:
