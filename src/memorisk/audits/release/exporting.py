@@ -4,7 +4,7 @@ What lies beside images in files and folders (text, previews, further frames, ot
 an audit of the original takes the export for what was audited, because pixels and tensors are the same.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,9 +14,10 @@ from memorisk.images.containers.parsing import SurplusError
 from memorisk.images.containers.safetensors import header_bytes, is_safetensors, read_header, read_parts
 from memorisk.images.decoding import PixelRule
 from memorisk.images.options import ImageOptions
-from memorisk.images.overlap import refuse_overlap
+from memorisk.images.overlap import named_sources, refuse_among, refuse_overlap
 from memorisk.images.rows import manifest_sources, usable_processes
 from memorisk.images.sources import load_manifest
+from memorisk.images.stacks import frames_left
 from memorisk.runs.errors import InputError, one_line
 from memorisk.runs.files import atomic_path
 from memorisk.runs.lock import folder_lock
@@ -31,8 +32,10 @@ class Export:
     out: Path
     images: int
     """Images written; 0 for weights."""
-    left: dict[str, str]
+    left: dict[str, str] = field(default_factory=dict)
     """Files that were not read and stay behind, with the reason."""
+    frames_left: dict[str, int] = field(default_factory=dict)
+    """How many frames, pages and slices of files that were read stay behind."""
 
 
 def release(source: str | Path, out: str | Path, *, progress: Progress = quiet, **settings: Any) -> Export:
@@ -61,10 +64,11 @@ def release(source: str | Path, out: str | Path, *, progress: Progress = quiet, 
         return _release_weights(Path(source), target)
     options = settings_of(ImageOptions, settings)
     options.validate()
-    refuse_overlap(target, {"SOURCE": source})
+    refuse_overlap(target, named_sources({"SOURCE": source, "--image-root": options.image_root}))
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
         raise InputError(f"OUT {one_line(target)} exists: name a new or empty folder")
     manifest = load_manifest(source, options)
+    refuse_among(target, manifest)
     sources = manifest_sources(manifest)
     target.parent.mkdir(parents=True, exist_ok=True)
     with folder_lock(target.parent, name=f".{target.name}.lock"):
@@ -79,7 +83,9 @@ def release(source: str | Path, out: str | Path, *, progress: Progress = quiet, 
         )
     (target.parent / f".{target.name}.lock").unlink(missing_ok=True)
     left = dict(zip(manifest.skipped["path"].astype(str), manifest.skipped["reason"].astype(str), strict=True))
-    return Export(target, len(written.names), left | _unreadable(written, manifest.table["path"].astype(str).tolist()))
+    left |= _unreadable(written, manifest.table["path"].astype(str).tolist())
+    progress("counting frames that stay behind", 0, 0)
+    return Export(target, len(written.names), left, frames_left(manifest, options.slice_plane))
 
 
 def _unreadable(written: CleanSet, paths: list[str]) -> dict[str, str]:
@@ -105,4 +111,4 @@ def _release_weights(source: Path, out: Path) -> Export:
             target.write(header_bytes(ordered))
             for part in read_parts(file, begin, max((one["data_offsets"][1] for one in header.values()), default=0)):
                 target.write(part)
-    return Export(out, 0, {})
+    return Export(out, 0)
