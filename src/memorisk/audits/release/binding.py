@@ -173,7 +173,7 @@ def _set(run: FinishedAudit, subject: Subject, offered: Offered, progress: Progr
             continue
         files = SetFiles.of(path, listing["path"].tolist())
         problem = files.difference(listing, depth=depth, hidden=hidden, progress=progress)
-        if problem is None and (more := files.surplus(progress)):
+        if problem is None and (more := files.surplus(depth=depth, progress=progress)):
             problem = _holds_more(more, path)
         if problem is None:
             return replace(
@@ -200,7 +200,7 @@ def _kept(run: FinishedAudit, subject: Subject, offered: Offered, progress: Prog
             "run's command again"
         )
     files = SetFiles(folder, listing)
-    if more := files.surplus(progress):
+    if more := files.surplus(depth=int(run.config.get("depth", 8)), progress=progress):
         raise InputError(_holds_more(more, folder))
     used, refused = [], {}
     for path in (path for path in offered.images if path.exists()):
