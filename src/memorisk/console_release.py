@@ -59,8 +59,21 @@ def show_export(found: "Export", *, as_json: bool) -> None:
     console = Console()
     what = f"{several(found.images, 'image', 'images')} and metadata.csv" if found.images else "The tensors"
     console.print(Text(f"{what} written to {found.out}, and nothing else."), soft_wrap=True)
+    if found.frames_left:
+        console.print(Text(_frames(found.frames_left)), soft_wrap=True)
     for path, reason in found.left.items():  # all of them: this is what a reader must check
         console.print(Text(f"Left behind: {one_line(path, 100)} ({reason})"), soft_wrap=True)
+
+
+def _frames(left: dict[str, int]) -> str:
+    """How many frames stay behind, and the first files that hold them."""
+    first = ", ".join(f"{one_line(path, 60)}: {n:,}" for path, n in [*left.items()][:_MOST])
+    more = f", and {len(left) - _MOST:,} more" if len(left) > _MOST else ""
+    return (
+        f"Left behind: {several(sum(left.values()), 'further frame or page', 'further frames, pages or slices')} of "
+        f"{several(len(left), 'file', 'files')} ({first}{more}). --frames all writes them, too, where the audit looked "
+        "at them with the same setting; --json lists all of these files."
+    )
 
 
 def show_tracked(found: "list[Tracked]", *, as_json: bool) -> None:

@@ -206,7 +206,12 @@ def test_a_split_that_is_not_random_has_no_p_values_and_cannot_pass():
     assert found.per_image["p_value"].isna().all()
     assert not found.per_class["testable"].any()
     assert found.status == "undecided"
-    assert "--splits given-random" in found.verdict["what_would_decide"][-1]
+    assert "--splits given-random" in found.verdict["what_would_decide"][0]
+    few = analyse(evidence.of_seeds(np.array([0, 1])), OPTIONS, replace(CONTEXT, random_split=False))
+    ways = few.verdict["what_would_decide"]
+    assert "--splits given-random" in ways[0]  # before models are trained that would decide nothing
+    assert "at least 3 seeds" in ways[1]
+    assert "not known to be random" in few.verdict["why"][0]
 
 
 def test_canaries_that_do_not_look_like_test_images_have_no_p_values():

@@ -219,6 +219,17 @@ def test_with_few_seeds_no_limit_of_a_class_counts(n_seeds):
     assert flagged.why == ["class a: 2 groups are flagged"]
 
 
+def test_what_must_be_settled_first_is_told_first():
+    early, late = Finding("undecided", "no split", "a split", first=True), Finding("undecided", "an attack", "a way")
+    found = decide(pd.DataFrame([row(high=0.5)]), n_seeds=2, findings=[late, early])
+    assert (found.why[0], found.why[-1]) == ("no split", "an attack")
+    assert found.what_would_decide[0] == "a split"
+    assert "at least 3 seeds" in found.what_would_decide[1]
+    failed = decide(pd.DataFrame([row() | {"flagged": 2}]), findings=[late, early])
+    assert failed.why == ["class a: 2 groups are flagged", "no split", "an attack"]
+    assert failed.what_would_decide == ["a split", "a way"]
+
+
 @pytest.mark.parametrize(
     ("own", "other", "status"),
     [

@@ -26,6 +26,14 @@ from memorisk.statistics.prerequisites import unseen_against_test
 from memorisk.statistics.verdict import PASS, RULE, UNDECIDED, Finding, Units, decide
 
 SCHEMA = 2
+NOT_RANDOM = Finding(
+    UNDECIDED,
+    "the split is not known to be random by group, so that its test part is no null",
+    "a split drawn at random by patient; if the given one was, say so (--splits given-random; for losses leave out "
+    "--no-random-split)",
+    first=True,
+)
+"""Without such a split no model and no patient more gives a p-value."""
 PER_CLASS = (
     *("label", "n", "frequency", "n_groups", "n_scored", "n_groups_scored", "n_test_groups"),
     *("mean", "median", "trimmed_mean", "low", "high", "tier", "smallest_list", "list_level"),
@@ -229,35 +237,31 @@ def form_words(evidence: Evidence, context: Context) -> str:
 
 
 def other_findings(context: Context, unscored: dict[str, Any], utility: dict[str, Any], units: Units) -> list[Finding]:
-    """What keeps a pass away besides the classes: people not scored, models that learned nothing, another target."""
-    found = []
-    if not context.random_split:
-        reason = "the split is not known to be random by group, so that its test part is no null"
-        way = (
-            "a split drawn at random by patient; if the given one was, say so (--splits given-random; for losses leave "
-            "out --no-random-split)"
-        )
-        found.append(Finding(UNDECIDED, reason, way))
+    """What keeps a pass away besides the classes, and must be settled before more models or patients are of use.
+
+    A split that was not drawn, people not scored, models that learned nothing, another target.
+    """
+    found = [] if context.random_split else [NOT_RANDOM]
     if unscored["without_partner"]:
         reason = f"{unpaired(unscored, units)} had no partner, so nothing is known of them"
         way = (
             "the same audit in a new folder, which divides them between the models, too; --design paper scores 15 % of "
             "the images"
         )
-        found.append(Finding(UNDECIDED, reason, way))
+        found.append(Finding(UNDECIDED, reason, way, first=True))
     if utility["beats_guessing"] is False:
         reason = (
             f"the models are not better than guessing ({beside_guessing(utility)}): models that learned nothing "
             "remember nothing"
         )
         way = "the training that the released model really had (--epochs, --lr, --model, --weights)"
-        found.append(Finding(UNDECIDED, reason, way))
+        found.append(Finding(UNDECIDED, reason, way, first=True))
     if context.target is not None and not context.target["replication"]["replicated"]:
         way = (
             "twins by the very recipe of the given model (--train, or its settings; --design matched trains them on "
             "nearly all of its images)"
         )
-        found.append(Finding(UNDECIDED, _another_model(context.target["replication"]), way))
+        found.append(Finding(UNDECIDED, _another_model(context.target["replication"]), way, first=True))
     return found
 
 

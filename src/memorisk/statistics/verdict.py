@@ -84,6 +84,8 @@ class Finding:
     """One sentence."""
     what_would_decide: str = ""
     """The way out; empty for a failure."""
+    first: bool = False
+    """Whether it must be settled before more models or patients are of use; told ahead of the classes then."""
 
 
 @dataclass(frozen=True)
@@ -132,7 +134,8 @@ def decide(
 
     Returns:
         Status with reasons, one a class: those above the gate first, the furthest above at the head, then those with
-        most flagged. An empty table is undecided.
+        most flagged. Doubts stand in the order in which a user must settle them: findings that come first, seeds,
+        classes, other findings. An empty table is undecided.
 
     Raises:
         InputError: Unknown gate, or a missing column.
@@ -152,7 +155,8 @@ def decide(
         (found for row in rows if (found := _failure(row, gate, units, few is not None))), key=lambda f: f[0]
     )
     failed = [reason for _, reason in failures] + [f.why for f in findings if f.status == FAIL]
-    others = [(f.why, f.what_would_decide) for f in findings if f.status == UNDECIDED]
+    undecided = sorted((f for f in findings if f.status == UNDECIDED), key=lambda f: not f.first)
+    others = [(f.why, f.what_would_decide) for f in undecided]
     if failed:
         why, deciding = [*failed, *(why for why, _ in others)], [way for _, way in others]
         return Decision(FAIL, gate, why, deciding, tiers)
@@ -161,7 +165,8 @@ def decide(
         doubts = [("no class was audited", "a class with enough images to be split")]
     elif few is not None:
         doubts.insert(0, few)
-    doubts += others
+    ahead = sum(f.first for f in undecided)
+    doubts = [*others[:ahead], *doubts, *others[ahead:]]
     if doubts:
         return Decision(UNDECIDED, gate, [why for why, _ in doubts], [what for _, what in doubts], tiers)
     largest = max(float(row["noticeable_gap"]) for row in rows)

@@ -19,6 +19,8 @@ from tests.audits.synthetic import twin_evidence
 from tests.audits.synthetic_set.making import parts
 
 PASSES = {"plant_kinds": ("exact", "flipped")}
+FEATURE = {"mark": "text:DOE", "mark_scale": 1, "text_height": 5, "probes": "held", "size": 24,
+           "normalise": "0.5/0.25", "n_controls": 19, "redraws": 1}  # fmt: skip
 OF = {"group_from": r"([a-z]+\d+)_"}
 
 
@@ -80,5 +82,4 @@ def _models(root: Path) -> None:
     (root / "models").mkdir()
     model = create_model("small_cnn", num_classes=3, in_chans=1, image_size=24, weights="none", seed=0)
     save_weights(root / "models" / "net.safetensors", model)
-    audit_feature("small_cnn@models/net.safetensors", out="runs/feature", mark="text:DOE", mark_scale=1, text_height=5,
-                  probes="held", size=24, normalise="0.5/0.25", n_controls=19, redraws=1)  # fmt: skip
+    audit_feature("small_cnn@models/net.safetensors", out="runs/feature", **FEATURE)

@@ -74,12 +74,17 @@ class SetFiles:
             return problem
         return self._other_pixels(audited, table, depth, progress)
 
-    def surplus(self, progress: Progress = quiet) -> list[tuple[str, str]]:
-        """Name the files that hold more than an image, with what they hold."""
+    def surplus(self, *, depth: int, progress: Progress = quiet) -> list[tuple[str, str]]:
+        """Name the files that hold more than an image, with what they hold.
+
+        Args:
+            depth: Bits at which the audit decoded.
+            progress: Called with (stage, done, total).
+        """
         names = [name for name in self.listing if name != MANIFEST or self._labels({}) is None]
         found = []
         for number, name in enumerate(names, 1):
-            if (more := surplus(self.root / name)) is not None:
+            if (more := surplus(self.root / name, depth=depth)) is not None:
                 found.append((name or self.root.name, more))
             progress("looking for what files hold besides images", number, len(names))
         return found

@@ -50,8 +50,13 @@ class _State:
     profile: bool = False
 
 
-def jpeg_surplus(data: bytes) -> None:
+def jpeg_surplus(data: bytes, *, walk: bool = True) -> None:
     """Parse a JPEG file to its last bit.
+
+    Args:
+        data: The file.
+        walk: Walk through the coded data, some 2 MB a second; else they are passed over, and data after the last block
+            are not found.
 
     Raises:
         SurplusError: It holds something besides the pixels of one image.
@@ -66,7 +71,7 @@ def jpeg_surplus(data: bytes) -> None:
             break
         body = reader.take(_length(reader))
         if marker == 0xDA:
-            _walk_scan(body, reader, state)
+            _read_scan(body, reader, state, walk=walk)
         else:
             _read_segment(marker, body, state)
     reader.end()
@@ -199,13 +204,15 @@ def _decoding_table(counts: bytes, symbols: bytes) -> _Table:
     return short, longer
 
 
-def _walk_scan(header: bytes, reader: Reader, state: _State) -> None:
-    """Walk through the coded data of a scan, which must end where its last block ends (E.2.3, F.2.2).
+def _read_scan(header: bytes, reader: Reader, state: _State, *, walk: bool) -> None:
+    """Read a scan, whose coded data must end where its last block ends (E.2.3, F.2.2).
 
     Raises:
         SurplusError: More data follow, or fewer.
     """
-    parts = _scan_components(header, state)
+    parts, coded = _scan_components(header, state), _coded_data(reader)
+    if not walk:
+        return
     across, down = (max(getattr(one, side) for one in state.components.values()) for side in ("across", "down"))
     if len(parts) == 1:
         component, *tables = parts[0]
@@ -215,7 +222,6 @@ def _walk_scan(header: bytes, reader: Reader, state: _State) -> None:
         units = ceil(state.width / (8 * across)) * ceil(state.height / (8 * down))
         blocks = [tables for one, *tables in parts for _ in range(one.across * one.down)]
     interval = state.interval or units
-    coded = _coded_data(reader)
     expected = ceil(units / interval)
     if len(coded) != expected:
         raise SurplusError("data after its last block" if len(coded) > expected else "a JPEG that ends too early")

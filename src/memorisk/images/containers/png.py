@@ -25,11 +25,15 @@ _PASSES = ((0, 0, 8, 8), (4, 0, 8, 8), (0, 4, 4, 8), (2, 0, 4, 4), (0, 2, 2, 4),
 _AT_ONCE = 1 << 20
 
 
-def png_surplus(data: bytes) -> None:
+def png_surplus(data: bytes, *, depth: int = 16) -> None:
     """Parse a PNG file.
 
+    Args:
+        data: The file.
+        depth: Bits of a sample that an audit saw.
+
     Raises:
-        SurplusError: It holds something besides the pixels of one image.
+        SurplusError: It holds something besides the pixels of one image, or samples of more bits.
     """
     reader = Reader(data, "PNG")
     reader.take(8)
@@ -52,7 +56,7 @@ def png_surplus(data: bytes) -> None:
             _check_chunk(name, body)
         seen.append(name)
     reader.end()
-    _check_pixels(b"".join(pixels), _raw_size(header))
+    _check_pixels(b"".join(pixels), _raw_size(header, depth))
 
 
 def _chunk(reader: Reader) -> tuple[bytes, bytes]:
@@ -96,8 +100,12 @@ def _check_embedded(body: bytes) -> None:
     check_profile(profile)
 
 
-def _raw_size(header: bytes) -> int:
-    """Bytes of all rows before compression, each with its filter byte."""
+def _raw_size(header: bytes, audited: int) -> int:
+    """Bytes of all rows before compression, each with its filter byte.
+
+    Raises:
+        SurplusError: It is no header of a plain picture, or its samples have more bits than the audited ones.
+    """
     if len(header) != 13:
         raise SurplusError("a header that is none of PNG")
     width, height = (int.from_bytes(header[i : i + 4], "big") for i in (0, 4))
@@ -108,6 +116,9 @@ def _raw_size(header: bytes) -> int:
         raise SurplusError(_HIDDEN[b"PLTE"])
     if depth not in _DEPTHS.get(colour, ()) or compression or filtering or interlace > 1 or not width * height:
         raise SurplusError("a header that is none of PNG")
+    seen = audited if colour == 0 else 8  # of colours of 16 bits Pillow, and so every audit, gives the upper 8
+    if depth > seen:
+        raise SurplusError(f"samples of {depth} bits, of which the audit sees the upper {seen}")
     bits = depth * _SAMPLES[colour]
     passes = _PASSES if interlace else ((0, 0, 1, 1),)
     total = 0
