@@ -71,15 +71,6 @@ def test_the_first_screen_says_what_would_have_been_noticed(status):
     assert "No gap of a single patient, however large, is sure to have been noticed (in class a<b>" in first
 
 
-def test_a_pass_of_an_earlier_version_is_not_repeated():
-    result = make_result(status="pass", noticeable=None)
-    old = {k: v for k, v in result.verdict.items() if k != "rule"} | {"why": ["nobody is flagged"]}
-    first = words(render_page(classifier_page(result.replace(verdict=old))).split("<nav")[0])
-    assert "this pass was given by the rule of an earlier version" in first
-    assert "Could not be decided" in first
-    assert "nobody is flagged" not in first
-
-
 def test_a_list_at_another_level_is_told_from_the_verdicts_own():
     result = make_result(status="fail")
     told = "than the verdict's own, which holds 7 patients"

@@ -8,11 +8,12 @@ from math import exp, isfinite, log
 from typing import Any
 
 from memorisk.audits.feature_options import FeatureOptions
+from memorisk.report.earlier_rules import BY_REFERENCES, FORMS
 from memorisk.statistics.mark_rank import POWER, references_needed
 
 UNMATCHED = ("letters", "random")
 METHODS = {
-    "references": "rank among reference models trained without the mark",
+    "references": BY_REFERENCES,
     "centred": "rank among the controls, less what the reference models make of each",
     "controls": "rank among the controls",
 }
@@ -47,7 +48,7 @@ def feature_verdict(numbers: dict[str, Any], options: FeatureOptions, described:
     rank = numbers["rank"]
     status, why, deciding = _decide(rank, numbers, options)
     return {
-        "schema": 2,
+        "schema": FORMS["feature"],
         "audit": "feature",
         "status": status,
         "gate": "never" if options.fail_on == "never" else options.gate,

@@ -31,27 +31,8 @@ VERDICT_LEVEL, VERDICT_CORRECTION = DEFAULT_Q, "bh"
 """Level and correction of the verdict's list: somebody is listed in at most 10 % of audits in which nothing is
 memorized (`families`)."""
 
-RULE = {"form": 2, "level": VERDICT_LEVEL, "correction": VERDICT_CORRECTION, "power": PASS_POWER}
-"""What a saved verdict says of the rule that gave it; verdicts without it are of the first form, which asked for no
-power."""
-
-EARLIER_PASS = (
-    "this pass was given by the rule of an earlier version, which asked for no power, and may not stand: issue the "
-    "run's command again"
-)
-"""What is said of a saved pass of the first form, in place of the pass."""
-
-
-def is_earlier_pass(verdict: Mapping[str, Any]) -> bool:
-    """Whether a saved verdict of a classifier's audit is a pass that rests on no power.
-
-    Args:
-        verdict: As in ``verdict.json``.
-    """
-    rule = verdict.get("rule")
-    form = rule.get("form") if isinstance(rule, Mapping) else None
-    return verdict.get("audit") == "classifier" and verdict.get("status") == PASS and form != RULE["form"]
-
+RULE = {"level": VERDICT_LEVEL, "correction": VERDICT_CORRECTION, "power": PASS_POWER}
+"""What a saved verdict says of the rule that gave it, beside its form and the limits that were asked for."""
 
 COLUMNS = ("label", "low", "high", "tier", "flagged", "room", "noticeable_gap", "notice_power")
 """What the table must have; `n_groups_scored`, `n_test_groups`, `models_needed`, `why_not` make the reasons more exact

@@ -15,6 +15,7 @@ from memorisk.audits.release.wording import (
     without_columns,
 )
 from memorisk.audits.synthetic.options import VERDICT_LEVEL, SyntheticOptions
+from memorisk.report.earlier_rules import verdict_form
 from memorisk.report.statement import PASS, AuditStatement, Figure, Method, Part, Subject
 from memorisk.runs.errors import InputError, one_line, several
 
@@ -55,7 +56,7 @@ def of_synthetic(run: FinishedAudit) -> AuditStatement:
         units=units,
         n_units=whole(v["n_train_patients"]),
         n_models=None,
-        level=v["level"] if v["schema"] == 1 else VERDICT_LEVEL,
+        level=v["level"] if verdict_form(v) == 1 else VERDICT_LEVEL,
         correction=_correction(v, f"false discovery rate over all training {units} (Benjamini-Hochberg)"),
         figures=tuple(_synthetic_figures(v, units)),
         not_examined=(*_kinds_not_tried(v), *_unread(v), *OF_IMAGES),
@@ -70,7 +71,7 @@ def of_synthetic(run: FinishedAudit) -> AuditStatement:
         ),
         seeds=(int(run.config.get("seed", 0)),),
         settings=settings_of_run(run.config, (*_SETTINGS, "recall", "plants"))
-        | {"features": str(v["features"]), "measure": str(v["measure"]), "verdict_form": v["schema"]},
+        | {"features": str(v["features"]), "measure": str(v["measure"]), "verdict_form": verdict_form(v)},
         versions=dict(run.summary.get("versions") or {}),
         run_sha256=run.sha256,
     )
@@ -179,7 +180,7 @@ def _screened(run: FinishedAudit, question: str, page: str) -> AuditStatement:
         | {
             "detectors": "; ".join(map(str, v["detectors"])),
             "families": "; ".join(map(str, v["families"])),
-            "verdict_form": v["schema"],
+            "verdict_form": verdict_form(v),
         },
         versions=dict(run.summary.get("versions") or {}),
         run_sha256=run.sha256,

@@ -14,9 +14,9 @@ from memorisk.audits.release.wording import (
     whole,
     without_columns,
 )
-from memorisk.report.statement import LISTS, PASS, UNDECIDED, AuditStatement, Figure, Method, Part, Subject
+from memorisk.report.earlier_rules import verdict_form
+from memorisk.report.statement import LISTS, PASS, AuditStatement, Figure, Method, Part, Subject
 from memorisk.runs.errors import InputError, one_line, several
-from memorisk.statistics.verdict import EARLIER_PASS, is_earlier_pass
 
 _CORRECTIONS = {
     "bh": "false discovery rate over all classes together (Benjamini-Hochberg on the classes, then within them)",
@@ -32,7 +32,7 @@ _ELSEWHERE = "Only losses were given: which models they are of cannot be seen."
 
 
 def of_classifier(run: FinishedAudit) -> AuditStatement:
-    """A classifier's audit, or that of losses; a pass of an earlier version is not repeated.
+    """A classifier's audit, or that of losses.
 
     Args:
         run: Of either kind.
@@ -45,14 +45,14 @@ def of_classifier(run: FinishedAudit) -> AuditStatement:
     v, s, units = run.verdict, run.summary, "patients" if run.summary.get("groups_given") else "images"
     lost = run.kind == "losses"
     target = s.get("target")
-    earlier, rule = is_earlier_pass(v), v.get("rule") or {}
+    rule = v.get("rule") or {}
     return AuditStatement(
         kind=run.kind,
         question="Which patients does a classifier of this recipe expose?",
-        status=UNDECIDED if earlier else str(v["status"]),
+        status=str(v["status"]),
         gate=str(v["gate"]),
-        why=(EARLIER_PASS,) if earlier else of_texts(v, "why"),
-        what_would_decide=("the run's command, issued again",) if earlier else of_texts(v, "what_would_decide"),
+        why=of_texts(v, "why"),
+        what_would_decide=of_texts(v, "what_would_decide"),
         subject=Subject(
             what="outputs" if lost else "weights" if target else "recipe",
             why=_ELSEWHERE if lost else "" if target else _RECIPE,
@@ -80,7 +80,7 @@ def of_classifier(run: FinishedAudit) -> AuditStatement:
         seeds=tuple(int(seed) for seed in v.get("seeds") or ()),
         settings={"design": v.get("design"), "protocol": v.get("protocol"), "model": _named(s.get("model"))}
         | settings_of_run(run.config, ("correction", "splits", "score_augmentations"))
-        | {"verdict_form": rule.get("form", 1), "notice": rule.get("notice"), "attack_gate": rule.get("attack_gate")},
+        | {"verdict_form": verdict_form(v), "notice": rule.get("notice"), "attack_gate": rule.get("attack_gate")},
         versions=dict(v.get("versions") or {}),
         run_sha256=run.sha256,
     )  # fmt: skip
@@ -313,7 +313,7 @@ def of_feature(run: FinishedAudit) -> AuditStatement:
         ),
         seeds=(int(run.config.get("seed", 0)),),
         settings=settings_of_run(run.config, ("n_controls", "opacity", "redraws"))
-        | {"kind_of_mark": str((s.get("mark") or {}).get("kind", "")), "verdict_form": v.get("schema", 1)},
+        | {"kind_of_mark": str((s.get("mark") or {}).get("kind", "")), "verdict_form": verdict_form(v)},
         versions={},
         run_sha256=run.sha256,
     )

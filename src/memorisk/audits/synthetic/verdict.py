@@ -22,11 +22,10 @@ from typing import Any
 from memorisk.audits.synthetic.kinds import about, not_surely_found, ways_out
 from memorisk.audits.synthetic.options import VERDICT_LEVEL, SyntheticOptions
 from memorisk.audits.synthetic.words import Terms, p_words, share
+from memorisk.report.earlier_rules import FORMS
 from memorisk.runs.errors import several
 from memorisk.statistics.singled_out import CHANCE, ENOUGH_HELD_OUT
 
-SCHEMA = 2
-"""Of ``verdict.json``; 1 was the rule before METHODS' second form (`memorisk.report.earlier_rules`)."""
 AHEAD_LEVEL = 0.05
 """At or below this p the training patients nearer than every held-out one are too many for chance."""
 NEAR_LEVEL = 0.01
@@ -64,7 +63,7 @@ def synthetic_verdict(numbers: dict[str, Any], options: SyntheticOptions) -> dic
         status = "undecided" if why else "pass"
         why = why or _passed(numbers, terms)
     return {
-        "schema": SCHEMA,
+        "schema": FORMS["synthetic"],
         "audit": "synthetic",
         "status": status,
         "gate": "never" if options.fail_on == "never" else "copied",
