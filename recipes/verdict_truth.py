@@ -1,6 +1,7 @@
 """Does the verdict of a classifier's audit say what is true? Simulated audits of known truth.
 
     python recipes/verdict_truth.py [--repeats 200] [--cells NAME ...] [--out docs/results/verdict_truth.md]
+    python recipes/verdict_truth.py --more-models [--repeats 400] [--out docs/results/verdict_more_models.md]
     python recipes/verdict_truth.py --offsets
 
 Tables of loss gaps are drawn for worlds in which it is known who is remembered, and judged by the audit's own analysis
@@ -8,6 +9,9 @@ Tables of loss gaps are drawn for worlds in which it is known who is remembered,
 unseen, in two classes unless said otherwise. Trainings differ by noise that is heavy-tailed (t, 3 degrees of freedom)
 and of another size for each image (log-normal, 0.7), in the median 0.1 nats a seed; a remembered patient's gap has the
 spread over seeds that was measured on real ones.
+
+`--more-models` goes on with audits that failed, as the same command with a larger `--models` does: does a flag that
+chance made go away, and does one that memorization made stay?
 
 `--offsets` compares what may be added to the standard error of studentized gaps.
 """
@@ -179,6 +183,10 @@ MORE = {"nobody": 5}
 """Times as many audits: lists are false in up to one audit in ten, and a limit below that takes a thousand."""
 
 
+FOLLOW = 40
+"""Failed audits of a world that `--more-models` goes on with."""
+
+
 @dataclass(frozen=True)
 class Counted:
     """Verdicts of one cell."""
@@ -281,6 +289,47 @@ def offsets(repeats: int) -> list[str]:
     return lines + [f"| {name} | {np.mean(a):.2f} | {np.mean(b):.2f} |" for name, (a, b) in power.items()]
 
 
+MORE = """# Do more models tell a chance flag from memorization?
+
+Output of `recipes/verdict_truth.py --more-models --repeats {repeats}`: the simulated audits of
+[verdict_truth.md](verdict_truth.md) with {first} models. Those that failed, the first {follow} of each world, went on
+with more models, which keep the trainings that are there.
+
+{table}
+"""
+
+
+def more_models(repeats: int, follow: int, first: int = 16, later: Sequence[int] = (24, 32)) -> list[str]:
+    """What audits that failed say with more models, which keep the trainings that are there.
+
+    Args:
+        repeats: Audits a world.
+        follow: Failed audits of a world that go on.
+        first: Models of the audits.
+        later: Numbers of models with which those that failed go on.
+    """
+    options = AnalysisOptions()
+    heads = [f"still fails with {n} models" for n in later]
+    lines = [
+        f"| world | audits | fails with {first} models | went on | {' | '.join(heads)} |",
+        "|---" * (4 + len(later)) + "|",
+    ]
+    for name in ("nobody", "1 at 1 nats", "1 at 2 nats"):
+        failed, still = [], dict.fromkeys(later, 0)
+        for seed in range(repeats):
+            evidence = draw(replace(CELLS[name], n_models=max(later)), seed)
+            if judged(evidence.of_seeds(np.arange(first // 2)), options)[0].status != "fail":
+                continue
+            failed.append(seed)
+            if len(failed) <= follow:
+                for n in later:
+                    still[n] += judged(evidence.of_seeds(np.arange(n // 2)), options)[0].status == "fail"
+        told = [str(len(failed)), str(min(len(failed), follow)), *map(str, still.values())]
+        lines.append(f"| {name} | {repeats} | {' | '.join(told)} |")
+        print(lines[-1], flush=True)
+    return lines
+
+
 PAGE = """# Does the verdict say what is true?
 
 Output of `recipes/verdict_truth.py --repeats {repeats}`: simulated audits of 1,000 patients (85 % scored, 15 % unseen)
@@ -305,11 +354,15 @@ def main(given: Sequence[str] | None = None) -> None:
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--follow", type=int, default=8, help="undecided audits of a cell that are followed up")
     parser.add_argument("--cells", nargs="*", default=list(CELLS))
+    parser.add_argument("--more-models", action="store_true")
     parser.add_argument("--offsets", action="store_true")
     parser.add_argument("--out", type=Path)
     options = parser.parse_args(given)
     if options.offsets:
         text = "\n".join([*offsets(max(options.repeats // 10, 1)), ""])
+    elif options.more_models:
+        table = "\n".join(more_models(options.repeats, FOLLOW))
+        text = MORE.format(repeats=options.repeats, first=16, follow=FOLLOW, table=table)
     else:
         lines = list(HEAD)
         with ProcessPoolExecutor(options.processes) as pool:
