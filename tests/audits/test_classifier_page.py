@@ -160,7 +160,7 @@ def test_attacks_are_ordered_and_the_control_is_marked_last():
     html = render_page(classifier_page(make_result()))
     table = html.split("Attacks over all classes", 1)[1].split("</table>")[0]
     names = re.findall(r'<th scope="row"><bdi>(.*?)</bdi>', table)
-    assert names == ["LiRA, offline", "M as attack", "Loss threshold", "Independent loss (control)"]
+    assert names == ["LiRA (offline)", "M as attack", "Loss threshold", "Independent loss (control)"]
     assert "Found at 1\N{NO-BREAK SPACE}% false positives" in table
     assert "Found at 0.1" not in table, "a column of nothing is not shown"
     assert "What is found at 0.1 % false positives cannot be measured here" in words(html)

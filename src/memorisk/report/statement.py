@@ -23,6 +23,8 @@ LISTS = {"level": 0.1, "correction": "bh"}
 LISTED = ("classifier", "losses", "synthetic")
 """Kinds of runs whose verdict rests on such a list."""
 PASS, FAIL, UNDECIDED, NOT_ASKED = "pass", "fail", "undecided", "not asked"
+WAYS = {UNDECIDED: "What would decide it", FAIL: "What would settle open questions"}
+"""What stands above the ways out, by status, wherever a verdict is shown."""
 RUNS = "runs"
 """Subjects below this name are the results of the runs; those below the name of a `Released` are its files."""
 

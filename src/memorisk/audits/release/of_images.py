@@ -18,11 +18,12 @@ from memorisk.audits.synthetic.options import VERDICT_LEVEL, SyntheticOptions
 from memorisk.report.earlier_rules import verdict_form
 from memorisk.report.statement import PASS, AuditStatement, Figure, Method, Part, Subject
 from memorisk.runs.errors import InputError, one_line, several
+from memorisk.statistics.planted_copies import BOUND_LEVEL
 
 _KINDS = ("exact", "noised", "jpeg", "flipped", "rotated", "cropped", "pasted")
 _SETTINGS = ("seed", "size", "resize", "depth", "channels")
 _WEAK = (
-    "Images were compared point by point alone, which finds no copies that are cropped or turned, or mirrored and "
+    "Images were compared point by point alone, which misses copies that are cropped or turned, or mirrored and "
     "changed."
 )
 
@@ -83,12 +84,12 @@ def _synthetic_figures(v: Any, units: str) -> list[Figure]:
         Figure(name="generated", title="Generated images", value=v["n_synthetic"]),
         Figure(name="held_out", title=f"Held-out {units}", value=held),
         Figure(
-            name="listed", title=f"Training {units} listed as copied",
+            name="listed", title=f"Training {units} listed as nearer to the set than chance explains",
             value=v.get("n_listed_at_verdict", v["n_listed"]), n=n, unit=units,
         ),
         Figure(name="singled_out", title="Generated images singled out", value=v.get("n_singled"),
                n=whole(v["n_synthetic"]), unit="generated images"),
-        Figure(name="noticed_if_copied", title=f"Copied {units} of whom one would surely have been noticed, fewest",
+        Figure(name="noticed_if_copied", title=f"Fewest copied {units} of whom one would surely have been noticed",
                value=v.get("fewest_copied")),
         Figure(
             name="shortest_list", title=f"Fewest {units} that could have been listed",
@@ -112,7 +113,7 @@ def _synthetic_figures(v: Any, units: str) -> list[Figure]:
     if v["copies_bound"] is not None:
         found.append(
             Figure(name="copies_at_most", title="Share of the set that is copies of planted kinds, at most",
-                   high=v["copies_bound"], confidence=0.95, n=whole(v["n_synthetic"]), unit="generated images")
+                   high=v["copies_bound"], confidence=BOUND_LEVEL, n=whole(v["n_synthetic"]), unit="generated images")
         )  # fmt: skip
     if (unlike := v["unlike"]) is not None:
         found.append(

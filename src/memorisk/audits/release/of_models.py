@@ -229,9 +229,9 @@ def _not_scored(run: FinishedAudit, units: str) -> list[str]:
 def _assumptions(run: FinishedAudit) -> tuple[str, ...]:
     """What the figures rest on."""
     said = [
-        "Test images are drawn at random from the same people as the images that models saw.",
+        "Test images, of people whom no model saw, are a random part of the same data.",
         "Patients are independent of each other.",
-        "The training that is released is of this recipe, data and size, or the twins speak for it.",
+        "What is released was trained by this recipe on as many data of this kind: the audited models speak for it.",
     ]
     if not run.summary.get("groups_given"):
         said.append(NO_PATIENTS)
@@ -244,15 +244,14 @@ def _limits(run: FinishedAudit) -> tuple[str, ...]:
     said = []
     if trained and s.get("n_images"):
         said.append(
-            f"Each model was trained on {trained:,.0f} of {s['n_images']:,} images: a model of more of them remembers "
-            "others, and other amounts."
+            f"Each model was trained on {trained:,.0f} of {s['n_images']:,} images: one trained on more of them may "
+            "remember others, and more or less of them."
         )
     if run.kind == "classifier" and not s.get("target"):
         said.append("The recipe was audited, and no released file.")
-    said.append(
-        "Nobody flagged is not nobody remembered: gaps below the noticeable one, and one in five of that size, stay "
-        "unseen."
-    )
+    gap = (s.get("noticeable") or {}).get("gap")
+    missed = "up to one in five with the noticeable gap, and more with a smaller one" if gap else "whatever the gap"
+    said.append(f"Whoever is not flagged may be remembered all the same: {missed}.")
     return tuple(said)
 
 
@@ -268,7 +267,7 @@ def of_feature(run: FinishedAudit) -> AuditStatement:
         Figure(
             name="m", title="M: log sensitivity to the mark, beside its controls", value=v["M"], low=v["M_low"],
             high=v["M_high"], confidence=0.95 if v["M_low"] is not None else None, p_value=v["p_value"],
-            n=whole(v["n_models"]), unit="models",
+            n=whole(v["n_models"]), unit="model" if v["n_models"] == 1 else "models",
         ),
         Figure(name="smallest_p", title="Smallest p that was possible", value=v["smallest_p"]),
         Figure(
@@ -289,16 +288,16 @@ def of_feature(run: FinishedAudit) -> AuditStatement:
         data=(Part(part="probes", fingerprint=str(models.get("probes") or ""), images=whole(v["n_probes"])),)
         if models.get("probes")
         else (),
-        units="probes",
+        units="model" if v["n_models"] == 1 else "models",
         n_units=whole(v["n_models"]),
         n_models=whole(v["n_models"]),
         level=v["level"],
-        correction="none: one mark, one test",
+        correction="no correction: one mark, one test",
         figures=tuple(figures),
         not_examined=("Every other mark, name and person in the training data.", *OF_A_MODEL),
         assumptions=(
             "The mark was given as it stood in the image: size, place and grey values.",
-            "The model's input was normalised as was said.",
+            "The model's input was normalised as stated.",
             "Controls are marks that the model never saw, and reference models never saw the mark.",
             SEEDED,
         ),
