@@ -1,7 +1,7 @@
 """Does the verdict of a classifier's audit say what is true? Simulated audits of known truth.
 
     python recipes/verdict_truth.py [--repeats 200] [--cells NAME ...] [--out docs/results/verdict_truth.md]
-    python recipes/verdict_truth.py --more-models [--repeats 400] [--out docs/results/verdict_more_models.md]
+    python recipes/verdict_truth.py --more-models [--out docs/results/verdict_more_models.md]
     python recipes/verdict_truth.py --offsets
 
 Tables of loss gaps are drawn for worlds in which it is known who is remembered, and judged by the audit's own analysis
@@ -183,10 +183,6 @@ MORE = {"nobody": 5}
 """Times as many audits: lists are false in up to one audit in ten, and a limit below that takes a thousand."""
 
 
-FOLLOW = 40
-"""Failed audits of a world that `--more-models` goes on with."""
-
-
 @dataclass(frozen=True)
 class Counted:
     """Verdicts of one cell."""
@@ -289,43 +285,49 @@ def offsets(repeats: int) -> list[str]:
     return lines + [f"| {name} | {np.mean(a):.2f} | {np.mean(b):.2f} |" for name, (a, b) in power.items()]
 
 
-MORE = """# Do more models tell a chance flag from memorization?
+MODELS, LATER = 16, (24, 32)
+"""Of the audits of `--more-models`, and with how many those that failed go on."""
+GOES_ON = {"nobody": 3.0, "1 at 1 nats": 0.3, "1 at 2 nats": 0.3}
+"""Their worlds, and times as many audits: few fail where nobody is remembered."""
+MORE_PAGE = """# Do more models tell a chance flag from memorization?
 
 Output of `recipes/verdict_truth.py --more-models --repeats {repeats}`: the simulated audits of
-[verdict_truth.md](verdict_truth.md) with {first} models. Those that failed, the first {follow} of each world, went on
-with more models, which keep the trainings that are there.
+[verdict_truth.md](verdict_truth.md) with {models} models. Those that failed were issued again with more models, which
+keep the trainings that are there.
 
 {table}
 """
 
 
-def more_models(repeats: int, follow: int, first: int = 16, later: Sequence[int] = (24, 32)) -> list[str]:
-    """What audits that failed say with more models, which keep the trainings that are there.
+def gone_on(world: World, seed: int) -> list[str]:
+    """Statuses of one audit with `MODELS` and, where it fails, with each of `LATER`, which keep its trainings."""
+    evidence, options = draw(replace(world, n_models=max(LATER)), seed), AnalysisOptions()
+    told: list[str] = []
+    for n in (MODELS, *LATER):
+        told.append(judged(evidence.of_seeds(np.arange(n // 2)), options)[0].status)
+        if told[0] != FAIL:
+            break
+    return told
+
+
+def more_models(repeats: int, first: int, each: Callable[..., Iterable]) -> list[str]:
+    """What audits that failed say with more models: a row a world.
 
     Args:
-        repeats: Audits a world.
-        follow: Failed audits of a world that go on.
-        first: Models of the audits.
-        later: Numbers of models with which those that failed go on.
+        repeats: Audits, times `GOES_ON` of the world.
+        first: Seed of the first.
+        each: What runs them.
     """
-    options = AnalysisOptions()
-    heads = [f"still fails with {n} models" for n in later]
+    heads = [f"still fails with {n}" for n in LATER]
     lines = [
-        f"| world | audits | fails with {first} models | went on | {' | '.join(heads)} |",
-        "|---" * (4 + len(later)) + "|",
+        f"| world | audits | fails with {MODELS} models | {' | '.join(heads)} |",
+        "|---" * (3 + len(LATER)) + "|",
     ]
-    for name in ("nobody", "1 at 1 nats", "1 at 2 nats"):
-        failed, still = [], dict.fromkeys(later, 0)
-        for seed in range(repeats):
-            evidence = draw(replace(CELLS[name], n_models=max(later)), seed)
-            if judged(evidence.of_seeds(np.arange(first // 2)), options)[0].status != "fail":
-                continue
-            failed.append(seed)
-            if len(failed) <= follow:
-                for n in later:
-                    still[n] += judged(evidence.of_seeds(np.arange(n // 2)), options)[0].status == "fail"
-        told = [str(len(failed)), str(min(len(failed), follow)), *map(str, still.values())]
-        lines.append(f"| {name} | {repeats} | {' | '.join(told)} |")
+    for name, times in GOES_ON.items():
+        seeds = range(first, first + round(times * repeats))
+        failed = [told for told in each(partial(gone_on, CELLS[name]), seeds) if told[0] == FAIL]
+        still = [str(sum(told[i] == FAIL for told in failed)) for i in range(1, 1 + len(LATER))]
+        lines.append(f"| {name} | {len(seeds)} | {len(failed)} | {' | '.join(still)} |")
         print(lines[-1], flush=True)
     return lines
 
@@ -361,8 +363,10 @@ def main(given: Sequence[str] | None = None) -> None:
     if options.offsets:
         text = "\n".join([*offsets(max(options.repeats // 10, 1)), ""])
     elif options.more_models:
-        table = "\n".join(more_models(options.repeats, FOLLOW))
-        text = MORE.format(repeats=options.repeats, first=16, follow=FOLLOW, table=table)
+        with ProcessPoolExecutor(options.processes) as pool:
+            each = partial(pool.map, chunksize=4)
+            table = "\n".join(more_models(options.repeats, options.first, each))
+        text = MORE_PAGE.format(repeats=options.repeats, models=MODELS, table=table)
     else:
         lines = list(HEAD)
         with ProcessPoolExecutor(options.processes) as pool:
