@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.text import Text
 
+from memorisk.report.statement import WAYS
 from memorisk.runs.errors import one_line, several
 from memorisk.runs.files import plain
 
@@ -29,7 +30,7 @@ def show_stated(found: "Stated", *, as_json: bool) -> None:
     console.print(Text(_TITLES[verdict.status], style="bold"))
     lines = [*_shortened(verdict.why), *(f"Contradiction: {text}" for text in verdict.contradictions)]
     if verdict.status != "pass":
-        lines += [f"Would decide it: {text}" for text in _shortened(verdict.what_would_decide)]
+        lines += [f"{WAYS[verdict.status]}: {text}" for text in _shortened(verdict.what_would_decide)]
     for number, audit in enumerate(statement.audits, 1):
         tied = "tied to what it looked at" if audit.subject.sha256 else "tied to no file"
         lines.append(f"Run {number}: {audit.kind}, {audit.status}, {tied}. {audit.subject.why}".strip())

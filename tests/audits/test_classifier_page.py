@@ -71,15 +71,6 @@ def test_the_first_screen_says_what_would_have_been_noticed(status):
     assert "No gap of a single patient, however large, is sure to have been noticed (in class a<b>" in first
 
 
-def test_a_pass_of_an_earlier_version_is_not_repeated():
-    result = make_result(status="pass", noticeable=None)
-    old = {k: v for k, v in result.verdict.items() if k != "rule"} | {"why": ["nobody is flagged"]}
-    first = words(render_page(classifier_page(result.replace(verdict=old))).split("<nav")[0])
-    assert "this pass was given by the rule of an earlier version" in first
-    assert "Could not be decided" in first
-    assert "nobody is flagged" not in first
-
-
 def test_a_list_at_another_level_is_told_from_the_verdicts_own():
     result = make_result(status="fail")
     told = "than the verdict's own, which holds 7 patients"
@@ -169,7 +160,7 @@ def test_attacks_are_ordered_and_the_control_is_marked_last():
     html = render_page(classifier_page(make_result()))
     table = html.split("Attacks over all classes", 1)[1].split("</table>")[0]
     names = re.findall(r'<th scope="row"><bdi>(.*?)</bdi>', table)
-    assert names == ["LiRA, offline", "M as attack", "Loss threshold", "Independent loss (control)"]
+    assert names == ["LiRA (offline)", "M as attack", "Loss threshold", "Independent loss (control)"]
     assert "Found at 1\N{NO-BREAK SPACE}% false positives" in table
     assert "Found at 0.1" not in table, "a column of nothing is not shown"
     assert "What is found at 0.1 % false positives cannot be measured here" in words(html)

@@ -17,6 +17,7 @@ from memorisk.audits.coverage import not_scored, units_of, unpaired
 from memorisk.audits.evidence import WHOLE, Evidence
 from memorisk.audits.evidence_summary import beside_guessing, image_table, null_sample, numbers_of, utility_on_test
 from memorisk.audits.options import AnalysisOptions
+from memorisk.report.earlier_rules import FORMS
 from memorisk.report.result import Result
 from memorisk.statistics.attack_verdict import attack_findings, passed_words
 from memorisk.statistics.contrasts import unpaired_difference
@@ -115,7 +116,7 @@ def analyse(evidence: Evidence, options: AnalysisOptions, context: Context) -> R
         "tiers": dict(zip(per_class["label"], per_class["tier"], strict=True)),
         "flagged_groups": {f.row["label"]: f.row["flagged"] for f in findings},
         "level": options.level,
-        "rule": RULE | {"notice": options.notice, "attack_gate": options.attack_gate},
+        "rule": {"form": FORMS["classifier"]} | RULE | {"notice": options.notice, "attack_gate": options.attack_gate},
         "noticeable": summary["noticeable"],
         "not_scored": unscored,
         "left_out": {k: summary[k] for k in ("n_skipped", "n_missing", "n_not_sampled")},

@@ -55,10 +55,11 @@ def attack_section(reading: Reading) -> list[Block]:
         *_control(rows(named, whole & control)),
         _attack_table(
             overall,
-            f"Attacks over all classes, most successful first; the control last. {_interval_words(overall)}",
+            "Attacks over all classes, most successful first; the control last. "
+            f"{_interval_words(overall, reading.units)}",
             label=False,
         ),
-        Paragraph(_rates_words(overall)),
+        Paragraph(_rates_words(overall, reading.units)),
         *_roc_figure(reading, overall),
     ]
     noted = [(a, Name(n)) for a, n in zip(texts(overall, "attack"), texts(overall, "note"), strict=True) if n]
@@ -111,19 +112,19 @@ def _attack_table(frame: pd.DataFrame, caption: str, *, label: bool) -> Table:
     )
 
 
-def _interval_words(overall: pd.DataFrame) -> str:
+def _interval_words(overall: pd.DataFrame, units: str) -> str:
     """Whom the intervals speak of: these models, or others trained alike."""
     if "n_models" not in overall or "conditional" not in overall or not len(overall):
         return ""
     if truths(overall, "conditional").all():
-        return "Intervals: over patients, for these models."
+        return f"Intervals: over {units}, for these models."
     models = int(np.nanmax(numbers(overall, "n_models")))
-    return f"Intervals: over patients and {models} trainings, so that they speak of models trained again, too."
+    return f"Intervals: over {units} and {models} attacked models, so that they speak of models trained again, too."
 
 
-def _rates_words(overall: pd.DataFrame) -> str:
+def _rates_words(overall: pd.DataFrame, units: str) -> str:
     """What a rate at few false positives takes, and which of the two is in no row of the table."""
-    takes = "a rate of 1 % takes at least 1,000 patients who are no members, one of 0.1 % takes 10,000."
+    takes = f"a rate of 1 % takes at least 1,000 {units} that are no members, one of 0.1 % takes 10,000."
     absent = [of for column, of in (("tpr_at_1pct", "1 %"), ("tpr_at_01pct", "0.1 %")) if _all_missing(overall, column)]
     if not absent:
         return f"Not measurable: {takes}"

@@ -36,10 +36,12 @@ from memorisk.report.blocks import (
     Text,
     Thumbnail,
 )
-from memorisk.report.formats import count, decimal, percent
+from memorisk.report.formats import capitalized, count, decimal, percent
 from memorisk.report.frames import texts
 from memorisk.report.result import Result
+from memorisk.report.statement import WAYS
 from memorisk.report.thumbnails import data_uri
+from memorisk.statistics.verdict import Units, noticed_words
 
 MOST_IMAGES = 12
 MOST_REASONS = 6
@@ -89,16 +91,12 @@ def _verdict(reading: Reading) -> list[Block]:
     """The verdict in a sentence, why, what would decide it, and the five numbers to carry away."""
     status = reading.status
     kind, headline = words.HEADLINES[status]
-    blocks: list[Block] = [Paragraph(_sentence(reading))]
-    found = reading.summary.get("noticeable")
-    if isinstance(found, dict) and found:
-        before, _, after = words.noticed(found, reading.unit, "\0").partition("\0")
-        blocks.append(Paragraph([before, Name(str(found.get("label"))), after]))
+    noticed = _noticed(reading)
+    blocks: list[Block] = [Paragraph(_sentence(reading)), *(noticed if status == "undecided" else [])]
     if why := reading.why:
-        blocks += [Heading("Why"), *_few(why)]
+        blocks += [Heading("Why"), *_few(why), *(noticed if status == "fail" else [])]
     if status != "pass" and (decides := as_list(reading.verdict.get("what_would_decide"))):
-        title = "What would decide it" if status == "undecided" else "What would settle what is open"
-        blocks += [Heading(title), *_few(decides)]
+        blocks += [Heading(WAYS[status]), *_few(decides)]
     scored = f"{reading.units.capitalize()} scored"
     groups = Fact(scored, count(reading.groups_scored), _of(reading.summary.get("n_groups")))
     items = [
@@ -111,12 +109,24 @@ def _verdict(reading: Reading) -> list[Block]:
     return [Callout(kind, headline, blocks), Facts(items)]
 
 
+def _noticed(reading: Reading) -> list[Block]:
+    """What the audit would have noticed of one patient; a pass says it among its reasons."""
+    found = reading.summary.get("noticeable")
+    if not isinstance(found, dict) or not found:
+        return []
+    text = noticed_words(found, Units(reading.unit, reading.units), "\0")
+    text = f"{words.MISSED.format(unit=reading.unit)}{text}" if reading.status == "fail" else capitalized(text)
+    before, _, after = text.partition("\0")
+    return [Paragraph([before, Name(str(found.get("label"))), f"{after}."])]
+
+
 def _few(items: list[str]) -> list[Block]:
     """A list of sentences, folded where it is so long that the numbers below it would go out of sight."""
-    if len(items) <= MOST_REASONS + 1:
-        return [Steps([Name(i) for i in items])]
-    rest = [Name(i) for i in items[MOST_REASONS:]]
-    return [Steps([Name(i) for i in items[:MOST_REASONS]]), Details(f"{len(rest)} more", [Steps(rest)])]
+    told = [Name(capitalized(item)) for item in items]
+    if len(told) <= MOST_REASONS + 1:
+        return [Steps(told)]
+    rest = told[MOST_REASONS:]
+    return [Steps(told[:MOST_REASONS]), Details(f"{len(rest)} more", [Steps(rest)])]
 
 
 def _sentence(reading: Reading) -> Text:
@@ -124,16 +134,19 @@ def _sentence(reading: Reading) -> Text:
     gate = words.GATES.get(str(reading.verdict.get("gate")), "").format(unit=reading.unit)
     rule = f" The gate chosen for this audit: {gate}." if gate else ""
     if reading.status == "pass":
-        return f"No {reading.unit} is flagged, and no class is remembered more than the gate allows.{rule}"
+        return (
+            f"No {reading.unit} is flagged, no class is remembered more than the gate allows, and no attack that was "
+            f"tried tells who was in the training better than is allowed.{rule}"
+        )
     if reading.status == "fail":
         found = []
         if reading.verdict_flagged:
-            found.append(f"{_plural(reading.verdict_flagged, reading.unit, reading.units)} flagged")
+            found.append(f"{_plural(reading.verdict_flagged, reading.unit, reading.units)} flagged as remembered")
         above = reading.classes_above_gate()
         if above:
             found.append(f"{_plural(above, 'class', 'classes')} surely above the gate")
-        return f"The model remembers its training images: {' and '.join(found) or 'see the reasons below'}.{rule}"
-    return f"The data of this audit settle neither that the model passes nor that it fails. This is not a pass.{rule}"
+        return f"Do not release this model. Found: {' and '.join(found) or 'see the reasons below'}.{rule}"
+    return f"This audit can say neither that the model passes nor that it fails. This is not a pass.{rule}"
 
 
 def _asked(reading: Reading) -> list[Block]:

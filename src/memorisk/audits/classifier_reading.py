@@ -17,7 +17,6 @@ from memorisk.report.redaction import redact as redact_result
 from memorisk.report.result import Result
 from memorisk.statistics.intervals import MIN_SEEDS
 from memorisk.statistics.tiers import HIGH_ABOVE, INSUFFICIENT, MODERATE_FROM
-from memorisk.statistics.verdict import EARLIER_PASS, is_earlier_pass
 
 GATE_LIMITS = {"high": HIGH_ABOVE, "moderate": MODERATE_FROM, "never": HIGH_ABOVE}
 MOST_LISTED = 12
@@ -71,14 +70,13 @@ class Reading:
 
     @property
     def status(self) -> str:
-        """pass, fail, or undecided for anything else, and for a pass that an earlier version gave."""
-        known = self.result.status in words.HEADLINES and not is_earlier_pass(self.verdict)
-        return self.result.status if known else "undecided"
+        """pass, fail, or undecided for anything else."""
+        return self.result.status if self.result.status in words.HEADLINES else "undecided"
 
     @property
     def why(self) -> list[str]:
         """The reasons for the status."""
-        return [EARLIER_PASS] if is_earlier_pass(self.verdict) else as_list(self.verdict.get("why"))
+        return as_list(self.verdict.get("why"))
 
     @property
     def per_class(self) -> pd.DataFrame:

@@ -3,8 +3,7 @@
 Apart from the page's layout, so that whoever checks what the report claims reads one file.
 """
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from memorisk.report.blocks import Kind
 
@@ -52,19 +51,19 @@ ATTACKS: dict[str, tuple[str, str]] = {
         "unfair.",
     ),
     "lira_offline": (
-        "LiRA, offline",
+        "LiRA (offline)",
         "How unlikely the model's confidence would be for a model that never saw the image, from other models trained "
         "without it.",
     ),
     "lira_online": (
-        "LiRA, online",
+        "LiRA (online)",
         "The same, set against models trained with the image: more work for the attacker, and more power.",
     ),
     "rmia_offline": (
-        "RMIA, offline",
+        "RMIA (offline)",
         "Compares how much the model favours the image with how much it favours images of other people.",
     ),
-    "rmia_online": ("RMIA, online", "The same, with models trained on the image as well."),
+    "rmia_online": ("RMIA (online)", "The same, with models trained on the image as well."),
 }
 """What the registered attacks are called, and what they do; one that is not listed goes by its own name."""
 
@@ -74,27 +73,8 @@ PROTOCOLS = {
 }
 
 
-def noticed(found: Mapping[str, Any] | None, unit: str, label: str) -> str:
-    """What the audit could have noticed, on the first screen of page and terminal.
-
-    Args:
-        found: The summary's ``noticeable``; None or empty where no class has a list.
-        unit: What a group is called.
-        label: The class in which least is noticed, as it may be shown.
-    """
-    if not found:
-        return ""
-    where = f"in class {label}, where least is noticed"
-    if found.get("gap") is None:
-        return f"No gap of a single {unit}, however large, is sure to have been noticed ({where})."
-    limits = ""
-    if found.get("low") is not None:
-        limits = f"; simulated: found in {100 * found['power']:.0f} of 100, {100 * found['low']:.0f} to "
-        limits += f"{100 * found['high']:.0f}"
-    return (
-        f"Would have been noticed in four of five cases: a {unit} whose gap is {found['gap']:.2g} nats or more ({where}"
-        f"{limits})."
-    )
+MISSED = "An unflagged {unit} may be remembered, too: "
+"""Before what would have been noticed, where the audit fails; a pass says it among its reasons."""
 
 
 def flagged_statement(level: str, trained_on: str) -> str:

@@ -107,8 +107,8 @@ def passed_words(attacks: Sequence[Attack], gate: float, units: Units) -> str:
         return ""
     nearest = max(attacks, key=lambda a: a.high)
     return (
-        f"no attack reaches AUC {gate:g}: the nearest, {_where(nearest)}, has at most {nearest.high:.2f} "
-        f"({_over(nearest, units)})"
+        f"no attack that was tried reaches AUC {gate:g} (0.5 is guessing): the nearest, {_where(nearest)}, has at most "
+        f"{nearest.high:.2f} ({_over(nearest, units)})"
     )
 
 
@@ -118,12 +118,12 @@ def _failure(found: Sequence[tuple[Attack, bool, bool]], gate: float, units: Uni
     for attack, by_auc, by_rate in found[:MOST_NAMED]:
         parts = []
         if by_auc:
-            parts.append(f"AUC {attack.auc:.2f}, at least {attack.low:.2f} where {gate:g} is allowed")
+            parts.append(f"AUC {attack.auc:.2f}, at least {attack.low:.2f} where less than {gate:g} is allowed")
         if by_rate:
             parts.append(f"at least {attack.tpr_low:.0%} of the members found at 1 % false positives")
-        told.append(f"{_where(attack)}: {', and '.join(parts)} ({_over(attack, units)})")
+        told.append(f"{_where(attack)}, {', and '.join(parts)} ({_over(attack, units)})")
     more = f"; and {len(found) - MOST_NAMED} more" if len(found) > MOST_NAMED else ""
-    return f"an attack tells who was in the training: {'; '.join(told)}{more}"
+    return f"an attack tells who was in the training (AUC 0.5 is guessing): {'; '.join(told)}{more}"
 
 
 def _doubts(attacks: Sequence[Attack], gate: float, units: Units) -> list[Finding]:
@@ -147,7 +147,7 @@ def _doubts(attacks: Sequence[Attack], gate: float, units: Units) -> list[Findin
         for a in furthest[:MOST_NAMED]
     ]
     more = f" and {len(furthest) - MOST_NAMED} more" if len(furthest) > MOST_NAMED else ""
-    why = f"an attack may reach AUC {gate:g}: {'; '.join(reached)}{more}"
+    why = f"an attack may reach AUC {gate:g} (0.5 is guessing): {'; '.join(reached)}{more}"
     return [*findings, Finding(UNDECIDED, why, _way_out(furthest, gate, units))]
 
 
@@ -205,5 +205,5 @@ def _several(attacks: Sequence[Attack]) -> str:
 
 
 def _over(attack: Attack, units: Units) -> str:
-    trained = "this one model" if attack.of_target else f"{attack.n_models} trainings"
+    trained = "this one model" if attack.of_target else f"{attack.n_models} attacked models"
     return f"{units.count(attack.n_groups)}, {trained}"
