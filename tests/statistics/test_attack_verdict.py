@@ -23,7 +23,8 @@ def test_nothing_is_said_where_every_limit_lies_below_the_gate():
     assert judged(QUIET, replace(QUIET, name="M")) == []
     assert judged() == []
     assert passed_words([QUIET, replace(QUIET, name="M", high=0.57)], 0.6, PATIENTS) == (
-        "no attack reaches AUC 0.6: the nearest, M on the audited models, has at most 0.57 (500 patients, 8 trainings)"
+        "no attack that was tried reaches AUC 0.6 (0.5 is guessing): the nearest, M on the audited models, has at most "
+        "0.57 (500 patients, 8 attacked models)"
     )
     assert passed_words([], 0.6, PATIENTS) == ""
 
@@ -32,8 +33,8 @@ def test_an_auc_surely_above_the_gate_fails():
     found = judged(QUIET, SURE)
     assert [f.status for f in found] == [FAIL]
     assert found[0].why == (
-        "an attack tells who was in the training: LiRA on the audited models: AUC 0.90, at least 0.86 where 0.6 is "
-        "allowed (500 patients, 8 trainings)"
+        "an attack tells who was in the training (AUC 0.5 is guessing): LiRA on the audited models, AUC 0.90, at least "
+        "0.86 where less than 0.6 is allowed (500 patients, 8 attacked models)"
     )
     assert judged(QUIET, SURE, gate=0.95) != found
 

@@ -1,4 +1,4 @@
-"""The page of the classifier audit: its Result in the order in which a data-protection officer asks.
+"""Lay out the page of the classifier audit, in the order in which a data-protection officer asks.
 
 May this model be released? What was asked, and what was not covered? Which classes, how sure, against which null? What
 could an attacker see? Which patients, which images? How was it done, and what does it not say? Absent keys of the
@@ -88,7 +88,7 @@ def classifier_page(result: Result, *, gallery: Mapping[str, np.ndarray] | None 
 
 
 def _verdict(reading: Reading) -> list[Block]:
-    """The verdict in a sentence, why, what would decide it, and the five numbers to carry away."""
+    """Lay out the verdict in a sentence, why, what would decide it, and the counts."""
     status = reading.status
     kind, headline = words.HEADLINES[status]
     noticed = _noticed(reading)
@@ -110,7 +110,7 @@ def _verdict(reading: Reading) -> list[Block]:
 
 
 def _noticed(reading: Reading) -> list[Block]:
-    """What the audit would have noticed of one patient; a pass says it among its reasons."""
+    """Say what the audit would have noticed of one patient; a pass has it among its reasons."""
     found = reading.summary.get("noticeable")
     if not isinstance(found, dict) or not found:
         return []
@@ -121,7 +121,7 @@ def _noticed(reading: Reading) -> list[Block]:
 
 
 def _few(items: list[str]) -> list[Block]:
-    """A list of sentences, folded where it is so long that the numbers below it would go out of sight."""
+    """List sentences, folded where there are so many that the numbers below would go out of sight."""
     told = [Name(capitalized(item)) for item in items]
     if len(told) <= MOST_REASONS + 1:
         return [Steps(told)]
@@ -130,7 +130,7 @@ def _few(items: list[str]) -> list[Block]:
 
 
 def _sentence(reading: Reading) -> Text:
-    """What the verdict means, for whoever reads no further."""
+    """Say in a sentence or two what the verdict means."""
     gate = words.GATES.get(str(reading.verdict.get("gate")), "").format(unit=reading.unit)
     rule = f" The gate chosen for this audit: {gate}." if gate else ""
     if reading.status == "pass":
@@ -150,7 +150,7 @@ def _sentence(reading: Reading) -> Text:
 
 
 def _asked(reading: Reading) -> list[Block]:
-    """The question, and everything that the answer does not cover."""
+    """Lay out the question, and everything that the answer does not cover."""
     summary = reading.summary
     question = (
         "The audit asks of each training image: how much better does a model do on it because it was trained on this "
@@ -175,7 +175,7 @@ def _asked(reading: Reading) -> list[Block]:
 
 
 def _left_out(reading: Reading) -> list[Text]:
-    """How many images and patients nothing is said about, and why."""
+    """Count the images and patients that the audit says nothing about, with the reasons."""
     summary = reading.summary
     told: list[Text] = []
     images, groups = (number(summary.get(k)) for k in ("not_scored_images", "not_scored_groups"))
@@ -199,7 +199,7 @@ def _left_out(reading: Reading) -> list[Text]:
 
 
 def _less_data(reading: Reading) -> Text | None:
-    """By how much less data the audited models had than the full set."""
+    """Say how much less data the audited models had than the full set."""
     trained, full = reading.trained_on, number(reading.summary.get("n_images"))
     if trained is None or not full:
         return None
@@ -210,7 +210,7 @@ def _less_data(reading: Reading) -> Text | None:
 
 
 def _flagged(reading: Reading) -> list[Block]:
-    """The list of flagged patients, with what a flag means before it."""
+    """Lay out the list of flagged patients, after what a flag means."""
     blocks: list[Block] = []
     if reading.no_p_values:
         blocks.append(reading.no_p_value_callout())
@@ -250,7 +250,7 @@ def _flagged(reading: Reading) -> list[Block]:
 
 
 def _images(reading: Reading, gallery: Mapping[str, np.ndarray] | None) -> list[Block]:
-    """The images with the largest M: pictures where they were asked for, else their ids."""
+    """Lay out the images with the largest M: pictures where they were asked for, else their ids."""
     top = reading.top_images(MOST_IMAGES)
     if reading.redacted:
         return [Paragraph("Images and their ids are left out of this report.")]
@@ -291,7 +291,7 @@ def _images(reading: Reading, gallery: Mapping[str, np.ndarray] | None) -> list[
 
 
 def _how(reading: Reading) -> list[Block]:
-    """Everything to repeat the audit."""
+    """Lay out everything that is needed to repeat the audit."""
     summary = reading.summary
     design = str(summary.get("design") or "")
     rows: list[tuple[Text, Text]] = []
@@ -334,7 +334,7 @@ def _how(reading: Reading) -> list[Block]:
 
 
 def _limits(reading: Reading) -> list[Block]:
-    """What the numbers rest on, and what they do not say."""
+    """Lay out what the numbers rest on, and what they do not say."""
     design = str(reading.summary.get("design") or "")
     blocks: list[Block] = [
         Paragraph(reading.flag_statement()),
@@ -346,7 +346,7 @@ def _limits(reading: Reading) -> list[Block]:
 
 
 def _utility(utility: object) -> str:
-    """How good the audited models are at their task."""
+    """Say how good the audited models are at their task."""
     if isinstance(utility, dict) and utility.get("loss_test") is not None:
         return (
             "On the test part the audited models' loss of all findings of an image is "
@@ -365,7 +365,7 @@ def _utility(utility: object) -> str:
 
 
 def _placebo(placebo: object) -> Callout:
-    """What the audit found where there was nothing to find, or that this was not tried."""
+    """Say what the audit found where there was nothing to find, or that this was not tried."""
     if not isinstance(placebo, dict) or not placebo:
         return Callout("note", "No placebo was run with this audit: its level was not checked on these data.")
     repeats, listed_in = (number(placebo.get(k)) for k in ("n_repeats", "with_list"))

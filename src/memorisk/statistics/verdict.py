@@ -138,17 +138,17 @@ def decide(
     )
     failed = [reason for _, reason in failures] + [f.why for f in findings if f.status == FAIL]
     undecided = sorted((f for f in findings if f.status == UNDECIDED), key=lambda f: not f.first)
-    others = [(f.why, f.what_would_decide) for f in undecided]
+    others, ahead = [(f.why, f.what_would_decide) for f in undecided], sum(f.first for f in undecided)
     if failed:
         why, deciding = [*failed, *(why for why, _ in others)], [way for _, way in others]
-        some = any(int(row["flagged"]) > 0 for row in rows)
-        return Decision(FAIL, gate, why, [*([_by_chance(units)] if some else []), *deciding], tiers)
+        if any(int(row["flagged"]) > 0 for row in rows):
+            deciding.insert(ahead, _by_chance(units))
+        return Decision(FAIL, gate, why, deciding, tiers)
     doubts = [doubt for row in rows for doubt in _doubts(row, gate, notice, units)]
     if not rows:
         doubts = [("no class was audited", "a class with enough images to be split")]
     elif few is not None:
         doubts.insert(0, few)
-    ahead = sum(f.first for f in undecided)
     doubts = [*others[:ahead], *doubts, *others[ahead:]]
     if doubts:
         return Decision(UNDECIDED, gate, [why for why, _ in doubts], [what for _, what in doubts], tiers)

@@ -376,7 +376,7 @@ def test_the_command(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "Did you mean 'jpeg'" in refusal(capsys, *given, "--out", "runs/kinds", "--plant-kinds", "jpg")
     code, out, _ = answer(capsys, *given, "--out", "runs/copies")
     assert code == 1
-    assert "THE SYNTHETIC IMAGES EXPOSE TRAINING PATIENTS" in out
+    assert "NOT READY FOR RELEASE" in out
     assert "patients listed: " in out
     code, out, _ = answer(capsys, *given, "--out", "runs/copies", "--json", "--fail-on", "never")
     assert (code, json.loads(out)["status"], json.loads(out)["gate"]) == (0, "fail", "never")
