@@ -152,7 +152,8 @@ def _differences(first: Evidence, second: Evidence, result_a: Result, result_b: 
             "notices less flags fewer"
         )
     for name, result in (("first", result_a), ("second", result_b)):
-        if is_earlier(why := result.verdict.get("why")):
+        why = result.verdict.get("why") or [""]
+        if is_earlier(why):
             notes.append(f"the {name} run: {one_line(why[0])}")
     if result_a.verdict.get("data_hash") != result_b.verdict.get("data_hash"):
         notes.append("the runs are on different images or groups: only what both scored is compared")
