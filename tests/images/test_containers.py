@@ -2,6 +2,7 @@
 
 import io
 import struct
+import time
 import zlib
 from collections.abc import Callable
 from pathlib import Path
@@ -174,3 +175,15 @@ def test_bits_that_an_audit_did_not_see_are_surplus(tmp_path: Path, pixels: np.n
     for name in ("a.png", "a.npy"):
         assert surplus(tmp_path / name, depth=seen) is None
         assert (surplus(tmp_path / name, depth=8) is None) == (seen == 8)
+
+
+def test_a_jpeg_of_few_bytes_that_declares_many_blocks_is_refused_at_once(tmp_path: Path) -> None:
+    """One bit a code, and an end that reads as ones: four thousand million pixels would be walked through."""
+    frame = segment(0xC0, struct.pack(">BHHB", 8, 65_535, 65_535, 1) + b"\1\x11\0")
+    codes = b"".join(segment(0xC4, bytes((kind, 2)) + bytes(15) + b"\1\0") for kind in (0, 16))
+    tables = segment(0xDB, b"\0" + b"\1" * 64) + codes
+    scan = segment(0xDA, b"\1\1\0\0\x3f\0")
+    (tmp_path / "file").write_bytes(b"\xff\xd8" + tables + frame + scan + b"\xff\0\xff\xd9")
+    begun = time.process_time()
+    assert surplus(tmp_path / "file") == "a JPEG that ends too early"
+    assert time.process_time() - begun < 1

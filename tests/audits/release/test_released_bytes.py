@@ -139,6 +139,11 @@ def test_a_run_that_hides_names_is_held_to_contents_and_labels(runs: Path, tmp_p
     of_set = {**PASSES, **OF, "pseudonymise": True, "pseudonym_key": key}
     audit_synthetic("train", str(tmp_path / "out"), held_out="held", out=tmp_path / "run", **of_set)
     assert state(tmp_path / "run", images=[tmp_path / "out"]).released
+    shutil.copytree(tmp_path / "out", tmp_path / "named")
+    (tmp_path / "named" / "metadata.csv").unlink()
+    (tmp_path / "named" / "000001.png").rename(tmp_path / "named" / "DOE.png")
+    with pytest.raises(InputError, match="its file names, which the run hid, cannot be compared"):
+        state(tmp_path / "run", images=[tmp_path / "named"])
     table = tmp_path / "out" / "metadata.csv"
     names = table.read_text().splitlines()[1:]
     table.write_bytes(manifest_bytes(names, ["DOE"] * len(names)))
@@ -257,6 +262,16 @@ def test_an_export_under_other_names_is_none(made: Path, exported: Path, tmp_pat
         (out / "DOE").rmdir()
     with pytest.raises(InputError, match=r"DOE.* not among the files that were audited"):
         state(made / "runs" / "clean", images=[out])
+
+
+def test_an_export_in_an_order_of_its_own_is_none(made: Path, exported: Path, tmp_path: Path) -> None:
+    shutil.copytree(exported, tmp_path / "out")
+    files = sorted((tmp_path / "out").glob("*.png"))
+    first, second = (file.read_bytes() for file in files[:2])
+    files[0].write_bytes(second)
+    files[1].write_bytes(first)
+    with pytest.raises(InputError, match="its images stand in an order of their own"):
+        state(made / "runs" / "clean", images=[tmp_path / "out"])
 
 
 def test_a_table_of_names_in_an_order_of_its_own_is_no_part_of_a_set(made: Path, tmp_path: Path) -> None:

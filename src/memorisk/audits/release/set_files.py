@@ -20,6 +20,8 @@ from memorisk.runs.checksums import file_sha256, list_folder, listing_sha256
 from memorisk.runs.errors import InputError, one_line
 from memorisk.runs.progress import Progress, quiet
 
+_ORDER = "its images stand in an order of their own: memorisk release keeps that of the audited ones"
+
 
 @dataclass(frozen=True)
 class SetFiles:
@@ -121,12 +123,17 @@ class SetFiles:
         depth: int,
         progress: Progress,
     ) -> str | None:
-        """Name the first difference from an audit that hid the names of files: contents and labels are compared."""
+        """Name the first difference from an audit that hid the names of files: contents and labels are compared.
+
+        Names that cannot be compared must be those of a clean set, which say nothing.
+        """
         labelled = table is not None and any(table.values())
         wanted = Counter(zip(audited["sha256"], audited["label"] if labelled else [""] * len(audited), strict=True))
         left = [name for name, sha256 in found.items() if not _taken(wanted, (sha256, (table or {}).get(name, "")))]
         if not left and not wanted.total():
-            return None
+            if not _is_named_anew(sorted(found)):
+                return "its file names, which the run hid, cannot be compared: memorisk release gives neutral ones"
+            return None if [found[name] for name in sorted(found)] == audited["sha256"].tolist() else _ORDER
         if table is not None and _is_named_anew(table):
             return self._not_exported(audited, table, depth, progress)
         if left:
@@ -139,15 +146,17 @@ class SetFiles:
         """Name the first way in which this is no clean export of the audited pixels; None for one.
 
         A PNG file of given pixels has room for anything: in chunks about their display, in how they are compressed. So
-        each file must have the very bytes that ``memorisk release`` writes.
+        each file must have the very bytes that ``memorisk release`` writes, in the same order.
         """
         labelled = any(table.values())
         known = audited["label"] if labelled else [""] * len(audited)
-        wanted = Counter(zip(audited["pixels"], known, strict=True))
+        rows = list(zip(audited["pixels"], known, strict=True))
+        wanted, found = Counter(rows), []
         for number, (name, label) in enumerate(table.items(), 1):
             try:
                 image = read_image(self.root / name, depth=depth)
-                if not _taken(wanted, (hash_pixels(image), label)):
+                found.append((hash_pixels(image), label))
+                if not _taken(wanted, found[-1]):
                     return f"{one_line(name, 80)} is not an image that was audited, or has another label"
                 written = encode_png(one_channel(image))
             except InputError as error:
@@ -158,8 +167,14 @@ class SetFiles:
                     "writes here, which may hold more: write the set anew with it, here and at the audit's --depth"
                 )
             progress("comparing pixels with those that were audited", number, len(table))
-        left = wanted.total()
-        return f"{left:,} of the images that were audited are missing" if left else None
+        if left := wanted.total():
+            return f"{left:,} of the images that were audited are missing"
+        by_path = [rows[k] for k in sorted(range(len(rows)), key=audited["path"].tolist().__getitem__)]
+        if found not in (rows, by_path):
+            return (
+                "its images stand in an order of their own: memorisk release keeps that of the images that were audited"
+            )
+        return None
 
 
 def _is_named_anew(names: Collection[str]) -> bool:

@@ -394,11 +394,22 @@ class _Bits:
         self._data, self._next, self._held, self._n = data, 0, 0, 0
 
     def _fill(self) -> None:
-        """Hold at least 16 bits; beyond the end they are ones, as encoders pad."""
+        """Hold at least 16 bits; beyond the end they are ones, as encoders pad.
+
+        Raises:
+            SurplusError: Bits beyond the end were needed; a few bytes could else stand for any number of blocks.
+        """
+        if self._left < 0:
+            raise SurplusError("a JPEG that ends too early")
         part = self._data[self._next : self._next + 4]
         self._next += 4
         self._held = (self._held & ((1 << self._n) - 1)) << 32 | int.from_bytes(part + b"\xff" * (4 - len(part)), "big")
         self._n += 32
+
+    @property
+    def _left(self) -> int:
+        """Bits that were not passed; negative beyond the end."""
+        return (len(self._data) - self._next) * 8 + self._n
 
     def symbol(self, table: _Table) -> int:
         """Decode the next symbol."""
@@ -430,7 +441,7 @@ class _Bits:
         Raises:
             SurplusError: A whole byte or more is left, or was needed beyond the end.
         """
-        left = (len(self._data) - self._next) * 8 + self._n
+        left = self._left
         if left < 0:
             raise SurplusError("a JPEG that ends too early")
         if left >= 8:
