@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 
 from memorisk.audits.feature import audit_feature
 from memorisk.audits.release.exporting import release
@@ -72,6 +72,37 @@ def test_what_lies_beside_tensors_is_named_and_refused(runs: Path, tmp_path: Pat
     assert not gate(statement, weights=[file], require="not-fail").passed
     with pytest.raises(InputError, match="is not what any of these runs looked at"):
         state("runs/feature", weights=[file])
+
+
+def turned_round(header: dict, tensors: bytes) -> tuple[dict, bytes]:
+    """The last tensor first."""
+    found, data = {}, b""
+    for name in reversed(header):
+        begin, end = header[name]["data_offsets"]
+        found[name] = {**header[name], "data_offsets": [len(data), len(data) + end - begin]}
+        data += tensors[begin:end]
+    return found, data
+
+
+ORDERS: dict[str, Callable[[dict, bytes], tuple]] = {
+    "tensors": turned_round,
+    "names": lambda header, tensors: (dict(reversed(header.items())), tensors),
+    "members": lambda header, tensors: ({k: dict(reversed(one.items())) for k, one in header.items()}, tensors),
+}
+
+
+@pytest.mark.parametrize("name", ORDERS)
+def test_an_order_of_tensors_that_says_something_is_refused(runs: Path, tmp_path: Path, name: str) -> None:
+    """Of a file that was not audited itself, but has the same tensors; an export is in the library's own order."""
+    file, out, library = (tmp_path / f"{k}.safetensors" for k in ("told", "out", "library"))
+    put(file, *ORDERS[name](*parts(NET)))
+    assert tensors_sha256(file) == tensors_sha256(NET)
+    with pytest.raises(InputError, match="tensors in an order of its own"):
+        state("runs/feature", weights=[file])
+    release(file, out)
+    save_file(load_file(NET), library)
+    assert out.read_bytes() == library.read_bytes()
+    assert state("runs/feature", weights=[out]).released
 
 
 def test_everything_beside_tensors_is_listed_whatever_the_file_is_called(runs: Path, tmp_path: Path) -> None:

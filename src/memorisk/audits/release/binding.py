@@ -19,7 +19,7 @@ from memorisk.audits.release.finished import FinishedAudit
 from memorisk.audits.release.set_files import SetFiles
 from memorisk.audits.synthetic.sets import SYNTHETIC
 from memorisk.images.containers.checking import weights_surplus
-from memorisk.images.containers.safetensors import is_safetensors
+from memorisk.images.containers.safetensors import is_in_order, is_safetensors
 from memorisk.images.listing import read_rows
 from memorisk.models.weights import tensors_of
 from memorisk.report.differences import differences
@@ -94,9 +94,10 @@ def _target(run: FinishedAudit, subject: Subject, offered: Offered) -> Bound:
         return Bound(replace(subject, why="The run did not note which file it looked at: issue its command again."))
     used, refused = [], {}
     for path in (path for path in offered.weights if path.is_file()):
-        if file_sha256(path) != known and (tensors is None or tensors_of(path) != tensors):
+        audited = file_sha256(path) == known
+        if not audited and (tensors is None or tensors_of(path) != tensors):
             continue
-        if more := weights_surplus(path):
+        if more := _surplus(path, audited=audited):
             refused[path] = _holds_more([(path.name, one) for one in more], path)
         else:
             used.append(path)
@@ -119,10 +120,11 @@ def _models(run: FinishedAudit, subject: Subject, offered: Offered) -> Bound:
     found: dict[str, Path] = {}
     used, refused = [], {}
     for path in dict.fromkeys((*offered.weights, *_named_models(run))):
-        value = _known_model(path, wanted, tensors) if path.is_file() else None
+        own = file_fingerprint(path) if path.is_file() else None
+        value = own if own is None or own in wanted else _same_tensors(path, tensors)
         if value is None:
             continue
-        if more := weights_surplus(path):
+        if more := _surplus(path, audited=value == own):
             refused[path] = _holds_more([(path.name, one) for one in more], path)
             continue
         found.setdefault(value, path)
@@ -134,15 +136,20 @@ def _models(run: FinishedAudit, subject: Subject, offered: Offered) -> Bound:
     return replace(bound, refused=refused, not_examined=_unseen(list(found.values())))
 
 
+def _surplus(path: Path, *, audited: bool) -> list[str]:
+    """What a file of weights holds besides the tensors; one that was not audited itself must lay them out plainly."""
+    more = weights_surplus(path)
+    return more if more or audited or is_in_order(path) else ["tensors in an order of its own"]
+
+
 def _unseen(paths: list[Path]) -> tuple[str, ...]:
     """Tell of formats that are not looked into; of a file that was not named the format is not known."""
     return () if paths and all(is_safetensors(path) for path in paths) else (_OTHER_FORMATS,)
 
 
-def _known_model(path: Path, wanted: set[str], tensors: Mapping[str, str]) -> str | None:
-    """The fingerprint of the model file that a file is, or that it has the tensors of; None for another file."""
-    value = file_fingerprint(path)
-    return value if value in wanted else tensors.get(tensors_of(path) or "") if tensors else None
+def _same_tensors(path: Path, tensors: Mapping[str, str]) -> str | None:
+    """The fingerprint of the model file that a file has the tensors of; None for another file."""
+    return tensors.get(tensors_of(path) or "") if tensors else None
 
 
 def _fingerprints(model: Mapping[str, Any]) -> Iterator[str]:

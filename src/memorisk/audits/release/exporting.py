@@ -11,7 +11,7 @@ from typing import Any
 
 from memorisk.images.clean_set import CleanSet, write_clean_set
 from memorisk.images.containers.parsing import SurplusError
-from memorisk.images.containers.safetensors import header_bytes, is_safetensors, read_header, read_parts
+from memorisk.images.containers.safetensors import header_bytes, in_order, is_safetensors, read_header, read_parts
 from memorisk.images.decoding import PixelRule
 from memorisk.images.options import ImageOptions
 from memorisk.images.overlap import named_sources, refuse_among, refuse_overlap
@@ -93,7 +93,7 @@ def _unreadable(written: CleanSet, paths: list[str]) -> dict[str, str]:
 
 
 def _release_weights(source: Path, out: Path) -> Export:
-    """Write the tensors of a file in their order, with a header that says nothing else.
+    """Write the tensors of a file in the format's own order, with a header that says nothing else.
 
     Raises:
         InputError: The file is no safetensors, or ``out`` exists.
@@ -105,10 +105,12 @@ def _release_weights(source: Path, out: Path) -> Export:
             header, begin = read_header(file, source.stat().st_size)
         except SurplusError as error:
             raise InputError(f"{one_line(source)} is no safetensors file: it has {error}") from None
-        ordered = dict(sorted(header.items(), key=lambda one: one[1]["data_offsets"]))
+        ordered = in_order(header)
         out.parent.mkdir(parents=True, exist_ok=True)
         with atomic_path(out) as temporary, Path(temporary).open("wb") as target:
             target.write(header_bytes(ordered))
-            for part in read_parts(file, begin, max((one["data_offsets"][1] for one in header.values()), default=0)):
-                target.write(part)
+            for name in ordered:
+                first, end = header[name]["data_offsets"]
+                for part in read_parts(file, begin + first, end - first):
+                    target.write(part)
     return Export(out, 0)

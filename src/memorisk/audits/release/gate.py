@@ -229,8 +229,15 @@ def _at_other_settings(statement: Statement) -> Iterator[str]:
 
 
 def _of(statement: Statement, offered: _Offered) -> Released | None:
-    """What was audited with this content."""
-    return next((one for one in statement.released if (one.what, one.sha256) == (offered.what, offered.sha256)), None)
+    """What was audited with this content: the checksum of a folder is that of a text, which a file could hold."""
+    return next(
+        (
+            one
+            for one in statement.released
+            if (one.what, one.sha256) == (offered.what, offered.sha256) and one.listing == offered.listing
+        ),
+        None,
+    )
 
 
 def _not_audited(statement: Statement, offered: _Offered) -> str:

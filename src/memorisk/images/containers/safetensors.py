@@ -92,13 +92,47 @@ def read_header(file: BinaryIO, size: int) -> tuple[dict[str, dict[str, Any]], i
     return header.tensors, header.begin
 
 
+def in_order(tensors: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Lay tensors out as the format's own library does: larger types first, then by name.
+
+    Any other order, of some hundred tensors, has room for some hundred letters.
+
+    Args:
+        tensors: As `read_header` gives them.
+
+    Returns:
+        The same in the order of the file, with ``data_offsets`` in it.
+    """
+    types, found, place = list(_BITS), {}, 0
+    for name in sorted(tensors, key=lambda name: (-types.index(tensors[name]["dtype"]), name)):
+        begin, end = tensors[name]["data_offsets"]
+        found[name] = {**tensors[name], "data_offsets": [place, place + end - begin]}
+        place += end - begin
+    return found
+
+
+def is_in_order(path: Path) -> bool:
+    """Tell whether a file begins as ``memorisk release`` writes these tensors.
+
+    Args:
+        path: A safetensors file.
+
+    Raises:
+        SurplusError: The file is no safetensors.
+    """
+    with path.open("rb") as file:
+        tensors, begin = read_header(file, path.stat().st_size)
+        file.seek(0)
+        return file.read(begin) == header_bytes(in_order(tensors))
+
+
 def header_bytes(tensors: dict[str, dict[str, Any]]) -> bytes:
     """Write the header of a file that holds these tensors and nothing else, with its length before it.
 
     Args:
-        tensors: As `read_header` gives them.
+        tensors: As `in_order` gives them.
     """
-    told = json.dumps(tensors, separators=(",", ":")).encode()
+    told = json.dumps(tensors, separators=(",", ":"), ensure_ascii=False).encode("utf-8", "surrogatepass")
     told += b" " * (-len(told) % _ALIGNED)
     return len(told).to_bytes(8, "little") + told
 
