@@ -266,10 +266,10 @@ def _unnoticed(row: dict[str, Any], notice: float, units: Units) -> str:
         return f" cannot be tested: no list of {units.many} was possible"
     if room < MIN_ROOM:
         n = row.get("n_test_groups", math.nan)
-        beside = "" if pd.isna(n) else f" beside {units.count(int(n))} in the test part"
+        beside = "" if pd.isna(n) else f", with {units.count(int(n))} in the test part,"
         return (
-            f": too few models{beside} to flag a single {units.one}, however strongly remembered (room {room:.2g}, "
-            f"{MIN_ROOM:.0f} needed)"
+            f": the models{beside} are too few to flag a single {units.one}, however strongly remembered (room "
+            f"{room:.2g}, {MIN_ROOM:.0f} needed)"
         )
     if math.isinf(gap):
         return (
