@@ -287,7 +287,8 @@ def test_the_second_process_on_a_run_folder_says_who_holds_it(images, tmp_path, 
     audit = ("audit", "classifier", images, "--out", tmp_path / "run", *flags)
     first = start(memorisk(*audit), tmp_path / "cache")
     try:
-        wait_for(first, tmp_path, "run/logits", at_most=120)
+        wait_for(first, tmp_path, "run/logits", at_most=600)
+        assert (tmp_path / "run" / "logits").exists()  # the folder is the first's, and it trains
         before = entries(tmp_path / "run")
         assert f"is in use by process {first.pid}" in refusal(capsys, *audit)
         assert entries(tmp_path / "run") == before
