@@ -210,7 +210,7 @@ def _exposed(result: Result, terms: Terms, pictures: Pictures | None, redact: bo
 
 
 def _singled(result: Result, terms: Terms, redact: bool) -> list[Block]:
-    """The pairs that are nearer than chance brings anybody."""
+    """Lay out the pairs that are nearer than chance explains."""
     names = [
         Column(source="image", heading="Synthetic image", row_heading=True),
         Column(source="training_image", heading="Training image"),
@@ -226,7 +226,7 @@ def _singled(result: Result, terms: Terms, redact: bool) -> list[Block]:
     shown = Table(
         frame=result.tables["singled_out"],
         columns=columns,
-        caption=f"Pairs that are singled out, and how many training {terms.units} chance would bring as near.",
+        caption=f"Pairs that are singled out, with the number of training {terms.units} expected as near by chance.",
         elsewhere="tables/singled_out.parquet",
         visible_rows=10,
     )

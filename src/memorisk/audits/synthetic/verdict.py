@@ -190,7 +190,7 @@ def _dismissed_copies(numbers: dict[str, Any]) -> tuple[str, str] | None:
 
 
 def _singled_out(numbers: dict[str, Any], terms: Terms) -> tuple[str, str] | None:
-    """Images nearer to somebody than chance brings anybody: too few for a list, and no pass."""
+    """Images nearer to somebody than chance explains: too few for a list, and no pass."""
     if not (n := numbers["n_singled"]):
         return None
     are = "image is" if n == 1 else "images are"

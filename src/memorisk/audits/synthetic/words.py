@@ -67,9 +67,10 @@ LISTED = (
     "without copying anybody; look at the pairs."
 )
 SINGLED = (
-    "Singled out means: nearer to the set than chance brings anybody of so many, by the distance itself or by how much "
-    "nearer than to the next real {unit}. The chance is read from held-out {units}, whose nearest tenth is continued. "
-    "Few of them make no list, and one is enough to keep a pass away: look at the pair, and judge it in review.csv."
+    "Singled out means: nearer than chance explains for any of so many training {units}, by the distance itself or by "
+    "how much nearer than to the next real {unit}. The chance is computed from a tail fitted to the nearest tenth of "
+    "the held-out {units}. One such pair keeps a pass away, and fails no set by itself: look at it, and judge it in "
+    "review.csv."
 )
 AHEAD = (
     "Of a random split about {expected} training {units} would be in this table. Most of them are there for another "
