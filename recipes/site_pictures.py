@@ -24,7 +24,7 @@ WIDTH = 960
 MOST_BYTES = 150_000
 PARTS = {
     "classifier": {
-        "verdict": ("section.callout", 400),
+        "verdict": ("section.callout", 780),
         "classes": ("#classes", 1060),
         "null": ("#null", 580),
         "attacks": ("#attacks", 680),

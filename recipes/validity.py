@@ -14,11 +14,13 @@ import pandas as pd
 from leave_one_out import leave_one_out_study
 from memorisk.audits.classifier import audit_classifier
 from memorisk.audits.evidence import evidence_from_table
+from memorisk.audits.options import ATTACK_GATE, NOTICE
 from memorisk.report.result import Result
 from memorisk.runs.environment import machine, versions
 from memorisk.runs.files import read_table
 from memorisk.scores.differential import group_table
 from memorisk.statistics.intervals import Interval
+from memorisk.statistics.noticeable_gap import PASS_POWER
 from memorisk.statistics.proportions import clopper_pearson
 from memorisk.statistics.trend import duplicate_trend
 from planted import duplicated, mislabelled
@@ -103,6 +105,20 @@ def trend_of(folder: Path, table: pd.DataFrame) -> Interval:
     return duplicate_trend(found.values[[row[g] for g in table["group"]]], table["copies"].to_numpy()).slope
 
 
+def verdicts(runs: Path, models: int = 16) -> list[str]:
+    """What the audits above concluded, and which gap of a single patient they would have noticed."""
+    lines = ["| audit | verdict | flagged | noticeable gap, nats |", "|---|---|---|---|"]
+    names = {"mislabelled": "mislabelled images", "duplicated-0": "images given several times", "duplicated-1": "both"}
+    for name, title in names.items():
+        result = Result.load(runs / f"{name}-{models}")
+        noticed = result.verdict["noticeable"] or {}
+        gap = noticed.get("gap")
+        shown = "none" if gap is None else f"{gap:.2g}"
+        flagged, scored = int(result.per_group["flagged"].sum()), len(result.per_group)
+        lines.append(f"| {title} | {result.status} | {flagged} of {scored} | {shown} (class {noticed.get('label')}) |")
+    return lines
+
+
 def run(out: Path, images: str | Path, **settings: object) -> Result:
     """One audit; a finished run is read, not repeated."""
     if (out / "verdict.json").is_file():
@@ -146,6 +162,17 @@ def main() -> None:
         "All copies of an image are one group, in one twin together.",
         "",
         *duplicates(given.runs),
+        "",
+        "## Verdicts of these audits",
+        "",
+        f"A pass says that nobody was flagged, that a single patient with a gap of {NOTICE:g} nats would have been "
+        f"noticed with probability {PASS_POWER:g}, and that no attack that was tried reaches AUC {ATTACK_GATE:g}. "
+        "These digits are remembered: a pass would be wrong. Where the noticeable gap is “none” a single image of that class "
+        "is not surely noticed, so that no audit of this size could pass. How often verdicts are true is simulated in "
+        "[results/verdict_truth.md](results/verdict_truth.md), of sets in "
+        "[results/verdict_truth_sets.md](results/verdict_truth_sets.md).",
+        "",
+        *verdicts(given.runs),
         "",
         "## Exact leave-one-out retraining",
         "",

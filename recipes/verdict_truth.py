@@ -1,6 +1,7 @@
 """Does the verdict of a classifier's audit say what is true? Simulated audits of known truth.
 
     python recipes/verdict_truth.py [--repeats 200] [--cells NAME ...] [--out docs/results/verdict_truth.md]
+    python recipes/verdict_truth.py --more-models [--out docs/results/verdict_more_models.md]
     python recipes/verdict_truth.py --offsets
 
 Tables of loss gaps are drawn for worlds in which it is known who is remembered, and judged by the audit's own analysis
@@ -8,6 +9,9 @@ Tables of loss gaps are drawn for worlds in which it is known who is remembered,
 unseen, in two classes unless said otherwise. Trainings differ by noise that is heavy-tailed (t, 3 degrees of freedom)
 and of another size for each image (log-normal, 0.7), in the median 0.1 nats a seed; a remembered patient's gap has the
 spread over seeds that was measured on real ones.
+
+`--more-models` goes on with audits that failed, as the same command with a larger `--models` does: does a flag that
+chance made go away, and does one that memorization made stay?
 
 `--offsets` compares what may be added to the standard error of studentized gaps.
 """
@@ -281,6 +285,53 @@ def offsets(repeats: int) -> list[str]:
     return lines + [f"| {name} | {np.mean(a):.2f} | {np.mean(b):.2f} |" for name, (a, b) in power.items()]
 
 
+MODELS, LATER = 16, (24, 32)
+"""Of the audits of `--more-models`, and with how many those that failed go on."""
+GOES_ON = {"nobody": 3.0, "1 at 1 nats": 0.3, "1 at 2 nats": 0.3}
+"""Their worlds, and times as many audits: few fail where nobody is remembered."""
+MORE_PAGE = """# Do more models tell a chance flag from memorization?
+
+Output of `recipes/verdict_truth.py --more-models --repeats {repeats}`: the simulated audits of
+[verdict_truth.md](verdict_truth.md) with {models} models. Those that failed were issued again with more models, which
+keep the trainings that are there.
+
+{table}
+"""
+
+
+def gone_on(world: World, seed: int) -> list[str]:
+    """Statuses of one audit with `MODELS` and, where it fails, with each of `LATER`, which keep its trainings."""
+    evidence, options = draw(replace(world, n_models=max(LATER)), seed), AnalysisOptions()
+    told: list[str] = []
+    for n in (MODELS, *LATER):
+        told.append(judged(evidence.of_seeds(np.arange(n // 2)), options)[0].status)
+        if told[0] != FAIL:
+            break
+    return told
+
+
+def more_models(repeats: int, first: int, each: Callable[..., Iterable]) -> list[str]:
+    """What audits that failed say with more models: a row a world.
+
+    Args:
+        repeats: Audits, times `GOES_ON` of the world.
+        first: Seed of the first.
+        each: What runs them.
+    """
+    heads = [f"still fails with {n}" for n in LATER]
+    lines = [
+        f"| world | audits | fails with {MODELS} models | {' | '.join(heads)} |",
+        "|---" * (3 + len(LATER)) + "|",
+    ]
+    for name, times in GOES_ON.items():
+        seeds = range(first, first + round(times * repeats))
+        failed = [told for told in each(partial(gone_on, CELLS[name]), seeds) if told[0] == FAIL]
+        still = [str(sum(told[i] == FAIL for told in failed)) for i in range(1, 1 + len(LATER))]
+        lines.append(f"| {name} | {len(seeds)} | {len(failed)} | {' | '.join(still)} |")
+        print(lines[-1], flush=True)
+    return lines
+
+
 PAGE = """# Does the verdict say what is true?
 
 Output of `recipes/verdict_truth.py --repeats {repeats}`: simulated audits of 1,000 patients (85 % scored, 15 % unseen)
@@ -305,11 +356,17 @@ def main(given: Sequence[str] | None = None) -> None:
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--follow", type=int, default=8, help="undecided audits of a cell that are followed up")
     parser.add_argument("--cells", nargs="*", default=list(CELLS))
+    parser.add_argument("--more-models", action="store_true")
     parser.add_argument("--offsets", action="store_true")
     parser.add_argument("--out", type=Path)
     options = parser.parse_args(given)
     if options.offsets:
         text = "\n".join([*offsets(max(options.repeats // 10, 1)), ""])
+    elif options.more_models:
+        with ProcessPoolExecutor(options.processes) as pool:
+            each = partial(pool.map, chunksize=4)
+            table = "\n".join(more_models(options.repeats, options.first, each))
+        text = MORE_PAGE.format(repeats=options.repeats, models=MODELS, table=table)
     else:
         lines = list(HEAD)
         with ProcessPoolExecutor(options.processes) as pool:

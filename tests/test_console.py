@@ -56,20 +56,29 @@ def test_the_very_models_attacks_are_shown(capsys: pytest.CaptureFixture[str]) -
 @pytest.mark.parametrize(
     ("gap", "words"),
     [
-        (1.414, "Would have been noticed in four of five cases: a patient whose gap is 1.4 nats or more (in class a"),
-        (None, "No gap of a single patient, however large, is sure to have been noticed (in class a"),
+        (
+            1.414,
+            "a single patient with a gap of 1.4 nats or more would have been noticed in at least four of five cases",
+        ),
+        (None, "in class a a single patient is not surely noticed, however strongly remembered"),
     ],
 )
-def test_what_would_have_been_noticed_is_shown_below_the_status(
+def test_what_would_have_been_noticed_is_shown_beside_the_reasons(
     capsys: pytest.CaptureFixture[str], gap: float | None, words: str
 ) -> None:
     found = {"gap": gap, "label": "a", "power": 0.83, "low": 0.79, "high": 0.86, "notice": 2.0}
-    result = Result(
-        verdict={"status": "pass", "why": ["a reason"]},
-        summary={"noticeable": found},
-        per_class=pd.DataFrame(columns=["label", "frequency"]),
-    )
-    console.show_result(result, Path("runs"), as_json=False)
-    shown = capsys.readouterr().out
-    assert words in shown
-    assert shown.index("PASSED") < shown.index(words) < shown.index("a reason")
+    shown = {}
+    for status in ("pass", "fail", "undecided"):
+        result = Result(
+            verdict={"status": status, "why": ["a reason"], "what_would_decide": ["a way"] * (status != "pass")},
+            summary={"noticeable": found},
+            per_class=pd.DataFrame(columns=["label", "frequency"]),
+        )
+        console.show_result(result, Path("runs"), as_json=False)
+        shown[status] = capsys.readouterr().out
+    told = shown["undecided"]
+    assert told.index("COULD NOT") < told.index(words) < told.index("a reason") < told.index("What would decide it")
+    told = shown["fail"]
+    assert told.index("NOT READY") < told.index("a reason") < told.index(f"may be remembered, too: {words}")
+    assert told.index(words) < told.index("What would settle open questions")
+    assert words not in shown["pass"]  # whose reasons say it

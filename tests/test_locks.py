@@ -91,6 +91,15 @@ def test_make_installs_nothing_without_hashes():
         assert "--require-hashes" in line or "--no-deps --no-build-isolation -e ." in line, line
 
 
+def test_pages_install_what_has_a_lock_by_its_lock():
+    pages = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "recipes").rglob("*.md")]
+    text = {page: " ".join(page.read_text(encoding="utf-8").split()) for page in pages}
+    assert not [page.name for page, told in text.items() if re.search(r"install [^`]*\.\[[a-z,]+\]", told)]
+    named = {lock for told in text.values() for lock in re.findall(r"locks/[a-z]+\.txt", told)}
+    assert len(named) >= 10
+    assert all((ROOT / lock).is_file() for lock in named)
+
+
 def test_gates_install_the_gate_s_lock_with_hashes():
     for name in ("action.yml", "gitlab-release-gate.yml"):
         text = (ROOT / "recipes" / "ci" / name).read_text(encoding="utf-8")

@@ -31,7 +31,7 @@ _FETCHING = {"script": "src", "link": "href", "img": "src", "iframe": "src", "so
 HEADLINES = (
     classifier_words.HEADLINES,
     feature_page.TITLES,
-    {"alone": ("fail", feature_page.ALONE), "weak": ("undecided", filter_words.WEAKLY)},
+    {"weak": ("undecided", filter_words.WEAKLY)},
     {"unguaranteed": ("undecided", filter_words.UNGUARANTEED), "nothing": synthesize_words.NOTHING},
     filter_words.HEADLINES,
     synthesize_words.HEADLINES,

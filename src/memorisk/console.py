@@ -83,21 +83,33 @@ def show_result(result: Result, out: Path, *, as_json: bool) -> None:
         console.print(_target(target), soft_wrap=True)
     console.print()
     console.print(Text(STATUS[result.status], style="bold"))
-    if found := result.summary.get("noticeable"):
-        from memorisk.audits.classifier_words import noticed
-
-        unit = "image" if result.summary.get("groups_given") is False else "patient"
-        console.print(Text(f"  {noticed(found, unit, one_line(found['label'], 40))}"), soft_wrap=True)
-    for reason in result.verdict.get("why") or ["no reason given"]:
+    reasons, noticed = list(result.verdict.get("why") or ["no reason given"]), _noticed(result)
+    for reason in [*reasons, *noticed] if result.status == "fail" else [*noticed, *reasons]:
         console.print(Text(f"  {reason}"), soft_wrap=True)
     if hints := result.verdict.get("what_would_decide"):
-        console.print(Text("What would decide it"))
+        from memorisk.report.statement import WAYS
+
+        console.print(Text(WAYS[result.status]))
         for hint in hints:
             console.print(Text(f"  {hint}"), soft_wrap=True)
     if result.summary.get("groups_given") is False:
         text = "No patient ids were given: every image stands for itself (--group-from, --group-column)."
         console.print(Text(f"Note: {text}"), soft_wrap=True)
     console.print(Text(f"Report: {out / 'report.html'}"), soft_wrap=True)
+
+
+def _noticed(result: Result) -> list[str]:
+    """What the audit would have noticed of one patient; a pass says it among its reasons."""
+    found = result.summary.get("noticeable")
+    if not found or result.status == "pass":
+        return []
+    from memorisk.audits.classifier_words import MISSED
+    from memorisk.audits.coverage import units_of
+    from memorisk.statistics.verdict import noticed_words
+
+    units = units_of(result.summary)
+    text = noticed_words(found, units, one_line(found["label"], 40))
+    return [f"{MISSED.format(unit=units.one)}{text}" if result.status == "fail" else text]
 
 
 def _class_table(result: Result) -> Table:

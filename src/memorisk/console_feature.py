@@ -8,11 +8,11 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from memorisk.audits.feature_page import ALONE, noticed
+from memorisk.audits.feature_page import TITLES, noticed
 from memorisk.report.result import Result
+from memorisk.report.statement import WAYS
 from memorisk.runs.files import plain
 
-STATUS = {"pass": "NOT FOUND", "fail": "THE MODEL REMEMBERS THE MARK", "undecided": "COULD NOT BE DECIDED"}
 _COUNTED = ("controls", "models", "references", "probes")
 
 
@@ -26,7 +26,7 @@ def show_feature(result: Result, out: Path, *, as_json: bool) -> None:
     lines = [
         ("M, log sensitivity over a control's", _with_limits(v)),
         ("p", f"{v['p_value']:.3g}, {v['method']}; smallest possible {v['smallest_p']:.2g}"),
-        ("found in four of five cases", f"{noticed(v)} times as sensitive as without the mark"),
+        ("found in four of five cases", " ".join(noticed(v)).strip()),
         (", ".join(_COUNTED), ", ".join(str(v[f"n_{k}"]) for k in _COUNTED)),
         *(
             [("M as published, its Welch p", f"{v['M_paper']:.3g}, {v['p_welch_paper']:.3g} (not used)")]
@@ -38,12 +38,11 @@ def show_feature(result: Result, out: Path, *, as_json: bool) -> None:
     for name, value in lines:
         console.print(Text(f"{name}: {value}"), soft_wrap=True)
     console.print()
-    alone = result.status == "fail" and not result.verdict["n_references"]
-    console.print(Text(ALONE.upper() if alone else STATUS[result.status], style="bold"))
+    console.print(Text(TITLES[result.status][1].upper(), style="bold"))
     for reason in v["why"]:
         console.print(Text(f"  {reason}"), soft_wrap=True)
     if v["what_would_decide"]:
-        console.print(Text("What would decide it"))
+        console.print(Text(WAYS[result.status]))
         for way in v["what_would_decide"]:
             console.print(Text(f"  {way}"), soft_wrap=True)
     console.print(Text(f"Report: {out / 'report.html'}"), soft_wrap=True)

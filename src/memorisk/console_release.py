@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.text import Text
 
+from memorisk.report.statement import WAYS
 from memorisk.runs.errors import one_line, several
 from memorisk.runs.files import plain
 
@@ -29,7 +30,7 @@ def show_stated(found: "Stated", *, as_json: bool) -> None:
     console.print(Text(_TITLES[verdict.status], style="bold"))
     lines = [*_shortened(verdict.why), *(f"Contradiction: {text}" for text in verdict.contradictions)]
     if verdict.status != "pass":
-        lines += [f"Would decide it: {text}" for text in _shortened(verdict.what_would_decide)]
+        lines += [f"{WAYS[verdict.status]}: {text}" for text in _shortened(verdict.what_would_decide)]
     for number, audit in enumerate(statement.audits, 1):
         tied = "tied to what it looked at" if audit.subject.sha256 else "tied to no file"
         lines.append(f"Run {number}: {audit.kind}, {audit.status}, {tied}. {audit.subject.why}".strip())
@@ -59,8 +60,21 @@ def show_export(found: "Export", *, as_json: bool) -> None:
     console = Console()
     what = f"{several(found.images, 'image', 'images')} and metadata.csv" if found.images else "The tensors"
     console.print(Text(f"{what} written to {found.out}, and nothing else."), soft_wrap=True)
+    if found.frames_left:
+        console.print(Text(_frames(found.frames_left)), soft_wrap=True)
     for path, reason in found.left.items():  # all of them: this is what a reader must check
         console.print(Text(f"Left behind: {one_line(path, 100)} ({reason})"), soft_wrap=True)
+
+
+def _frames(left: dict[str, int]) -> str:
+    """How many frames stay behind, and the first files that hold them."""
+    first = ", ".join(f"{one_line(path, 60)}: {n:,}" for path, n in [*left.items()][:_MOST])
+    more = f", and {len(left) - _MOST:,} more" if len(left) > _MOST else ""
+    return (
+        f"Left behind: {several(sum(left.values()), 'further frame or page', 'further frames, pages or slices')} of "
+        f"{several(len(left), 'file', 'files')} ({first}{more}). --frames all writes them, too, where the audit looked "
+        "at them with the same setting; --json lists all of these files."
+    )
 
 
 def show_tracked(found: "list[Tracked]", *, as_json: bool) -> None:

@@ -11,6 +11,7 @@ from rich.text import Text
 
 from memorisk.report.frames import texts
 from memorisk.report.result import Result
+from memorisk.report.statement import WAYS
 from memorisk.runs.errors import several
 from memorisk.runs.files import plain
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:  # it loads images and networks
 
 STATUS = {
     "pass": "NO COPYING OF THE KINDS THAT WERE TRIED WAS FOUND",
-    "fail": "THE SYNTHETIC IMAGES EXPOSE TRAINING {UNITS}",
+    "fail": "NOT READY FOR RELEASE",
     "undecided": "COULD NOT BE DECIDED",
 }
 
@@ -34,11 +35,11 @@ def show_synthetic(result: Result, out: Path, *, as_json: bool) -> None:
     for name, value in _lines(v, units):
         console.print(Text(f"{name}: {value}"), soft_wrap=True)
     console.print()
-    console.print(Text(STATUS[result.status].format(UNITS=units.upper()), style="bold"))
+    console.print(Text(STATUS[result.status], style="bold"))
     for reason in v["why"]:
         console.print(Text(f"  {reason}"), soft_wrap=True)
     if v["what_would_decide"]:
-        console.print(Text("What would decide it"))
+        console.print(Text(WAYS[result.status]))
         for way in v["what_would_decide"]:
             console.print(Text(f"  {way}"), soft_wrap=True)
     if result.summary["groups_given"] is False:

@@ -200,13 +200,18 @@ def test_a_split_that_is_not_random_has_no_p_values_and_cannot_pass():
     evidence = _learned(twin_evidence(sizes={"a": 150, "b": 150}, n_test=80))
     passed = analyse(evidence, OPTIONS, CONTEXT)
     assert passed.status == "pass"
-    assert "no attack reaches AUC 0.6: the nearest, " in passed.verdict["why"][-1]
+    assert "no attack that was tried reaches AUC 0.6 (0.5 is guessing): the nearest, " in passed.verdict["why"][-1]
     found = analyse(evidence, OPTIONS, replace(CONTEXT, random_split=False))
     assert found.per_group["p_value"].isna().all()
     assert found.per_image["p_value"].isna().all()
     assert not found.per_class["testable"].any()
     assert found.status == "undecided"
-    assert "--splits given-random" in found.verdict["what_would_decide"][-1]
+    assert "--splits given-random" in found.verdict["what_would_decide"][0]
+    few = analyse(evidence.of_seeds(np.array([0, 1])), OPTIONS, replace(CONTEXT, random_split=False))
+    ways = few.verdict["what_would_decide"]
+    assert "--splits given-random" in ways[0]  # before models are trained that would decide nothing
+    assert "at least 3 seeds" in ways[1]
+    assert "not known to be random" in few.verdict["why"][0]
 
 
 def test_canaries_that_do_not_look_like_test_images_have_no_p_values():
@@ -318,7 +323,7 @@ def test_everybody_a_little_memorized_fails_by_the_attacks():
     found = analyse(steady, OPTIONS, CONTEXT)
     assert (found.per_class["high"] < 0.3).all()
     assert found.status == "fail"
-    told = "an attack tells who was in the training: "
+    told = "an attack tells who was in the training (AUC 0.5 is guessing): "
     assert any(reason.startswith(told) for reason in found.verdict["why"])
     lenient = analyse(steady, AnalysisOptions(attack_gate=0.95), CONTEXT)
     assert not any(reason.startswith(told) for reason in lenient.verdict["why"])
@@ -385,7 +390,7 @@ def test_few_models_pass_nobody_and_name_the_models_that_would():
     evidence = _learned(twin_evidence(sizes={"a": 150, "b": 150}, n_test=80, n_seeds=5, seed=1))
     found = analyse(evidence, OPTIONS, CONTEXT)
     assert found.status == "undecided"
-    assert "to list a single patient" in found.verdict["why"][0]
+    assert "to flag a single patient, however strongly remembered" in found.verdict["why"][0]
     assert found.verdict["noticeable"]["gap"] is None
     models = int(found.per_class["models_needed"].max())
     assert f"{models} models (--models {models})" in found.verdict["what_would_decide"][0]
@@ -414,6 +419,6 @@ def test_in_the_paper_design_what_unseen_images_gain_is_subtracted():
     assert (found.per_class["excess_high"] < 0.3).all()
     assert found.per_class["test_mean"].tolist() == pytest.approx([0.4, 0.4], abs=0.05)
     assert found.status == "undecided"  # without flips one patient has no room on the list
-    assert "to list a single patient" in found.verdict["why"][0]
+    assert "to flag a single patient, however strongly remembered" in found.verdict["why"][0]
     loud = _learned(twin_evidence(sizes={"a": 60, "b": 60}, n_test=30, n_seeds=4, planted={"a": 1.0}))
     assert analyse(_as_paper(loud, 0.0), OPTIONS, context).status == "fail"

@@ -223,16 +223,16 @@ def test_online_references_are_shared_and_their_interval_says_so():
 
 
 def test_the_verdict_gets_every_attack_that_is_no_control_and_can_be_read(table, planted):
-    rows, titles = table[0], {"lira_offline": "LiRA, offline"}
+    rows, titles = table[0], {"lira_offline": "LiRA (offline)"}
     found = attacks_for_verdict(rows, None, True, titles)
     assert len(found) == 8
     assert all(a.comparable and not a.of_target and not a.label for a in found)
-    assert {a.name for a in found} >= {"LiRA, offline", "rmia offline", "loss threshold"}
-    lira = next(a for a in found if a.name == "LiRA, offline")
+    assert {a.name for a in found} >= {"LiRA (offline)", "rmia offline", "loss threshold"}
+    lira = next(a for a in found if a.name == "LiRA (offline)")
     row = rows.set_index(["attack", "label"]).loc[("lira_offline", ALL)]
     assert (lira.auc, lira.low, lira.n_models) == (row["auc"], row["low"], 8)
     # Where the test part may be of other data, only attacks between halves that a coin made can be read.
-    coins = {"LiRA, offline", "rmia offline", "lira online", "rmia online"}
+    coins = {"LiRA (offline)", "rmia offline", "lira online", "rmia online"}
     not_random = attacks_for_verdict(rows, None, False, titles)
     assert {a.name for a in not_random if a.comparable} == coins
     canary = planted.items.split == "canary"

@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import yaml
+from PIL import Image
 
 from memorisk.audits.classifier import DryRun, audit_classifier
 from memorisk.audits.evidence import evidence_from_table
@@ -180,6 +181,18 @@ def test_a_dry_run_names_the_models_that_notice_a_single_patient(tmp_path):
     assert enough.notes == ()
     assert all(row["room"] >= 2 and row["noticeable_gap"] <= 2 for row in enough.classes)
     assert any(row["room"] < 2 for row in few.classes)
+
+
+def test_a_dry_run_tells_of_a_split_that_decides_nothing_before_it_asks_for_models(tmp_path):
+    folder = tmp_path / "set"
+    for k in range(24):
+        place = folder / ("test" if k % 3 == 0 else "train") / "ab"[k % 2]
+        place.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(np.random.default_rng(k).integers(0, 256, (8, 8), dtype=np.uint8)).save(place / f"{k}.png")
+    plan = audit_classifier(folder, out=tmp_path / "run", **SMALL | {"models": 4, "splits": "given"}, dry_run=True)
+    assert isinstance(plan, DryRun)
+    assert "--splits given-random" in plan.notes[0]
+    assert "at least 3 seeds" in plan.notes[1]
 
 
 def test_the_placebo_adds_its_trainings_and_says_what_it_saw(tmp_path):

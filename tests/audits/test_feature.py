@@ -161,17 +161,19 @@ def test_references_make_it_exact_and_give_limits(place: Path) -> None:
     assert both.verdict["M_low"] < both.verdict["M"] < both.verdict["M_high"]
 
 
-def test_with_references_a_failed_audit_says_that_the_model_remembers(
+def test_with_references_a_failed_audit_says_that_the_model_knows_the_mark_and_what_chance_does(
     place: Path, known: Result, capsys: pytest.CaptureFixture[str]
 ) -> None:
     references = [f"feature_nets:r{i}" for i in range(19)]
     failed = run(place, "told", references=references)
     assert (failed.status, known.status) == ("fail", "undecided")
-    assert "The model remembers the mark" in (place / "told" / "report.html").read_text()
+    headline = "The model answers to the mark as to something that it knows"
+    assert headline in (place / "told" / "report.html").read_text()
     assert not any("no proof" in reason for reason in failed.verdict["why"])
-    assert "The model remembers the mark" not in (place / "known" / "report.html").read_text()
+    assert failed.verdict["what_would_decide"][0].endswith("of models that never saw the mark 5 % fail by chance")
+    assert headline not in (place / "known" / "report.html").read_text()
     show_feature(failed, place / "told", as_json=False)
-    assert "THE MODEL REMEMBERS THE MARK" in capsys.readouterr().out
+    assert headline.upper() in capsys.readouterr().out
 
 
 def test_a_pass_says_what_it_would_have_found_and_needs_it_within_the_gate(
@@ -182,7 +184,7 @@ def test_a_pass_says_what_it_would_have_found_and_needs_it_within_the_gate(
     least = np.exp(found.verdict["noticeable"])
     assert found.verdict["noticeable"] > found.verdict["detectable"]
     assert (least <= GIVEN["gate"]) == (found.status == "pass")
-    assert f"{least:.2f} times" in found.verdict["why"][0 if found.status == "pass" else 1]
+    assert f"{least:.3g} times" in found.verdict["why"][1]
     given = GIVEN | {"gate": 1 + (least - 1) / 2}
     strict = audit_feature(
         "feature_nets:fresh", out=place / "strict", probes=str(place / "probes"), references=references, **given
@@ -194,9 +196,9 @@ def test_a_pass_says_what_it_would_have_found_and_needs_it_within_the_gate(
         **GIVEN | {"gate": 2 * least},
     )  # fmt: skip
     assert lenient.status == "pass"
-    assert "would have been found in four of five cases" in lenient.verdict["why"][0]
+    assert "would have been found in four of five cases" in lenient.verdict["why"][1]
     show_feature(lenient, place / "lenient", as_json=False)
-    assert f"found in four of five cases: {least:.2f} or more" in capsys.readouterr().out
+    assert f"found in four of five cases: {least:.3g} times or more as sensitive" in capsys.readouterr().out
 
 
 def test_whatever_carries_the_network_the_verdict_is_the_same(place: Path, known: Result) -> None:

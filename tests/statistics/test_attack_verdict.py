@@ -23,7 +23,8 @@ def test_nothing_is_said_where_every_limit_lies_below_the_gate():
     assert judged(QUIET, replace(QUIET, name="M")) == []
     assert judged() == []
     assert passed_words([QUIET, replace(QUIET, name="M", high=0.57)], 0.6, PATIENTS) == (
-        "no attack reaches AUC 0.6: the nearest, M on the audited models, has at most 0.57 (500 patients, 8 trainings)"
+        "no attack that was tried reaches AUC 0.6 (0.5 is guessing): the nearest, M on the audited models, has at most "
+        "0.57 (500 patients, 8 attacked models)"
     )
     assert passed_words([], 0.6, PATIENTS) == ""
 
@@ -32,8 +33,8 @@ def test_an_auc_surely_above_the_gate_fails():
     found = judged(QUIET, SURE)
     assert [f.status for f in found] == [FAIL]
     assert found[0].why == (
-        "an attack tells who was in the training: LiRA on the audited models: AUC 0.90, at least 0.86 where 0.6 is "
-        "allowed (500 patients, 8 trainings)"
+        "an attack tells who was in the training (AUC 0.5 is guessing): LiRA on the audited models, AUC 0.90, at least "
+        "0.86 where less than 0.6 is allowed (500 patients, 8 attacked models)"
     )
     assert judged(QUIET, SURE, gate=0.95) != found
 
@@ -43,7 +44,7 @@ def test_many_members_found_at_few_false_positives_fail_whatever_the_auc():
     assert found[0].status == FAIL
     assert "at least 8% of the members found at 1 % false positives" in found[0].why
     both = judged(replace(SURE, tpr_low=0.3, p_tpr=1e-5))
-    assert "AUC 0.90, at least 0.86 where 0.6 is allowed, and at least 30% of the members" in both[0].why
+    assert "AUC 0.90, at least 0.86 where less than 0.6 is allowed, and at least 30% of the members" in both[0].why
 
 
 def test_failures_are_adjusted_by_holm_over_all_attacks():
@@ -62,12 +63,14 @@ def test_a_limit_above_the_gate_keeps_a_pass_away_and_says_what_would_decide():
     near = replace(QUIET, high=0.61)
     (found,) = judged(near)
     assert found.status == UNDECIDED
-    assert found.why == "an attack may reach AUC 0.6: Loss threshold on the audited models, AUC 0.51 (0.47 to 0.61)"
+    assert found.why == (
+        "an attack may reach AUC 0.6 (0.5 is guessing): Loss threshold on the audited models, AUC 0.51 (0.47 to 0.61)"
+    )
     assert judged(replace(QUIET, high=0.6)) != []  # at the gate is not below it
     not_measured = judged(replace(QUIET, auc=np.nan, low=np.nan, high=np.nan))
     assert "not measured" in not_measured[0].why
     four = [replace(near, name=f"attack {i}", high=0.61 + i / 100) for i in range(4)]
-    assert judged(*four)[0].why.startswith("an attack may reach AUC 0.6: attack 3")
+    assert judged(*four)[0].why.startswith("an attack may reach AUC 0.6 (0.5 is guessing): attack 3")
     assert judged(*four)[0].why.endswith("and 1 more")
 
 
@@ -92,13 +95,14 @@ def test_the_given_model_is_judged_by_class_too():
     rare = replace(target, label="rare", auc=0.53, low=0.3, high=0.74, n_groups=60, n_non_members=9)
     (found,) = judged(QUIET, target, rare, replace(target, label="common"))
     assert found.why == (
-        "an attack may reach AUC 0.6: Loss threshold on class rare of the given model, AUC 0.53 (0.30 to 0.74)"
+        "an attack may reach AUC 0.6 (0.5 is guessing): Loss threshold on class rare of the given model, AUC 0.53 "
+        "(0.30 to 0.74)"
     )
     assert found.what_would_decide.startswith("about ")
     assert found.what_would_decide.endswith("test patients of class rare, for a shorter interval of the attack")
     surely = replace(rare, auc=0.95, low=0.9, high=0.99, p_auc=1e-8)
     (failed,) = judged(QUIET, target, surely)
-    assert "class rare of the given model: AUC 0.95, at least 0.90" in failed.why
+    assert "class rare of the given model, AUC 0.95, at least 0.90" in failed.why
     assert "60 patients, this one model" in failed.why
 
 

@@ -94,7 +94,7 @@ def test_tpr_at_fpr_is_the_best_threshold_and_refuses_small_samples():
     member, other = scores(rng, 500, 999)
     short = rate(member, other, 0.01)
     assert np.isnan(short.tpr)
-    assert short.note == "not measurable: 999 patients who are no members, at least 1,000 needed"
+    assert short.note == "not measurable: 999 non-members, at least 1,000 needed"
     assert (short.n_members, short.n_non_members) == (500, 999)
     assert 0 < short.low < short.high < 1  # the limits need no ten patients above the threshold
     assert rate(member, rng.normal(size=1000), 0.01).needed == 1000

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from memorisk.runs.errors import InputError
-from memorisk.statistics.verdict import COLUMNS, Finding, Units, decide
+from memorisk.statistics.verdict import COLUMNS, Finding, Units, decide, noticed_words
 
 NAN = float("nan")
 
@@ -30,9 +30,11 @@ def test_pass_needs_every_upper_limit_below_the_gate_and_nobody_flagged():
     assert found.what_would_decide == []
     assert found.tiers == {"a": "MODERATE", "b": "LOW"}
     assert found.why == [
-        "no group is flagged, and in every class (2) one whose gap is 1 nats or more would have been noticed in four "
-        "of five cases",
-        "the upper limit of every class is below 0.3",
+        "no group is flagged",
+        "a single group with a gap of 1 nats or more would have been noticed in at least four of five cases (class a, "
+        "where least is noticed). At 1 nats training on an image makes its right answer 2.7 times as probable. Smaller "
+        "gaps may be missed",
+        "the mean gap M of every class is below 0.3 nats, by the upper limit of its interval",
     ]
 
 
@@ -60,7 +62,7 @@ def test_one_class_against_the_gate(low, high, gate, status):
 def test_one_class_above_fails_all_however_many_are_below():
     found = verdict(*(row(f"c{i}") for i in range(20)), row("bad", 0.4, 0.6, "HIGH"))
     assert found.status == "fail"
-    assert found.why == ["class bad: the lower limit of its mean M, 0.4, is above 0.3"]
+    assert found.why == ["class bad: its mean gap M is above 0.3 nats, by the lower limit of its interval, 0.4"]
 
 
 def test_reasons_are_one_a_class_the_gravest_first_and_in_the_reader_s_words():
@@ -72,8 +74,9 @@ def test_reasons_are_one_a_class_the_gravest_first_and_in_the_reader_s_words():
         units=Units("patient", "patients"),
     )
     assert found.why == [
-        "class both: the lower limit of its mean M, 0.9, is above 0.3, and 2 patients are flagged",
-        "class above: the lower limit of its mean M, 0.4, is above 0.3",
+        "class both: its mean gap M is above 0.3 nats, by the lower limit of its interval, 0.9, and 2 patients are "
+        "flagged",
+        "class above: its mean gap M is above 0.3 nats, by the lower limit of its interval, 0.4",
         "class many: 7 patients are flagged",
         "class few: 1 patient is flagged",
     ]
@@ -84,6 +87,10 @@ def test_flagged_groups_fail(gate):
     found = verdict(row("a", flagged=1), row("b", flagged=3), gate=gate)
     assert found.status == "fail"
     assert found.why == ["class b: 3 groups are flagged", "class a: 1 group is flagged"]
+    assert found.what_would_decide == [
+        "more models, which tell chance from memorization: at most 10 % of the flagged groups are expected to be so by "
+        "chance, and where nobody is remembered at most 10 % of audits flag anybody"
+    ]
     assert verdict(row(flagged=True), gate=gate).status == "fail"
 
 
@@ -118,9 +125,15 @@ def test_a_class_that_cannot_be_tested_is_not_zero_memorized():
 @pytest.mark.parametrize(
     ("room", "gap", "notice", "status", "words"),
     [
-        (2.0, 2.0, 2.0, "pass", "would have been noticed"),
-        (1.99, 0.5, 2.0, "undecided", "too few models beside 30 groups in the test part"),
-        (5.0, 2.38, 2.0, "undecided", "only from a gap of 2.4 nats on, and a pass must notice 2"),
+        (2.0, 2.0, 2.0, "pass", "with a gap of 2 nats or more would have been noticed"),
+        (
+            1.99,
+            0.5,
+            2.0,
+            "undecided",
+            "the models, with 30 groups in the test part, are too few to flag a single group",
+        ),
+        (5.0, 2.38, 2.0, "undecided", "only from a gap of 2.4 nats on, and a pass needs 2"),
         (5.0, 2.38, 3.0, "pass", "2.4 nats or more"),
         (5.0, 1.19, 1.0, "undecided", "only from a gap of 1.2 nats on"),
         (5.0, math.inf, 100.0, "undecided", "no gap of a single group up to 16 nats"),
@@ -129,9 +142,9 @@ def test_a_class_that_cannot_be_tested_is_not_zero_memorized():
 def test_a_pass_needs_that_a_single_group_would_have_been_noticed(room, gap, notice, status, words):
     found = verdict(row(), row("b", room=room, noticeable_gap=gap, n_test_groups=30, models_needed=20), notice=notice)
     assert found.status == status
-    assert words in found.why[0]
+    assert words in found.why[1 if status == "pass" else 0]
     assert found.what_would_decide == [
-        "class b: 20 models (--models 20), by the spread of these trainings, or more groups of it"
+        "class b: about 20 models (--models 20), by the spread of these trainings, or more groups of it"
     ] * (status == "undecided")
     assert verdict(row(low=0.4, high=0.5), row("b", room=room, noticeable_gap=gap)).status == "fail"
 
@@ -145,6 +158,19 @@ def test_a_pass_notices_what_is_asked_for_in_nine_of_ten_cases(power, status):
         assert "with a gap of 2 nats would have been noticed in 89 of 100 cases, and a pass needs 90" in found.why[0]
 
 
+def test_what_would_have_been_noticed_is_told_in_words_that_explain_themselves():
+    units = Units("patient", "patients")
+    found = {"gap": 4.0, "power": 0.834, "low": 0.79, "high": 0.86}
+    told = noticed_words(found, units, "a")
+    assert told.startswith("a single patient with a gap of 4 nats or more would have been noticed in at least four of")
+    assert "(class a, where least is noticed; simulated: 83 of 100, 79 to 86)" in told
+    assert "its right answer 55 times as probable" in told  # exp(4)
+    for none in (None, math.inf):
+        told = noticed_words({"gap": none}, units, "a")
+        assert told == "in class a a single patient is not surely noticed, however strongly remembered"
+    assert noticed_words(None, units, "a") == ""
+
+
 def test_where_no_number_of_models_would_do_more_people_are_asked_for():
     for models in ({}, {"models_needed": NAN}):
         said = verdict(row(noticeable_gap=5.0, **models)).what_would_decide[0]
@@ -155,7 +181,7 @@ def test_where_no_number_of_models_would_do_more_people_are_asked_for():
 def test_both_doubts_of_a_class_are_told():
     found = verdict(row("a", 0.2, 0.4, "MODERATE", **UNTESTED))
     assert len(found.why) == len(found.what_would_decide) == 2
-    assert found.why[0] == "class a: the interval of its mean M, 0.2 to 0.4, holds 0.3"
+    assert found.why[0] == "class a: the interval of its mean gap M, 0.2 to 0.4 nats, contains 0.3"
 
 
 def test_nothing_audited_is_undecided():
@@ -217,6 +243,18 @@ def test_with_few_seeds_no_limit_of_a_class_counts(n_seeds):
     flagged = decide(pd.DataFrame([above | {"flagged": 2}]), n_seeds=n_seeds)
     assert flagged.status == "fail"
     assert flagged.why == ["class a: 2 groups are flagged"]
+
+
+def test_what_must_be_settled_first_is_told_first():
+    early, late = Finding("undecided", "no split", "a split", first=True), Finding("undecided", "an attack", "a way")
+    found = decide(pd.DataFrame([row(high=0.5)]), n_seeds=2, findings=[late, early])
+    assert (found.why[0], found.why[-1]) == ("no split", "an attack")
+    assert found.what_would_decide[0] == "a split"
+    assert "at least 3 seeds" in found.what_would_decide[1]
+    failed = decide(pd.DataFrame([row() | {"flagged": 2}]), findings=[late, early])
+    assert failed.why == ["class a: 2 groups are flagged", "no split", "an attack"]
+    assert [failed.what_would_decide[i] for i in (0, -1)] == ["a split", "a way"]
+    assert failed.what_would_decide[1].startswith("more models, which tell chance from memorization")
 
 
 @pytest.mark.parametrize(

@@ -1,9 +1,10 @@
-"""From a score table to a result: everything an audit concludes, and nothing that needs a network or a pixel.
+"""Turn a score table into a result: every conclusion of an audit that needs neither a network nor a pixel.
 
 ``audit classifier`` and ``audit losses`` both end here, so that losses from any other framework are judged by the
 same rules.
 """
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,15 +18,24 @@ from memorisk.audits.coverage import not_scored, units_of, unpaired
 from memorisk.audits.evidence import WHOLE, Evidence
 from memorisk.audits.evidence_summary import beside_guessing, image_table, null_sample, numbers_of, utility_on_test
 from memorisk.audits.options import AnalysisOptions
+from memorisk.report.earlier_rules import FORMS
 from memorisk.report.result import Result
 from memorisk.statistics.attack_verdict import attack_findings, passed_words
 from memorisk.statistics.contrasts import unpaired_difference
 from memorisk.statistics.intervals import these_groups_interval
 from memorisk.statistics.noticeable_gap import POWER
 from memorisk.statistics.prerequisites import unseen_against_test
-from memorisk.statistics.verdict import PASS, RULE, UNDECIDED, Finding, Units, decide
+from memorisk.statistics.verdict import PASS, RULE, UNDECIDED, Decision, Finding, Units, decide
 
 SCHEMA = 2
+NOT_RANDOM = Finding(
+    UNDECIDED,
+    "the split is not known to be random by group, so that its test part is no null",
+    "a split drawn at random by patient; if the given one was, say so (--splits given-random; for losses leave out "
+    "--no-random-split)",
+    first=True,
+)
+"""Without such a split no model and no patient more gives a p-value."""
 PER_CLASS = (
     *("label", "n", "frequency", "n_groups", "n_scored", "n_groups_scored", "n_test_groups"),
     *("mean", "median", "trimmed_mean", "low", "high", "tier", "smallest_list", "list_level"),
@@ -48,9 +58,9 @@ def analyse(evidence: Evidence, options: AnalysisOptions, context: Context) -> R
     """Draw every conclusion of a classifier audit from its score table.
 
     Args:
-        evidence: S twin pairs by I scored items.
-        options: Level, correction and gate.
-        context: What the scores do not tell.
+        evidence: Score table of S twin pairs by I items.
+        options: Level and correction of the lists that are shown, gates, and the gap that a pass must notice.
+        context: What the scores do not contain: design, split, target, placebo, names.
 
     Returns:
         The result, not yet saved.
@@ -58,30 +68,10 @@ def analyse(evidence: Evidence, options: AnalysisOptions, context: Context) -> R
     findings = class_findings(evidence, options, context)
     per_class = pd.DataFrame([f.row for f in findings], columns=pd.Index(PER_CLASS))
     per_group = pd.concat([f.groups for f in findings], ignore_index=True)
-    per_image = image_table(evidence, findings, per_group)
     attacks, curves, agreement = attack_table(evidence, options.attack_gate)
-    counts = numbers_of(evidence, context)
-    units = units_of(counts)
-    # Without a gate nothing stops a pipeline, but the status still says what was found: "never" is not an all-clear.
-    gate = "high" if options.fail_on == "never" else options.fail_on
     unscored = not_scored(evidence, context.n_validation, context.not_auditable)
-    utility = utility_on_test(evidence)
-    titles = {name: title for name, (title, _) in ATTACKS.items()}
-    tried = attacks_for_verdict(attacks, context.target, context.random_split, titles)
-    others = attack_findings(tried, options.attack_gate, units) + other_findings(context, unscored, utility, units)
-    decision = decide(
-        verdict_table(per_class),
-        gate=gate,
-        notice=options.notice,
-        units=units,
-        n_seeds=len(evidence.seeds),
-        findings=others,
-    )
-    why = list(decision.why)
-    if decision.status == PASS:
-        why.append(passed_words(tried, options.attack_gate, units))
     summary = {
-        **counts,
+        **numbers_of(evidence, context),
         "form": form_words(evidence, context),
         "level_q": options.level,
         "correction": options.correction,
@@ -92,24 +82,69 @@ def analyse(evidence: Evidence, options: AnalysisOptions, context: Context) -> R
         "agreement": agreement,
         "rarest_vs_top": rarest_against_top(findings),
         "prerequisites": {f.row["label"]: f.row["prerequisite_p"] for f in findings},
-        "utility": utility,
+        "utility": utility_on_test(evidence),
         "placebo": context.placebo,
         "target": context.target,
         "privacy": context.privacy,
     }
-    verdict = {
+    decision = _decision(per_class, attacks, summary, options, context)
+    return Result(
+        per_image=image_table(evidence, findings, per_group),
+        per_group=per_group,
+        per_class=per_class,
+        attacks=attacks,
+        summary=summary,
+        verdict=_verdict(decision, findings, attacks, summary, options, context) | {"not_scored": unscored},
+    )
+
+
+def _decision(
+    per_class: pd.DataFrame,
+    attacks: pd.DataFrame,
+    summary: dict[str, Any],
+    options: AnalysisOptions,
+    context: Context,
+) -> Decision:
+    """Decide by the classes, the attacks and the other findings; a pass also says what the attacks reached."""
+    units = units_of(summary)
+    titles = {name: title for name, (title, _) in ATTACKS.items()}
+    tried = attacks_for_verdict(attacks, context.target, context.random_split, titles)
+    others = attack_findings(tried, options.attack_gate, units) + other_findings(context, summary, units)
+    decision = decide(
+        verdict_table(per_class),
+        # Without a gate nothing stops a pipeline, but the status still says what was found.
+        gate="high" if options.fail_on == "never" else options.fail_on,
+        notice=options.notice,
+        units=units,
+        n_seeds=len(summary["seeds"]),
+        findings=others,
+    )
+    if decision.status != PASS:
+        return decision
+    return replace(decision, why=[*decision.why, passed_words(tried, options.attack_gate, units)])
+
+
+def _verdict(
+    decision: Decision,
+    findings: list[ClassFindings],
+    attacks: pd.DataFrame,
+    summary: dict[str, Any],
+    options: AnalysisOptions,
+    context: Context,
+) -> dict[str, Any]:
+    """Fill ``verdict.json``, which a pipeline acts on."""
+    return {
         "schema": SCHEMA,
         "audit": "classifier",
         "gate": options.fail_on,
         "status": decision.status,
-        "why": why,
+        "why": decision.why,
         "what_would_decide": decision.what_would_decide,
-        "tiers": dict(zip(per_class["label"], per_class["tier"], strict=True)),
+        "tiers": {f.row["label"]: f.row["tier"] for f in findings},
         "flagged_groups": {f.row["label"]: f.row["flagged"] for f in findings},
         "level": options.level,
-        "rule": RULE | {"notice": options.notice, "attack_gate": options.attack_gate},
+        "rule": {"form": FORMS["classifier"]} | RULE | {"notice": options.notice, "attack_gate": options.attack_gate},
         "noticeable": summary["noticeable"],
-        "not_scored": unscored,
         "left_out": {k: summary[k] for k in ("n_skipped", "n_missing", "n_not_sampled")},
         "aucs": _headline_aucs(attacks),
         "design": context.design,
@@ -120,36 +155,31 @@ def analyse(evidence: Evidence, options: AnalysisOptions, context: Context) -> R
         "target": None if context.target is None else context.target.get("verdict"),
         "versions": context.versions,
     }
-    return Result(
-        per_image=per_image,
-        per_group=per_group,
-        per_class=per_class,
-        attacks=attacks,
-        summary=summary,
-        verdict=verdict,
-    )
 
 
 def verdict_table(per_class: pd.DataFrame) -> pd.DataFrame:
-    """The classes as the verdict reads them: its own list, and means less the test gap where the design needs that.
+    """Select what the verdict reads of each class: its own list, and limits less the test gap in the `paper` design.
 
     Args:
-        per_class: With the columns of ``PER_CLASS``.
+        per_class: Table with the columns of ``PER_CLASS``.
+
+    Returns:
+        Table with the columns of `statistics.verdict.COLUMNS`.
     """
     limits = {k: per_class[f"excess_{k}"] for k in ("low", "high")}
     return per_class.assign(**limits, flagged=per_class["verdict_flagged"], why_not=per_class["blocked"])
 
 
 def noticeable(per_class: pd.DataFrame, notice: float) -> dict[str, Any] | None:
-    """What a patient's gap must be to be noticed in four of five cases, in the class where it must be largest.
+    """Find the class with the largest noticeable gap, and that gap with its power (`statistics.noticeable_gap`).
 
     Args:
-        per_class: With ``noticeable_gap``.
-        notice: What a pass must be able to notice, in nats.
+        per_class: Table with ``noticeable_gap``.
+        notice: Gap that a pass must be able to notice, in nats.
 
     Returns:
-        ``gap`` in nats (None: none up to the largest tried), ``label``, ``power`` with ``low`` and ``high``,
-        ``probability`` asked for and ``notice``; None where no class has a list.
+        ``gap`` in nats (infinite where no simulated gap is found often enough), ``label``, ``power`` with ``low`` and
+        ``high``, the ``probability`` asked for and ``notice``; None where no class has a list.
     """
     gaps = per_class["noticeable_gap"].to_numpy(dtype=np.float64)
     if np.isnan(gaps).all():
@@ -160,7 +190,7 @@ def noticeable(per_class: pd.DataFrame, notice: float) -> dict[str, Any] | None:
 
 
 def class_findings(evidence: Evidence, options: AnalysisOptions, context: Context) -> list[ClassFindings]:
-    """Every class, in the order of their names; p-values only where they may be given."""
+    """Audit every class, in the order of their names, with p-values only where the prerequisites hold."""
     checks = _prerequisites(evidence)
     findings = []
     for label in sorted(set(evidence.items.label)):
@@ -177,7 +207,7 @@ def class_findings(evidence: Evidence, options: AnalysisOptions, context: Contex
 
 
 def _prerequisites(evidence: Evidence) -> dict[str, tuple[float, bool]]:
-    """Per class: p of "unseen canaries look like test images" (adjusted over classes), and whether it may stand."""
+    """Test per class that unseen canaries look like test images: p adjusted over classes, and whether it holds."""
     items, sign = evidence.items, evidence.sign
     canary, test = (items.split == "canary") & (sign != 0).any(axis=0), items.split == "test"
     unseen = np.where(sign > 0, evidence.loss_b, np.where(sign < 0, evidence.loss_a, np.nan))
@@ -195,7 +225,7 @@ def _prerequisites(evidence: Evidence) -> dict[str, tuple[float, bool]]:
 
 
 def rarest_against_top(findings: list[ClassFindings]) -> dict[str, Any] | None:
-    """The mean M of the most memorized class less that of the rarest, with its interval over trainings."""
+    """Compute the mean M of the most memorized class less that of the rarest, with its interval over trainings."""
     scored = [f for f in findings if len(f.table) and f.row["label"] != WHOLE]
     if len(scored) < 2:
         return None
@@ -219,7 +249,7 @@ def rarest_against_top(findings: list[ClassFindings]) -> dict[str, Any] | None:
 
 
 def form_words(evidence: Evidence, context: Context) -> str:
-    """Which form of METHODS ran, in one sentence."""
+    """Say in one sentence which form of METHODS ran."""
     s = len(evidence.seeds)
     if context.design == "paper":
         form = "the published form" if context.protocol == "paper" else "the published design with repaired statistics"
@@ -228,41 +258,37 @@ def form_words(evidence: Evidence, context: Context) -> str:
     return f"the corrected form, design {context.design} ({kind}): {s} twin pairs, {2 * s} models"
 
 
-def other_findings(context: Context, unscored: dict[str, Any], utility: dict[str, Any], units: Units) -> list[Finding]:
-    """What keeps a pass away besides the classes: people not scored, models that learned nothing, another target."""
-    found = []
-    if not context.random_split:
-        reason = "the split is not known to be random by group, so that its test part is no null"
-        way = (
-            "a split drawn at random by patient; if the given one was, say so (--splits given-random; for losses leave "
-            "out --no-random-split)"
-        )
-        found.append(Finding(UNDECIDED, reason, way))
-    if unscored["without_partner"]:
-        reason = f"{unpaired(unscored, units)} had no partner, so nothing is known of them"
+def other_findings(context: Context, summary: dict[str, Any], units: Units) -> list[Finding]:
+    """List what else keeps a pass away, and must be settled before more models or patients are of use.
+
+    A split that was not drawn at random, people not scored, models that learned nothing, a target unlike its twins.
+    """
+    found, utility = [] if context.random_split else [NOT_RANDOM], summary["utility"]
+    if summary["without_partner"]:
+        reason = f"{unpaired(summary, units)} had no partner, so nothing is known of them"
         way = (
             "the same audit in a new folder, which divides them between the models, too; --design paper scores 15 % of "
             "the images"
         )
-        found.append(Finding(UNDECIDED, reason, way))
+        found.append(Finding(UNDECIDED, reason, way, first=True))
     if utility["beats_guessing"] is False:
         reason = (
             f"the models are not better than guessing ({beside_guessing(utility)}): models that learned nothing "
             "remember nothing"
         )
         way = "the training that the released model really had (--epochs, --lr, --model, --weights)"
-        found.append(Finding(UNDECIDED, reason, way))
+        found.append(Finding(UNDECIDED, reason, way, first=True))
     if context.target is not None and not context.target["replication"]["replicated"]:
         way = (
             "twins by the very recipe of the given model (--train, or its settings; --design matched trains them on "
             "nearly all of its images)"
         )
-        found.append(Finding(UNDECIDED, _another_model(context.target["replication"]), way))
+        found.append(Finding(UNDECIDED, _another_model(context.target["replication"]), way, first=True))
     return found
 
 
 def _another_model(replication: dict[str, Any]) -> str:
-    """That the given model is not one more twin, by which of its numbers, and what speaks for it."""
+    """Say by which numbers the given model is not one more twin, and that only the attacks speak for it."""
     names = {"loss_members": "loss on what it was trained on", "loss": "test loss", "accuracy": "test accuracy"}
     outside = [
         f"its {name} is {part['target']:.3g}, one more twin's {part['low']:.3g} to {part['high']:.3g}"

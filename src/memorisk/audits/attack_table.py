@@ -1,4 +1,4 @@
-"""What an attacker gets: every attack, for all classes together and class by class (METHODS section 1, "Attacks").
+"""Run every attack, over all classes together and class by class (METHODS section 1, "Attacks").
 
 The paper's five scores are compared as ``scores.attacks`` says: members C1 of model A; non-members C2 and E for
 scores of the target's loss alone, E only for scores that use the twin's. LiRA and RMIA attack model A of each seed
@@ -48,15 +48,15 @@ MOST_PARTS = 8  # trainings left out one part at a time: 7 degrees of freedom, a
 
 @dataclass(frozen=True)
 class Scored:
-    """One attack's scores on model A of every seed.
+    """The scores of one attack on model A of every seed.
 
     Attributes:
         name: Name in the table.
-        score: [S, I] higher = more likely a member.
-        role: [S, I] member, non-member or neither.
-        control: Must not separate members from non-members.
-        by_coin: A fair coin told members from non-members; else non-members are of the test part, which must be a
-            random part of the same data.
+        score: [S, I] scores; higher = more likely a member.
+        role: [S, I] role of each item: member, non-member or neither.
+        control: Whether the attack is a control, which must not separate members from non-members.
+        by_coin: Whether a fair coin divided members from non-members; else the non-members are the test part, which
+            must be a random part of the same data.
     """
 
     name: str
@@ -69,11 +69,11 @@ class Scored:
 def attack_table(
     evidence: Evidence, gate: float = ATTACK_GATE
 ) -> tuple[pd.DataFrame, dict[str, Any], dict[str, Any] | None]:
-    """All attacks on one audit.
+    """Run all attacks on the twins of one audit.
 
     Args:
-        evidence: The twins.
-        gate: The AUC that ``p_auc`` is about: how surely the attack's exceeds it.
+        evidence: Score table of the twins, S seeds by I items.
+        gate: AUC of the null hypothesis of ``p_auc``, which is that the attack's AUC is at most this.
 
     Returns:
         The table of ``attacks.parquet``; ROC points by attack for logarithmic axes; the agreement of M (from other
@@ -90,10 +90,10 @@ def attack_rows(evidence: Evidence, scored: Sequence[Scored], labels: Sequence[s
     """Measure each attack on each class: the table of ``attacks.parquet``.
 
     Args:
-        evidence: The twins.
-        scored: Their attacks.
+        evidence: Score table of the twins, S seeds by I items.
+        scored: Attacks on them.
         labels: Classes; ``ALL`` for all images together.
-        gate: The AUC that ``p_auc`` is about.
+        gate: AUC of the null hypothesis of ``p_auc``.
     """
     items, without = evidence.items, without_trainings(evidence, labels)
     rows = [
@@ -110,7 +110,7 @@ def of_label(evidence: Evidence, label: str) -> np.ndarray:
 
 
 def paper_attacks(evidence: Evidence) -> list[Scored]:
-    """The paper's five scores over the twins' losses."""
+    """Compute the paper's five attack scores from the twins' losses (`scores.attacks`)."""
     held_out = evidence.items.split == "test"
     sign = np.where(held_out, 0, evidence.sign)
     found = []
@@ -123,7 +123,7 @@ def paper_attacks(evidence: Evidence) -> list[Scored]:
 
 
 def reference_attacks(evidence: Evidence) -> list[Scored]:
-    """LiRA and RMIA from the other seeds' twins: offline from three seeds, online from sixteen models."""
+    """Compute LiRA and RMIA against the other seeds' twins: offline from three seeds on, online from sixteen models."""
     return _reference_attacks(evidence, ["offline"] + (["online"] if 2 * len(evidence.seeds) >= ONLINE_FROM else []))
 
 
@@ -190,14 +190,14 @@ def attack_row(
     gate: float,
     without: list[float] | None = None,
 ) -> dict[str, Any]:
-    """What one attack finds among some images: a row of ``COLUMNS``.
+    """Measure one attack on some items: AUC and rates with intervals, a row of ``COLUMNS``.
 
     Args:
-        attack: Its scores on S models.
-        label: What the images are called in the table.
-        keep: [I] bool, those images.
-        group: [I].
-        gate: The AUC that ``p_auc`` is about.
+        attack: Scores of the attack on S models.
+        label: Name of these items in the table.
+        keep: [I] bool, the items.
+        group: [I] group of each item.
+        gate: AUC of the null hypothesis of ``p_auc``.
         without: Mean AUCs without each part of the trainings (``seed_auc_jackknife``).
     """
     score, role, group = attack.score[:, keep], attack.role[:, keep], group[keep]
@@ -242,13 +242,13 @@ def attack_row(
 def attacks_for_verdict(
     table: pd.DataFrame, target: dict[str, Any] | None, random_split: bool, titles: Mapping[str, str]
 ) -> list[Attack]:
-    """Every attack that is no control: of twins over all classes, of the given model over all and class by class.
+    """List the attacks that the verdict counts: no controls, on twins over all classes, on the target by class too.
 
     Args:
-        table: From ``attack_table``.
-        target: What ``target.audit_target`` found; None without a given model.
+        table: Table of ``attack_table``.
+        target: Result of ``target.audit_target``; None without a given model.
         random_split: Whether members and test images are known to be one random split by group.
-        titles: Names of attacks in sentences.
+        titles: Names of attacks in sentences, by their names in the table.
     """
     rows: list[dict[str, Any]] = pd.DataFrame(table[table["label"] == ALL]).to_dict("records")  # pyright: ignore[reportAssignmentType]
     fair = random_split and _control_holds([row for row in rows if row["control"]])
@@ -261,7 +261,7 @@ def attacks_for_verdict(
 
 
 def _control_holds(controls: list[dict[str, Any]]) -> bool:
-    """Whether no control tells members from non-members."""
+    """Say whether every control's interval contains 0.5."""
     return all(row["low"] <= 0.5 <= row["high"] for row in controls)
 
 
@@ -280,7 +280,7 @@ def _attack(row: dict[str, Any], titles: Mapping[str, str], *, comparable: bool,
 
 
 def _curve(attack: Scored) -> dict[str, list[float]] | None:
-    """ROC points of model A of the first seed that has both sides; one model, as an attacker meets it."""
+    """Compute ROC points of model A of the first seed that has both sides: one model, as an attacker meets it."""
     for s in range(len(attack.score)):
         members, others = attack.score[s][attack.role[s] == MEMBER], attack.score[s][attack.role[s] == NON_MEMBER]
         if len(members) and len(others):
@@ -290,7 +290,7 @@ def _curve(attack: Scored) -> dict[str, list[float]] | None:
 
 
 def _agreement(evidence: Evidence) -> dict[str, Any] | None:
-    """Whether M, from other seeds, tells whom the loss attack finds; in the same seed the question is circular.
+    """Correlate M, from other seeds, with the success of the loss attack; in the same seed the question is circular.
 
     ``strongest`` holds both forms for the attack that the paper names as its strongest, the loss difference: its figure
     4a is the circular one, M against itself (section 4, "partly tautological").
@@ -304,7 +304,7 @@ def _agreement(evidence: Evidence) -> dict[str, Any] | None:
 
 
 def _success_by_m(evidence: Evidence, attack: Scored) -> dict[str, Any] | None:
-    """M against whether an attack on each seed's model accuses a member, at a threshold chosen on the other folds."""
+    """Compare M with whether an attack on each seed's model accuses a member, at a threshold chosen on other folds."""
     group = evidence.items.group.astype(str)
     success = np.full(attack.score.shape, np.nan)
     for s, role in enumerate(attack.role):

@@ -1,6 +1,6 @@
-"""One class at a time: memorization, its null, its list and its mean (METHODS section 1, "Null and p-value").
+"""Test one class at a time: memorization, null, list and mean (METHODS section 1, "Null and p-value").
 
-Nothing is pooled over classes: a pooled null gives 11 % at nominal 5 % in rare classes and 4 % in common ones.
+The null is not pooled over classes: a pooled null rejects 11 % at nominal 5 % in rare classes and 4 % in common ones.
 """
 
 from dataclasses import dataclass, replace
@@ -31,15 +31,16 @@ from memorisk.statistics.verdict import VERDICT_CORRECTION, VERDICT_LEVEL
 
 @dataclass(frozen=True)
 class ClassFindings:
-    """What one class showed.
+    """The results of one class.
 
     Attributes:
-        row: Its row of ``per_class``.
-        groups: Its rows of ``per_group``.
-        images: p-values of its scored images, by item index (descriptive where groups hold several images).
-        table: [G, S] mean gap of each scored group in each seed, signed by membership; NaN where it had no partner.
+        row: Row of ``per_class``.
+        groups: Rows of ``per_group``.
+        images: p-values of the scored images, by item index (descriptive where groups hold several images).
+        table: [G, S] mean gap of each scored group in each seed, in nats, signed by membership; NaN where the group had
+            no partner.
         floor: [G] smallest p-value that each group could have had; NaN without p-values.
-        listing: What its list rests on, at the verdict's level over one class; None without p-values.
+        listing: Data of the class's list, at the verdict's level over one class; None without p-values.
     """
 
     row: dict[str, object]
@@ -54,10 +55,17 @@ def audit_class(evidence: Evidence, label: str, *, prerequisite_p: float, blocke
     """Score, test and summarise one class; its list is made with those of the other classes by ``list_groups``.
 
     Args:
-        evidence: The whole score table.
+        evidence: Score table of the audit, S seeds by I items.
         label: The class.
-        prerequisite_p: p of the check that unseen canaries look like test images.
-        blocked: Why no p-values may be given, or None.
+        prerequisite_p: p-value of the check that unseen canaries look like test images.
+        blocked: Reason why no p-values may be given; None where they may.
+
+    Returns:
+        Mean, median and trimmed mean of the gaps with intervals, p-values and the data of the list; the columns that
+        `list_groups` fills are absent.
+
+    Source:
+        METHODS section 1, "Null and p-value" and "Class summary".
     """
     items = evidence.items
     of_class = items.label == label
@@ -100,7 +108,7 @@ def audit_class(evidence: Evidence, label: str, *, prerequisite_p: float, blocke
 
 
 def _listing(evidence: Evidence, scored: np.ndarray, test: np.ndarray) -> ClassList:
-    """What the list of a class rests on; its level is shared among classes later."""
+    """Collect the data of a class's list; its level is divided among the classes later."""
     items, gap = evidence.items, evidence.gap
     groups = items.group[test].astype(str), evidence.sign[:, scored], items.group[scored].astype(str)
     if _without_flips(evidence):
@@ -111,12 +119,12 @@ def _listing(evidence: Evidence, scored: np.ndarray, test: np.ndarray) -> ClassL
 
 
 def _without_flips(evidence: Evidence) -> bool:
-    """Whether the roles of the two models are not symmetric."""
+    """Say whether the roles of the two models are not symmetric, so that signs may not be flipped."""
     return evidence.design == "paper" and evidence.assigned is None
 
 
 def _excess(evidence: Evidence, table: np.ndarray, summary: dict[str, object], test: np.ndarray) -> dict[str, object]:
-    """The class mean beyond what unseen images of the class gain, which is what the verdict reads, with its limits.
+    """Compute the class mean less the mean gain of unseen images of the class, with its limits; the verdict reads it.
 
     Twins are symmetric, so that unseen images gain nothing on average. In the `paper` design the candidate is better by
     its larger training set, also on images that it never saw: the class's mean test gap is subtracted, seed by seed,
@@ -141,9 +149,12 @@ def list_groups(findings: list[ClassFindings], options: AnalysisOptions, *, seed
     its own. By default they are the same.
 
     Args:
-        findings: Of all classes.
-        options: Level and correction of what is shown, and the gap that a pass must be able to notice.
-        seed: Of the simulated patients behind the noticeable gap.
+        findings: Results of all classes, from `audit_class`.
+        options: Level and correction of the list that is shown, and the gap in nats that a pass must notice.
+        seed: Random seed of the simulated patients behind the noticeable gap.
+
+    Returns:
+        The same with the columns of the lists, the noticeable gap and the adjusted p-values.
     """
     lists = _lists(findings, options.level, options.correction)
     fixed = _lists(findings, VERDICT_LEVEL, VERDICT_CORRECTION)
@@ -180,7 +191,7 @@ def _lists(findings: list[ClassFindings], level: float, correction: str) -> Fami
 
 
 def _noticed(listing: ClassList | None, n_classes: int, notice: float, seed: int) -> dict[str, float]:
-    """What the class's list would have noticed, and how many models would notice what a pass asks for."""
+    """Compute the class's room and noticeable gap, and the number of models with which a pass is possible."""
     nan = float("nan")
     if listing is None:
         names = ("room", "noticeable_gap", "noticeable_power", "noticeable_low", "noticeable_high", "notice_power")
@@ -240,7 +251,7 @@ def _group_rows(label: str, groups: np.ndarray, unit: np.ndarray, m: np.ndarray,
 
 
 def _summary(table: np.ndarray) -> dict[str, object]:
-    """The class mean, median and trimmed mean over groups, each with its interval, and the tier."""
+    """Compute class mean, median and trimmed mean over groups, each with its interval, and the tier."""
     if not len(table):
         names = ["mean", "low", "high", "df", "median", "median_low", "median_high"]
         names += ["trimmed_mean", "trimmed_low", "trimmed_high"]

@@ -197,7 +197,7 @@ def _context(
     if store.manifest.splits is not None and options.splits == "redraw" and options.target is None:
         notes.append(
             "The data come with a split of their own; the parts of this audit were drawn anew by group, since its null "
-            "needs test images drawn at random from the same people (--splits given keeps the split)."
+            "needs a test part that is a random part, by patient, of the same data (--splits given keeps the split)."
         )
     if not store.manifest.groups_given:
         notes.append(

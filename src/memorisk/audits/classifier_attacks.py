@@ -1,4 +1,4 @@
-"""The sections of the classifier report on what an attacker could see: in the audited models, and in the very one."""
+"""Lay out the sections of the classifier report on attacks: on the audited models, and on the very model."""
 
 from typing import Any
 
@@ -38,7 +38,7 @@ _TARGET = {
 
 
 def attack_section(reading: Reading) -> list[Block]:
-    """The attacks' AUC and rates, the control set apart, and the ROC curves."""
+    """Lay out the attacks' AUC and rates, the control apart, and the ROC curves."""
     table = reading.result.attacks
     if not len(table) or "attack" not in table:
         return [Paragraph("No attack was run.")]
@@ -55,10 +55,11 @@ def attack_section(reading: Reading) -> list[Block]:
         *_control(rows(named, whole & control)),
         _attack_table(
             overall,
-            f"Attacks over all classes, most successful first; the control last. {_interval_words(overall)}",
+            "Attacks over all classes, most successful first; the control last. "
+            f"{_interval_words(overall, reading.units)}",
             label=False,
         ),
-        Paragraph(_rates_words(overall)),
+        Paragraph(_rates_words(overall, reading.units)),
         *_roc_figure(reading, overall),
     ]
     noted = [(a, Name(n)) for a, n in zip(texts(overall, "attack"), texts(overall, "note"), strict=True) if n]
@@ -75,7 +76,7 @@ def attack_section(reading: Reading) -> list[Block]:
 
 
 def _title(attack: str, control: bool) -> str:
-    """An attack's name as words, a control marked as such."""
+    """Return an attack's title, a control marked as such."""
     known = words.ATTACKS.get(attack)
     return (known[0] if known else attack.replace("_", " ")) + (" (control)" if control else "")
 
@@ -111,19 +112,19 @@ def _attack_table(frame: pd.DataFrame, caption: str, *, label: bool) -> Table:
     )
 
 
-def _interval_words(overall: pd.DataFrame) -> str:
-    """Whom the intervals speak of: these models, or others trained alike."""
+def _interval_words(overall: pd.DataFrame, units: str) -> str:
+    """Say whether the intervals are about these models, or about models trained alike."""
     if "n_models" not in overall or "conditional" not in overall or not len(overall):
         return ""
     if truths(overall, "conditional").all():
-        return "Intervals: over patients, for these models."
+        return f"Intervals: over {units}, for these models."
     models = int(np.nanmax(numbers(overall, "n_models")))
-    return f"Intervals: over patients and {models} trainings, so that they speak of models trained again, too."
+    return f"Intervals: over {units} and {models} attacked models, so that they speak of models trained again, too."
 
 
-def _rates_words(overall: pd.DataFrame) -> str:
-    """What a rate at few false positives takes, and which of the two is in no row of the table."""
-    takes = "a rate of 1 % takes at least 1,000 patients who are no members, one of 0.1 % takes 10,000."
+def _rates_words(overall: pd.DataFrame, units: str) -> str:
+    """Say how many non-members a rate at few false positives takes, and which of the two rates no row has."""
+    takes = f"a rate of 1 % takes at least 1,000 {units} that are no members, one of 0.1 % takes 10,000."
     absent = [of for column, of in (("tpr_at_1pct", "1 %"), ("tpr_at_01pct", "0.1 %")) if _all_missing(overall, column)]
     if not absent:
         return f"Not measurable: {takes}"
@@ -135,7 +136,7 @@ def _all_missing(frame: pd.DataFrame, column: str) -> bool:
 
 
 def _control(control: pd.DataFrame) -> list[Block]:
-    """Say whether the control, which cannot work, seems to."""
+    """Say whether the control, which cannot work, seems to work."""
     if not len(control) or not {"auc", "low", "high"} <= set(control):
         return []
     row = control.iloc[0]
@@ -182,7 +183,7 @@ def _roc_figure(reading: Reading, overall: pd.DataFrame) -> list[Block]:
 
 
 def _agreement(agreement: Any) -> list[Block]:
-    """Whether the images with large M are those that the attacks find; M from other models than the attacked one."""
+    """Say whether the attacks find the images with large M, with M from other models than the attacked one."""
     if not isinstance(agreement, dict) or not agreement:
         return []
     found = agreement.get("other_seeds", agreement)
@@ -212,7 +213,7 @@ def _agreement(agreement: Any) -> list[Block]:
 
 
 def target_section(reading: Reading) -> list[Block]:
-    """What an attacker finds in the very model that is to be released, and whether the audited models speak for it."""
+    """Lay out the attacks on the very model that is to be released, and whether the audited models speak for it."""
     target = reading.summary.get("target")
     if not isinstance(target, dict):
         return []
@@ -243,7 +244,7 @@ def target_section(reading: Reading) -> list[Block]:
 
 
 def _replication(replication: dict[str, Any]) -> Callout:
-    """Whether the very model is one more of the audited ones, by its losses on members and on the test part."""
+    """Say whether the very model behaves as one more of the audited ones, by its losses on members and test part."""
     sentences = []
     names = (("loss_members", "Loss on what it was trained on"), ("loss", "Test loss"), ("accuracy", "Test accuracy"))
     for name, title in names:

@@ -1,4 +1,4 @@
-"""What a classifier audit takes, from the very jobs that it would run: twins, placebo, intervention, canary pairs."""
+"""Compute the cost of a classifier audit from the very jobs that it would run: twins, placebo, intervention, pairs."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -21,15 +21,15 @@ from memorisk.training.regimes import merge_adapters
 def classifier_cost(
     out: Path, store: ImageStore, plan: Plan, recipe: Recipe, options: ClassifierOptions, intended: Intended | None
 ) -> Cost:
-    """Trainings that are not done, the images they see, and the bytes they leave.
+    """Count the trainings that are not done, the images they see, and the bytes they leave.
 
     Args:
-        out: The run folder; need not be there.
-        store: The images.
-        plan: The design.
-        recipe: Of every training.
-        options: Of the audit.
-        intended: The intervention, where one was asked for.
+        out: Run folder; it need not exist.
+        store: Images of the audit.
+        plan: Design: parts and twins.
+        recipe: Training recipe.
+        options: Options of the audit.
+        intended: Planned intervention; None without one.
     """
     twins = [job for pair in make_jobs(out, store, plan, recipe, options) for job in pair]
     parts = [twins]
@@ -47,7 +47,7 @@ def classifier_cost(
 
 
 def _weight_bytes(job: TrainJob, store: ImageStore) -> int | None:
-    """Of one trained network; None where the user's function makes it."""
+    """Count the bytes of one trained network; None where the user's function makes it."""
     if job.own is not None:
         return None
     plain = replace(job, weights="none") if is_download(job.weights, model_spec(job.model)) else job

@@ -1,4 +1,4 @@
-"""The trainings of an audit: one job a model, and the losses that come back."""
+"""Train the models of an audit, one job a model, and read their losses."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
@@ -31,7 +31,7 @@ from memorisk.training.targets import Targets, build_targets
 
 @dataclass(frozen=True)
 class Recipe:
-    """How every model of the audit is trained.
+    """The training recipe of every model of the audit.
 
     Attributes:
         model: Name of the network, or of the user's function.
@@ -56,7 +56,7 @@ class Recipe:
     own_settings: dict[str, str]
 
     def describe(self) -> dict[str, Any]:
-        """What makes two trainings the same, in plain words for the run folder."""
+        """Describe, for the run folder, everything by which two trainings are the same."""
         return {
             "model": self.model,
             "weights": self.weights,
@@ -69,12 +69,12 @@ class Recipe:
 
 
 def training_device(options: ClassifierOptions) -> str:
-    """The device that the options name, or the one that is there."""
+    """Return the device that the options name, or else the one that is available."""
     return str(check_device(options.device))
 
 
 def training_processes(options: ClassifierOptions) -> int:
-    """Trainings side by side here: one on a GPU or where a cluster trains, else as many as cores, or models."""
+    """Count the trainings that run side by side here: one on a GPU or with a cluster, else one a core."""
     if options.executor != "local" or training_device(options).startswith("cuda"):
         return 1
     most = options.processes or max(1, available_cores() // options.threads)
@@ -111,11 +111,11 @@ def prepare_recipe(store: ImageStore, plan: Plan, options: ClassifierOptions) ->
 def make_jobs(
     out: Path, store: ImageStore, plan: Plan, recipe: Recipe, options: ClassifierOptions
 ) -> list[tuple[TrainJob, TrainJob]]:
-    """The two trainings of each seed, A and B (``paper``: candidate and independent)."""
+    """Make the two training jobs of each seed, A and B (``paper``: candidate and independent)."""
     val = np.flatnonzero(plan.parts.part == VALIDATION) if recipe.own else None
 
     def job(rows: np.ndarray, seed: int, slots: int | None) -> TrainJob:
-        """The training of a model that sees these rows."""
+        """Make the training job of a model that sees these rows."""
         return TrainJob(
             out=out,
             images=store.folder / "images.npy",
@@ -143,7 +143,7 @@ def make_jobs(
 
 
 def refuse_early(pairs: list[tuple[TrainJob, TrainJob]], *, download: bool = True) -> None:
-    """Find before anything is written what the first training would refuse; nothing where all are trained.
+    """Refuse, before anything is written, what the first training would refuse; nothing where all are trained.
 
     Args:
         pairs: The trainings.
@@ -206,7 +206,7 @@ def collect(
     size = len(plan.parts.part)
 
     def columns(job: TrainJob) -> dict[str, np.ndarray]:
-        """What a model makes of every scored item, and whether it saw the item."""
+        """Score every item under one model, and say whether the model saw it."""
         member = np.zeros(size, dtype=bool)
         member[job.rows] = True
         passes = _read(job, job.augmented_file, job.score_augmentations) if job.score_augmentations else None
@@ -218,7 +218,7 @@ def collect(
 
 
 def _read(job: TrainJob, file: Path, *passes: int) -> np.ndarray:
-    """Logits of all images that a training left, of one pass or several.
+    """Read the logits of all images that a training left, of one pass or several.
 
     Raises:
         MemoriskError: The file is damaged.
@@ -235,7 +235,7 @@ def _read(job: TrainJob, file: Path, *passes: int) -> np.ndarray:
 def score_passes(
     logits: np.ndarray, augmented: np.ndarray | None, plan: Plan, targets: Targets
 ) -> dict[str, np.ndarray]:
-    """As `score_logits`; loss and margin are means over augmented passes where there are some.
+    """Score items as `score_logits` does; loss and margin are means over augmented passes where there are some.
 
     Args:
         logits: [N, k] of the plain pass, which says what is correct.
@@ -251,7 +251,7 @@ def score_passes(
 
 
 def score_logits(logits: np.ndarray, plan: Plan, targets: Targets) -> dict[str, np.ndarray]:
-    """Loss, margin and correctness of every item under one model.
+    """Compute loss, margin and correctness of every item under one model.
 
     Multi-label heads are scored per finding, by the binary cross-entropy of a finding that the image has, and per image
     by the sum over all findings, present and absent, ``-log p`` of all that the image was labelled with: what was

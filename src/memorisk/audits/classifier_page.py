@@ -1,4 +1,4 @@
-"""The page of the classifier audit: its Result in the order in which a data-protection officer asks.
+"""Lay out the page of the classifier audit, in the order in which a data-protection officer asks.
 
 May this model be released? What was asked, and what was not covered? Which classes, how sure, against which null? What
 could an attacker see? Which patients, which images? How was it done, and what does it not say? Absent keys of the
@@ -36,10 +36,12 @@ from memorisk.report.blocks import (
     Text,
     Thumbnail,
 )
-from memorisk.report.formats import count, decimal, percent
+from memorisk.report.formats import capitalized, count, decimal, percent
 from memorisk.report.frames import texts
 from memorisk.report.result import Result
+from memorisk.report.statement import WAYS
 from memorisk.report.thumbnails import data_uri
+from memorisk.statistics.verdict import Units, noticed_words
 
 MOST_IMAGES = 12
 MOST_REASONS = 6
@@ -86,19 +88,15 @@ def classifier_page(result: Result, *, gallery: Mapping[str, np.ndarray] | None 
 
 
 def _verdict(reading: Reading) -> list[Block]:
-    """The verdict in a sentence, why, what would decide it, and the five numbers to carry away."""
+    """Lay out the verdict in a sentence, why, what would decide it, and the counts."""
     status = reading.status
     kind, headline = words.HEADLINES[status]
-    blocks: list[Block] = [Paragraph(_sentence(reading))]
-    found = reading.summary.get("noticeable")
-    if isinstance(found, dict) and found:
-        before, _, after = words.noticed(found, reading.unit, "\0").partition("\0")
-        blocks.append(Paragraph([before, Name(str(found.get("label"))), after]))
+    noticed = _noticed(reading)
+    blocks: list[Block] = [Paragraph(_sentence(reading)), *(noticed if status == "undecided" else [])]
     if why := reading.why:
-        blocks += [Heading("Why"), *_few(why)]
+        blocks += [Heading("Why"), *_few(why), *(noticed if status == "fail" else [])]
     if status != "pass" and (decides := as_list(reading.verdict.get("what_would_decide"))):
-        title = "What would decide it" if status == "undecided" else "What would settle what is open"
-        blocks += [Heading(title), *_few(decides)]
+        blocks += [Heading(WAYS[status]), *_few(decides)]
     scored = f"{reading.units.capitalize()} scored"
     groups = Fact(scored, count(reading.groups_scored), _of(reading.summary.get("n_groups")))
     items = [
@@ -111,33 +109,48 @@ def _verdict(reading: Reading) -> list[Block]:
     return [Callout(kind, headline, blocks), Facts(items)]
 
 
+def _noticed(reading: Reading) -> list[Block]:
+    """Say what the audit would have noticed of one patient; a pass has it among its reasons."""
+    found = reading.summary.get("noticeable")
+    if not isinstance(found, dict) or not found:
+        return []
+    text = noticed_words(found, Units(reading.unit, reading.units), "\0")
+    text = f"{words.MISSED.format(unit=reading.unit)}{text}" if reading.status == "fail" else capitalized(text)
+    before, _, after = text.partition("\0")
+    return [Paragraph([before, Name(str(found.get("label"))), f"{after}."])]
+
+
 def _few(items: list[str]) -> list[Block]:
-    """A list of sentences, folded where it is so long that the numbers below it would go out of sight."""
-    if len(items) <= MOST_REASONS + 1:
-        return [Steps([Name(i) for i in items])]
-    rest = [Name(i) for i in items[MOST_REASONS:]]
-    return [Steps([Name(i) for i in items[:MOST_REASONS]]), Details(f"{len(rest)} more", [Steps(rest)])]
+    """List sentences, folded where there are so many that the numbers below would go out of sight."""
+    told = [Name(capitalized(item)) for item in items]
+    if len(told) <= MOST_REASONS + 1:
+        return [Steps(told)]
+    rest = told[MOST_REASONS:]
+    return [Steps(told[:MOST_REASONS]), Details(f"{len(rest)} more", [Steps(rest)])]
 
 
 def _sentence(reading: Reading) -> Text:
-    """What the verdict means, for whoever reads no further."""
+    """Say in a sentence or two what the verdict means."""
     gate = words.GATES.get(str(reading.verdict.get("gate")), "").format(unit=reading.unit)
     rule = f" The gate chosen for this audit: {gate}." if gate else ""
     if reading.status == "pass":
-        return f"No {reading.unit} is flagged, and no class is remembered more than the gate allows.{rule}"
+        return (
+            f"No {reading.unit} is flagged, no class is remembered more than the gate allows, and no attack that was "
+            f"tried tells who was in the training better than is allowed.{rule}"
+        )
     if reading.status == "fail":
         found = []
         if reading.verdict_flagged:
-            found.append(f"{_plural(reading.verdict_flagged, reading.unit, reading.units)} flagged")
+            found.append(f"{_plural(reading.verdict_flagged, reading.unit, reading.units)} flagged as remembered")
         above = reading.classes_above_gate()
         if above:
             found.append(f"{_plural(above, 'class', 'classes')} surely above the gate")
-        return f"The model remembers its training images: {' and '.join(found) or 'see the reasons below'}.{rule}"
-    return f"The data of this audit settle neither that the model passes nor that it fails. This is not a pass.{rule}"
+        return f"Do not release this model. Found: {' and '.join(found) or 'see the reasons below'}.{rule}"
+    return f"This audit can say neither that the model passes nor that it fails. This is not a pass.{rule}"
 
 
 def _asked(reading: Reading) -> list[Block]:
-    """The question, and everything that the answer does not cover."""
+    """Lay out the question, and everything that the answer does not cover."""
     summary = reading.summary
     question = (
         "The audit asks of each training image: how much better does a model do on it because it was trained on this "
@@ -162,7 +175,7 @@ def _asked(reading: Reading) -> list[Block]:
 
 
 def _left_out(reading: Reading) -> list[Text]:
-    """How many images and patients nothing is said about, and why."""
+    """Count the images and patients that the audit says nothing about, with the reasons."""
     summary = reading.summary
     told: list[Text] = []
     images, groups = (number(summary.get(k)) for k in ("not_scored_images", "not_scored_groups"))
@@ -186,7 +199,7 @@ def _left_out(reading: Reading) -> list[Text]:
 
 
 def _less_data(reading: Reading) -> Text | None:
-    """By how much less data the audited models had than the full set."""
+    """Say how much less data the audited models had than the full set."""
     trained, full = reading.trained_on, number(reading.summary.get("n_images"))
     if trained is None or not full:
         return None
@@ -197,7 +210,7 @@ def _less_data(reading: Reading) -> Text | None:
 
 
 def _flagged(reading: Reading) -> list[Block]:
-    """The list of flagged patients, with what a flag means before it."""
+    """Lay out the list of flagged patients, after what a flag means."""
     blocks: list[Block] = []
     if reading.no_p_values:
         blocks.append(reading.no_p_value_callout())
@@ -237,7 +250,7 @@ def _flagged(reading: Reading) -> list[Block]:
 
 
 def _images(reading: Reading, gallery: Mapping[str, np.ndarray] | None) -> list[Block]:
-    """The images with the largest M: pictures where they were asked for, else their ids."""
+    """Lay out the images with the largest M: pictures where they were asked for, else their ids."""
     top = reading.top_images(MOST_IMAGES)
     if reading.redacted:
         return [Paragraph("Images and their ids are left out of this report.")]
@@ -278,7 +291,7 @@ def _images(reading: Reading, gallery: Mapping[str, np.ndarray] | None) -> list[
 
 
 def _how(reading: Reading) -> list[Block]:
-    """Everything to repeat the audit."""
+    """Lay out everything that is needed to repeat the audit."""
     summary = reading.summary
     design = str(summary.get("design") or "")
     rows: list[tuple[Text, Text]] = []
@@ -321,7 +334,7 @@ def _how(reading: Reading) -> list[Block]:
 
 
 def _limits(reading: Reading) -> list[Block]:
-    """What the numbers rest on, and what they do not say."""
+    """Lay out what the numbers rest on, and what they do not say."""
     design = str(reading.summary.get("design") or "")
     blocks: list[Block] = [
         Paragraph(reading.flag_statement()),
@@ -333,7 +346,7 @@ def _limits(reading: Reading) -> list[Block]:
 
 
 def _utility(utility: object) -> str:
-    """How good the audited models are at their task."""
+    """Say how good the audited models are at their task."""
     if isinstance(utility, dict) and utility.get("loss_test") is not None:
         return (
             "On the test part the audited models' loss of all findings of an image is "
@@ -352,7 +365,7 @@ def _utility(utility: object) -> str:
 
 
 def _placebo(placebo: object) -> Callout:
-    """What the audit found where there was nothing to find, or that this was not tried."""
+    """Say what the audit found where there was nothing to find, or that this was not tried."""
     if not isinstance(placebo, dict) or not placebo:
         return Callout("note", "No placebo was run with this audit: its level was not checked on these data.")
     repeats, listed_in = (number(placebo.get(k)) for k in ("n_repeats", "with_list"))

@@ -1,4 +1,4 @@
-"""What the pages of the classifier audit read out of its Result: counts, words and subsets, each in one place."""
+"""Read a classifier audit's Result for its pages: counts, words and subsets, each in one place."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,7 +17,6 @@ from memorisk.report.redaction import redact as redact_result
 from memorisk.report.result import Result
 from memorisk.statistics.intervals import MIN_SEEDS
 from memorisk.statistics.tiers import HIGH_ABOVE, INSUFFICIENT, MODERATE_FROM
-from memorisk.statistics.verdict import EARLIER_PASS, is_earlier_pass
 
 GATE_LIMITS = {"high": HIGH_ABOVE, "moderate": MODERATE_FROM, "never": HIGH_ABOVE}
 MOST_LISTED = 12
@@ -25,7 +24,7 @@ MOST_LISTED = 12
 
 @dataclass(frozen=True)
 class Reading:
-    """A result as the page reads it.
+    """The counts and names that the page reads from a result.
 
     Attributes:
         result: Without ids where they are to be left out.
@@ -33,8 +32,8 @@ class Reading:
         images_scored: Images with an M.
         groups_scored: Groups with an M.
         flagged_total: Flagged groups; one flagged under several findings counts once.
-        unit: What a group is called.
-        units: The same for several.
+        unit: Name of a group in the singular.
+        units: Name of groups in the plural.
     """
 
     result: Result
@@ -47,7 +46,7 @@ class Reading:
 
     @classmethod
     def of(cls, result: Result, *, redact: bool) -> "Reading":
-        """Count with the ids, then leave them out where asked."""
+        """Count with the ids, then leave them out where that is asked for."""
         units = units_of(result.summary)
         return cls(
             result=redact_result(result) if redact else result,
@@ -71,28 +70,27 @@ class Reading:
 
     @property
     def status(self) -> str:
-        """pass, fail, or undecided for anything else, and for a pass that an earlier version gave."""
-        known = self.result.status in words.HEADLINES and not is_earlier_pass(self.verdict)
-        return self.result.status if known else "undecided"
+        """The status: pass, fail, or undecided for anything else."""
+        return self.result.status if self.result.status in words.HEADLINES else "undecided"
 
     @property
     def why(self) -> list[str]:
         """The reasons for the status."""
-        return [EARLIER_PASS] if is_earlier_pass(self.verdict) else as_list(self.verdict.get("why"))
+        return as_list(self.verdict.get("why"))
 
     @property
     def per_class(self) -> pd.DataFrame:
-        """One row per class, highest mean first."""
+        """Table of the classes, highest mean first."""
         return largest_first(self.result.per_class, "mean")
 
     @property
     def findings(self) -> pd.DataFrame:
-        """The same without the row of all findings together."""
+        """Table of the classes without the row of all findings together."""
         return rows(self.per_class, [label != WHOLE for label in texts(self.per_class, "label")])
 
     @property
     def verdict_flagged(self) -> int:
-        """How many groups are on the verdict's own list; of older runs, on the one that is shown."""
+        """Number of groups on the verdict's own list; in older runs, on the list that is shown."""
         table = self.result.per_class
         return int(np.nansum(numbers(table, "verdict_flagged"))) if "verdict_flagged" in table else self.flagged_total
 
@@ -103,7 +101,7 @@ class Reading:
 
     @property
     def trained_on(self) -> float | None:
-        """How many images each audited model was trained on: |T| + |C|/2, in the paper's design |T| + |C|."""
+        """Number of images each audited model was trained on: |T| + |C|/2, in the paper's design |T| + |C|."""
         stated = number(self.summary.get("n_trained_on"))
         train, canary = (number(self.summary.get(k)) for k in ("n_train", "n_canary"))
         if stated is not None or train is None or canary is None:
@@ -111,7 +109,7 @@ class Reading:
         return train + (canary if self.summary.get("design") == "paper" else canary / 2)
 
     def flag_statement(self) -> str:
-        """The required sentence on what a flag means, with this audit's numbers."""
+        """Word what a flag means, with this audit's numbers."""
         q = number(self.summary.get("level_q", self.verdict.get("level")))
         level = "q" if q is None else f"{100 * q:g} %"
         half = "" if self.summary.get("design") == "paper" else "/2"
@@ -119,7 +117,7 @@ class Reading:
         return words.flagged_statement(level, f"{made} images")
 
     def classes_above_gate(self) -> int:
-        """Classes whose lower limit lies above the gate."""
+        """Count the classes whose lower limit lies above the gate."""
         limit = GATE_LIMITS.get(str(self.verdict.get("gate")))
         few = len(self.verdict.get("seeds") or ()) < MIN_SEEDS
         table = self.result.per_class
@@ -128,28 +126,28 @@ class Reading:
         return 0 if limit is None or few else int((low[enough] > limit).sum())
 
     def untestable(self) -> pd.DataFrame:
-        """Classes in which no single group could have been flagged."""
+        """Select the classes in which no single group could have been flagged."""
         table = self.result.per_class
         return rows(table, ~truths(table, "testable")) if "testable" in table else table.head(0)
 
     def flagged_groups(self) -> pd.DataFrame:
-        """Flagged groups, largest M first, numbered."""
+        """Select the flagged groups, largest M first, numbered."""
         table = largest_first(rows(self.result.per_group, truths(self.result.per_group, "flagged")), "M")
         return table.assign(place=np.arange(1, len(table) + 1))
 
     def top_images(self, n: int) -> pd.DataFrame:
-        """The n rows of images with the largest M."""
+        """Select the n images with the largest M."""
         table = self.result.per_image
         return largest_first(rows(table, ~np.isnan(numbers(table, "M"))), "M").head(n)
 
     def tier_note(self) -> str:
-        """How many classes are in which tier."""
+        """Count the classes by tier, in words."""
         tiers = texts(self.result.per_class, "tier")
         order = ("HIGH", "MODERATE", "LOW", "insufficient evidence")
         return ", ".join(f"{tiers.count(t)} {t}" for t in order if t in tiers)
 
     def seed_note(self) -> str:
-        """How many seeds they come from."""
+        """Count the seeds of the models, in words."""
         seeds = self.summary.get("seeds")
         return f"from {len(seeds)} seeds" if isinstance(seeds, list) else ""
 
@@ -165,7 +163,7 @@ class Reading:
         return Callout("warning", "No p-values are given, since what they rest on does not hold", blocks)
 
     def prerequisite_messages(self) -> list[str]:
-        """What the checks of the prerequisites said, if they failed."""
+        """List what the checks of the prerequisites said, if they failed."""
         found = self.summary.get("prerequisites")
         messages = as_list(found) if isinstance(found, list) else []
         messages = messages or [v for v in texts(self.result.per_class, "why_not") if v]
@@ -173,21 +171,21 @@ class Reading:
 
 
 def number(value: Any) -> float | None:
-    """A count from a number or from a list of what is counted; None for anything else."""
+    """Read a count from a number or from a list of what is counted; None for anything else."""
     if isinstance(value, list):
         return float(len(value))
     return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
 def as_list(value: Any) -> list[str]:
-    """Texts from a list, from one text, or from nothing."""
+    """Read texts from a list, from one text, or from nothing."""
     if value is None or value == "":
         return []
     return [str(v) for v in value] if isinstance(value, list) else [str(value)]
 
 
 def listed(names: Sequence[str], most: int = MOST_LISTED) -> list[Inline]:
-    """Names set off by commas, the rest counted."""
+    """Join names by commas, the rest counted."""
     pieces: list[Inline] = []
     for i, name in enumerate(names[:most]):
         pieces += [", ", Name(name)] if i else [Name(name)]
@@ -195,7 +193,7 @@ def listed(names: Sequence[str], most: int = MOST_LISTED) -> list[Inline]:
 
 
 def settings(values: Any, before: str = "") -> list[tuple[Text, Text]]:
-    """Nested settings as rows of a definition list, names joined by dots; long lists are counted."""
+    """Flatten nested settings to rows of a definition list, names joined by dots; long lists are counted."""
     if not isinstance(values, dict):
         return [(before or "value", Name(_setting(values)))]
     rows: list[tuple[Text, Text]] = []
@@ -219,6 +217,6 @@ def _setting(value: Any) -> str:
 
 
 def _distinct(table: pd.DataFrame, column: str) -> int:
-    """How many different ids have an M; rows where there are no ids."""
+    """Count the different ids that have an M; rows where there are no ids."""
     scored = rows(table, ~np.isnan(numbers(table, "M")))
     return len(set(texts(scored, column))) if column in scored else len(scored)

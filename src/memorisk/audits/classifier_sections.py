@@ -1,4 +1,4 @@
-"""The sections of the classifier report that show what is remembered: classes, rarity, members beside the null."""
+"""Lay out the sections of the classifier report on memorization: classes, rarity, members beside the null."""
 
 from typing import Any
 
@@ -34,7 +34,7 @@ TIER_TONES: dict[str, Tone] = {
 
 
 def class_section(reading: Reading) -> list[Block]:
-    """The class table with intervals, and the same drawn."""
+    """Lay out the class table with intervals, and its figure."""
     table = reading.per_class
     if not len(table):
         return [Paragraph("No class was scored.")]
@@ -82,7 +82,7 @@ def class_section(reading: Reading) -> list[Block]:
 
 
 def _reasons(table: pd.DataFrame) -> list[Block]:
-    """Why classes cannot be tested, each reason once with the classes that it holds for."""
+    """List why classes cannot be tested, each reason once with its classes."""
     by_reason: dict[str, list[str]] = {}
     for label, reason in zip(texts(table, "label"), texts(table, "why_not"), strict=True):
         if reason:
@@ -120,7 +120,7 @@ def _interval_figure(table: pd.DataFrame) -> Figure:
 
 
 def _other_summaries(table: pd.DataFrame) -> list[Block]:
-    """Median and trimmed mean, folded away."""
+    """Lay out median and trimmed mean, folded away."""
     wanted = {
         "median": ("Median", "median_low", "median_high"),
         "trimmed_mean": ("10 % trimmed mean", "trimmed_low", "trimmed_high"),
@@ -138,7 +138,7 @@ def _other_summaries(table: pd.DataFrame) -> list[Block]:
 
 
 def rarity_section(reading: Reading) -> list[Block]:
-    """Frequency against M, and the rarest class against the most memorized one."""
+    """Lay out frequency against M, and the rarest class beside the most memorized one."""
     table = reading.findings
     if not {"frequency", "mean", "low", "high"} <= set(table) or not len(table):
         return [Paragraph("Frequencies of the classes are not part of this result.")]
@@ -180,7 +180,7 @@ def rarity_section(reading: Reading) -> list[Block]:
 
 
 def _rarest_sentence(pair: dict[str, Any]) -> Text:
-    """Whether the rarest class is the most memorized one, with the difference and its interval, whatever its sign."""
+    """Say whether the rarest class is the most memorized one, with the difference and its interval."""
     rarest, top = str(pair.get("label_rarest")), str(pair.get("label_top"))
     if rarest == top:
         return ["The rarest class, ", Name(rarest), _size(pair, "rarest"), ", is also the most memorized one."]
@@ -198,14 +198,14 @@ def _rarest_sentence(pair: dict[str, Any]) -> Text:
 
 
 def _size(pair: dict[str, Any], which: str) -> str:
-    """Number of images and mean M of one of the two classes, as far as they are known."""
+    """Word the number of images and the mean M of one of the two classes, as far as they are known."""
     n, mean = number(pair.get(f"n_{which}")), number(pair.get(f"mean_{which}"))
     known = [f"{count(n)} images" if n is not None else "", f"mean M {decimal(mean)}" if mean is not None else ""]
     return f" ({', '.join(k for k in known if k)})" if any(known) else ""
 
 
 def null_section(reading: Reading) -> list[Block]:
-    """Members' M beside the null, and the distribution of p-values."""
+    """Lay out members' M beside the null, and the distribution of p-values."""
     null = reading.summary.get("null")
     blocks: list[Block] = []
     if isinstance(null, dict) and null.get("members") and null.get("null"):
@@ -237,7 +237,7 @@ def null_section(reading: Reading) -> list[Block]:
 
 
 def _check_of_the_null(reading: Reading) -> list[Block]:
-    """Whether unseen images look alike in the canary and the test part, class by class."""
+    """Say whether unseen images look alike in the canary and the test part, class by class."""
     p = numbers(reading.result.per_class, "prerequisite_p")
     known = np.isfinite(p)
     if not known.any():
@@ -262,7 +262,7 @@ def _null_words(members: np.ndarray, chance: np.ndarray) -> str:
 
 
 def with_interval(row: pd.Series, column: str = "mean") -> str:
-    """A number with its interval, as a sentence has it."""
+    """Word a number with its interval, for a sentence."""
     low, high = row.get("low"), row.get("high")
     limits = "" if is_missing(low) or is_missing(high) else f", 95 % interval {decimal(low)} to {decimal(high)}"
     value = row.get(column)
@@ -270,6 +270,6 @@ def with_interval(row: pd.Series, column: str = "mean") -> str:
 
 
 def number_list(values: object) -> np.ndarray:
-    """A list of numbers as an array, None as NaN."""
+    """Convert a list of numbers to an array, None to NaN."""
     listed = values if isinstance(values, list) else []
     return np.array([np.nan if v is None else v for v in listed], dtype=float)

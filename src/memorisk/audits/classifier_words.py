@@ -3,8 +3,7 @@
 Apart from the page's layout, so that whoever checks what the report claims reads one file.
 """
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from memorisk.report.blocks import Kind
 
@@ -52,21 +51,21 @@ ATTACKS: dict[str, tuple[str, str]] = {
         "unfair.",
     ),
     "lira_offline": (
-        "LiRA, offline",
+        "LiRA (offline)",
         "How unlikely the model's confidence would be for a model that never saw the image, from other models trained "
         "without it.",
     ),
     "lira_online": (
-        "LiRA, online",
+        "LiRA (online)",
         "The same, set against models trained with the image: more work for the attacker, and more power.",
     ),
     "rmia_offline": (
-        "RMIA, offline",
+        "RMIA (offline)",
         "Compares how much the model favours the image with how much it favours images of other people.",
     ),
-    "rmia_online": ("RMIA, online", "The same, with models trained on the image as well."),
+    "rmia_online": ("RMIA (online)", "The same, with models trained on the image as well."),
 }
-"""What the registered attacks are called, and what they do; one that is not listed goes by its own name."""
+"""Title and description of each registered attack; one that is not listed goes by its own name."""
 
 PROTOCOLS = {
     "corrected": "the corrected form (the published question with its defects repaired)",
@@ -74,31 +73,12 @@ PROTOCOLS = {
 }
 
 
-def noticed(found: Mapping[str, Any] | None, unit: str, label: str) -> str:
-    """What the audit could have noticed, on the first screen of page and terminal.
-
-    Args:
-        found: The summary's ``noticeable``; None or empty where no class has a list.
-        unit: What a group is called.
-        label: The class in which least is noticed, as it may be shown.
-    """
-    if not found:
-        return ""
-    where = f"in class {label}, where least is noticed"
-    if found.get("gap") is None:
-        return f"No gap of a single {unit}, however large, is sure to have been noticed ({where})."
-    limits = ""
-    if found.get("low") is not None:
-        limits = f"; simulated: found in {100 * found['power']:.0f} of 100, {100 * found['low']:.0f} to "
-        limits += f"{100 * found['high']:.0f}"
-    return (
-        f"Would have been noticed in four of five cases: a {unit} whose gap is {found['gap']:.2g} nats or more ({where}"
-        f"{limits})."
-    )
+MISSED = "An unflagged {unit} may be remembered, too: "
+"""Words before what would have been noticed, where the audit fails; a pass has it among its reasons."""
 
 
 def flagged_statement(level: str, trained_on: str) -> str:
-    """What a flag means; METHODS section 1, "Wording in every report", with the numbers filled in."""
+    """Word what a flag means, with the numbers filled in (METHODS section 1, "Wording in every report")."""
     return (
         "Flagged: its loss gap exceeds what retraining and the other canaries do to unseen images of its class; at "
         f"most {level} of the flagged are expected to be such noise. It concerns models trained on {trained_on} by "
@@ -115,7 +95,7 @@ CORRECTIONS = {
 
 
 def assumptions(design: str, units: str, correction: str = "bh") -> list[str]:
-    """What the numbers rest on, for the design that ran."""
+    """List the assumptions behind the numbers, for the design that ran."""
     twins = [
         "p-values: for each class apart, the share of all sign flips of the seeds, over the scored images and the "
         "unseen test images of the same class, that reach the observed value. Images are ranked by M over its standard "
@@ -134,13 +114,13 @@ def assumptions(design: str, units: str, correction: str = "bh") -> list[str]:
         "The test part chose no checkpoint, and training, canary and test part come from one random split by "
         f"{units[:-1]}. Where that does not hold, no p-values are given.",
         "Images that no model saw must look alike in the canary and the test part; this is checked for each class.",
-        "Intervals of class means count both the chance of who is in the data and the chance of training (two-way, "
-        f"over {units} and seeds). With fewer than three seeds they are conditional on these trainings.",
+        f"Intervals of class means are over trainings: of the mean over these very {units}, were the models trained "
+        "again. They say nothing of others, and with fewer than three seeds they decide nothing.",
     ]
 
 
 def limits(design: str, units: str) -> list[str]:
-    """What must not be read into the report."""
+    """List what must not be read into the report."""
     scored = (
         "models on about half of the data; the released model, trained on all, may remember each image less or more"
         if design == "balanced"
@@ -232,11 +212,11 @@ _GLOSSARY = (
 
 
 def glossary(unit: str, units: str) -> Sequence[tuple[str, str]]:
-    """Words of the report for a reader without statistics.
+    """Explain the words of the report to a reader without statistics.
 
     Args:
-        unit: What a group is called.
-        units: The same for several.
+        unit: Name of a group in the singular.
+        units: Name of groups in the plural.
     """
     group = (
         "No patients were given with the data, so that each image stands for itself."

@@ -18,6 +18,7 @@ from memorisk.audits.compare_page import comparison_page
 from memorisk.audits.evidence import SCORES, Evidence, evidence_from_table
 from memorisk.audits.losses import read_scores
 from memorisk.audits.rendering import REPORT, load_result
+from memorisk.report.earlier_rules import is_earlier
 from memorisk.report.page import render_page
 from memorisk.report.result import Result
 from memorisk.runs.damaged import reading_run
@@ -26,7 +27,6 @@ from memorisk.runs.files import write_json, write_table, write_text
 from memorisk.runs.folder import read_config
 from memorisk.scores.differential import group_table
 from memorisk.statistics.intervals import difference_interval, two_way_interval
-from memorisk.statistics.verdict import EARLIER_PASS, is_earlier_pass
 
 SUMMARY = "comparison.json"
 
@@ -152,8 +152,9 @@ def _differences(first: Evidence, second: Evidence, result_a: Result, result_b: 
             "notices less flags fewer"
         )
     for name, result in (("first", result_a), ("second", result_b)):
-        if is_earlier_pass(result.verdict):
-            notes.append(f"the {name} run: {EARLIER_PASS}")
+        why = result.verdict.get("why") or [""]
+        if is_earlier(why):
+            notes.append(f"the {name} run: {one_line(why[0])}")
     if result_a.verdict.get("data_hash") != result_b.verdict.get("data_hash"):
         notes.append("the runs are on different images or groups: only what both scored is compared")
     if first.design != second.design:
@@ -179,8 +180,7 @@ def _name(result: Result) -> str:
         parts.append(f"{training['epochs']} epochs at {training.get('lr'):g}")
     if utility.get("test_accuracy") is not None:
         parts.append(f"accuracy on unseen images {utility['test_accuracy']:.3f}")
-    status = f"{result.status}, by an earlier rule" if is_earlier_pass(result.verdict) else result.status
-    return ", ".join([*(p for p in parts if p), f"verdict {status}"])
+    return ", ".join([*(p for p in parts if p), f"verdict {result.status}"])
 
 
 def _load(folder: Path) -> tuple[Evidence, Result]:

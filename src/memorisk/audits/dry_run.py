@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from memorisk.audits.analysis import class_findings
+from memorisk.audits.analysis import NOT_RANDOM, class_findings
 from memorisk.audits.classifier_cost import classifier_cost
 from memorisk.audits.classifier_jobs import Recipe, make_jobs, training_processes
 from memorisk.audits.context import Context
@@ -142,9 +142,12 @@ def _empty_evidence(plan: Plan) -> Evidence:
 
 
 def _cannot_pass(plan: Plan, classes: list[dict[str, Any]], notice: float) -> tuple[str, ...]:
-    """That a pass needs more seeds, in all or to notice a single patient, by the verdict's own rule."""
-    few = few_seeds(len(plan.designs))
-    notes = [] if few is None else [f"this audit cannot pass with {few[0]}; a pass needs {few[1]}"]
+    """That a pass needs a random split, or more seeds, in all or to notice a single patient, by the verdict's rule."""
+    notes = []
+    if not plan.parts.random:
+        notes.append(f"this audit cannot pass: {NOT_RANDOM.why}; a pass needs {NOT_RANDOM.what_would_decide}")
+    if (few := few_seeds(len(plan.designs))) is not None:
+        notes.append(f"this audit cannot pass with {few[0]}; a pass needs {few[1]}")
     blind = [row for row in classes if row["room"] < MIN_ROOM or row["notice_power"] < PASS_POWER]
     if not blind:
         return tuple(notes)

@@ -16,6 +16,7 @@ from memorisk.report.blocks import (
     Facts,
     Figure,
     Gallery,
+    Heading,
     Kind,
     Name,
     Page,
@@ -26,10 +27,11 @@ from memorisk.report.blocks import (
     Text,
     Thumbnail,
 )
-from memorisk.report.formats import count, decimal
+from memorisk.report.formats import capitalized, count, decimal
 from memorisk.report.frames import numbers
 from memorisk.report.rank_figure import rank_plot
 from memorisk.report.result import Result
+from memorisk.report.statement import WAYS
 from memorisk.report.thumbnails import data_uri
 
 if TYPE_CHECKING:  # it loads models
@@ -38,11 +40,14 @@ if TYPE_CHECKING:  # it loads models
 
 TITLES: dict[str, tuple[Kind, str]] = {
     "pass": ("pass", "The mark was not found"),
-    "fail": ("fail", "The model remembers the mark"),
+    "fail": ("fail", "The model answers to the mark as to something that it knows"),
     "undecided": ("undecided", "Could not be decided"),
 }
-ALONE = "The model answers to the mark more than to marks like it"
-"""Of a failed audit without references: what a given mark's own shape does is not known then."""
+SENTENCES = {
+    "pass": "In this test the model's answers do not give the mark away.",
+    "fail": "Do not release this model: train it again without the mark, and audit it again.",
+    "undecided": "This is not a pass: the audit cannot say whether the model remembers the mark.",
+}
 MOST_PROBES = 12
 _SHOWN_CONTROLS = 11
 
@@ -78,17 +83,15 @@ def feature_page(result: Result, evidence: "FeatureEvidence | None", *, redact: 
 def _lead(result: Result) -> list[Block]:
     v = result.verdict
     kind, title = TITLES[result.status]
-    if result.status == "fail" and not v["n_references"]:
-        title = ALONE
-    items: list[Text] = [str(reason) for reason in v["why"]]
-    blocks: list[Block] = [Steps(items)]
+    blocks: list[Block] = [Paragraph(SENTENCES[result.status]), Heading("Why")]
+    blocks.append(Steps([capitalized(reason) for reason in v["why"]]))
     if v["what_would_decide"]:
-        blocks.append(Paragraph("What would decide it: " + "; ".join(v["what_would_decide"]) + "."))
+        blocks += [Heading(WAYS[result.status]), Steps([capitalized(way) for way in v["what_would_decide"]])]
     interval = "" if v["M_low"] is None else f"{decimal(v['M_low'])} to {decimal(v['M_high'])}"
     facts = [
         Fact("M, log sensitivity over a control's", decimal(v["M"]), interval),
         Fact("p", f"{v['p_value']:.3g}", f"smallest possible {v['smallest_p']:.2g}"),
-        Fact("Found in four of five cases", noticed(v), "times as sensitive as without the mark"),
+        Fact("Found in four of five cases", *noticed(v)),
         Fact("Controls", count(v["n_controls"]), _fewer(result)),
         Fact("Models", count(v["n_models"]), "the independent units"),
         Fact("References", count(v["n_references"])),
@@ -97,10 +100,12 @@ def _lead(result: Result) -> list[Block]:
     return [Callout(kind, title, blocks), Facts(facts)]
 
 
-def noticed(verdict: dict[str, Any]) -> str:
-    """The least sensitivity that would have been found with probability 0.8; runs of before 2026-11-23 have none."""
+def noticed(verdict: dict[str, Any]) -> tuple[str, str]:
+    """The least sensitivity that would have been found with probability 0.8, and beside what; not known without it."""
     least = verdict.get("noticeable")
-    return "not known" if least is None or not np.isfinite(least) else f"{np.exp(least):.2f} or more"
+    if least is None or not np.isfinite(least):
+        return "not known", ""
+    return f"{np.exp(least):.3g} times or more", "as sensitive as the references"
 
 
 def _models(result: Result) -> Figure:

@@ -8,11 +8,12 @@ from math import exp, isfinite, log
 from typing import Any
 
 from memorisk.audits.feature_options import FeatureOptions
+from memorisk.report.earlier_rules import BY_REFERENCES, FORMS
 from memorisk.statistics.mark_rank import POWER, references_needed
 
 UNMATCHED = ("letters", "random")
 METHODS = {
-    "references": "rank among reference models trained without the mark",
+    "references": BY_REFERENCES,
     "centred": "rank among the controls, less what the reference models make of each",
     "controls": "rank among the controls",
 }
@@ -20,8 +21,8 @@ MATCHED_LEVEL = "0 to 20 %"
 """Of models that never saw a mark, those that matched controls call remembering at 5 %: lowest and highest of five
 letters and three networks (docs/results/mark_level.md, which a test holds this to)."""
 WEAK = (
-    f"this is no proof: by the shape of the mark, {MATCHED_LEVEL} of models that never saw it are called so at 5 % "
-    "without references"
+    f"this is no proof: without references {MATCHED_LEVEL} of models that never saw the mark look like this at 5 %, by "
+    "the shape of the mark"
 )
 ABSENT = (
     "not found does not mean that the mark was not in the training data: one image often leaves no trace in the answers"
@@ -47,7 +48,7 @@ def feature_verdict(numbers: dict[str, Any], options: FeatureOptions, described:
     rank = numbers["rank"]
     status, why, deciding = _decide(rank, numbers, options)
     return {
-        "schema": 2,
+        "schema": FORMS["feature"],
         "audit": "feature",
         "status": status,
         "gate": "never" if options.fail_on == "never" else options.gate,
@@ -82,26 +83,26 @@ def feature_verdict(numbers: dict[str, Any], options: FeatureOptions, described:
 def _decide(rank: dict[str, Any], numbers: dict[str, Any], options: FeatureOptions) -> tuple[str, list[str], list[str]]:
     p, level = rank["p"], options.level
     doubts, deciding = _doubts(rank, numbers, options)
-    times = f"{exp(rank['m']):.2f} times as sensitive to the mark, beside its controls, as the references are"
-    if not rank["n_references"]:
-        times = f"{exp(rank['m']):.2f} times as sensitive to the mark as to a control"
+    times = f"{exp(rank['m']):.3g} times as sensitive to the mark as "
+    than = "the reference models are, each beside marks like it" if rank["n_references"] else "to marks like it"
     told = f"p {p:.3g} ({METHODS[rank['method']]}; the smallest possible was {rank['smallest_p']:.2g})"
-    found = f"the model is {times}, {told}"
+    found = f"the model is {times}{than}; {told}"
     if rank["method"] != "references":
         return "undecided", [found, *_without(rank, level), *doubts], [_enough(rank, level), *deciding]
     if p <= level:
         if doubts:
             return "undecided", [found, *doubts], deciding
-        return "fail", [f"{found}: it answers to the mark as to something that it knows"], []
+        return "fail", [found], [f"{MORE}: of models that never saw the mark {100 * level:g} % fail by chance"]
     if isfinite(rank["low"]) and rank["low"] > 0:
         doubts.insert(0, f"the interval of M, {rank['low']:.2f} to {rank['high']:.2f}, lies above 0")
         deciding.insert(0, MORE)
     limit = rank["noticeable"]
     if limit <= log(options.gate) and not doubts:
-        return "pass", [f"{found}; {exp(limit):.2f} times would have been found in four of five cases", ABSENT], []
+        noticed = f"a model {exp(limit):.3g} times as sensitive or more would have been found in four of five cases"
+        return "pass", [found, noticed, ABSENT], []
     if not limit <= log(options.gate):
-        noticed = f"only {exp(limit):.2f} times or more would have been found in four of five cases"
-        noticed = f"{noticed}; a pass needs {options.gate:g} or less"
+        noticed = f"only a model {exp(limit):.3g} times as sensitive or more would have been found in four of five "
+        noticed += f"cases; a pass needs {options.gate:g} times or less"
         doubts.insert(0, noticed if isfinite(limit) else "nothing would have been found in four of five cases")
         deciding = [MORE, *(way for way in deciding if way != MORE)]
     return "undecided", [found, *doubts], deciding

@@ -12,7 +12,7 @@ from memorisk.audits.filter.page import filter_page
 from memorisk.audits.synthesize.page import loop_page
 from memorisk.audits.synthetic.page import synthetic_page
 from memorisk.report.blocks import Page
-from memorisk.report.earlier_rules import by_todays_rule
+from memorisk.report.earlier_rules import result_today
 from memorisk.report.page import render_page
 from memorisk.report.result import Result, refuse_changed
 from memorisk.runs.damaged import reading_run
@@ -46,7 +46,7 @@ def _page(result: Result, *, redact: bool) -> Page:
 
 
 def load_result(folder: Path) -> Result:
-    """The result of a finished run; a pass that an earlier rule gave is told as undecided.
+    """The result of a finished run; undecided where an earlier rule gave a verdict that may not stand.
 
     Raises:
         InputError: The folder holds none, or its files were changed since or are damaged.
@@ -57,7 +57,7 @@ def load_result(folder: Path) -> Result:
         raise InputError(f"{one_line(folder)} holds several regimes side by side: name one of {', '.join(inner)} in it")
     refuse_changed(folder)
     try:
-        return by_todays_rule(Result.load(folder))
+        return result_today(Result.load(folder))
     except (ValueError, KeyError, TypeError, OSError) as error:  # also what JSON, Parquet and Unicode call broken
         raise InputError(
             f"{one_line(folder)} holds a damaged result ({one_line(error, 100)}): issue the run's command again"

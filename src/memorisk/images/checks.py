@@ -25,6 +25,8 @@ from memorisk.images.rows import manifest_sources, row_blocks, usable_processes
 from memorisk.images.scanning import Scan, ScanJob, scan_rows
 from memorisk.images.sources import load_manifest
 from memorisk.images.splits import small_classes
+from memorisk.images.stacks import frames_left
+from memorisk.runs.errors import several
 from memorisk.runs.executors import prepare_workers, run_jobs
 from memorisk.runs.files import plain
 from memorisk.runs.progress import Counted
@@ -60,6 +62,8 @@ class ImageCheck:
         split_copies: ``split, also_in, images``: how many images of a given split have an equal one in another split;
             in the split itself, how many there are beyond the first of their kind.
         sizes: ``height, width, colour, images``.
+        surplus: ``path, holds``: files that hold more than the images that were looked at (text, EXIF, further frames,
+            data after the end), or whose format cannot be checked; a statement refuses to release them as they are.
         linked: Pairs of groups that hold an equal image; `splits.split_by_group` keeps them together.
     """
 
@@ -79,6 +83,7 @@ class ImageCheck:
     splits: pd.DataFrame
     split_copies: pd.DataFrame
     sizes: pd.DataFrame
+    surplus: pd.DataFrame
     linked: list[tuple[str, str]]
 
     @property
@@ -196,6 +201,7 @@ def check_images(
         splits=_splits(manifest),
         split_copies=_split_copies(described["split"].to_numpy(), hashes),
         sizes=_sizes(scan),
+        surplus=_surplus(scan, manifest, options.slice_plane),
         linked=linked_groups(hashes, manifest.groups),
     )
 
@@ -221,7 +227,7 @@ def _scan(
 
     jobs = [ScanJob(sources[first:end], rule) for first, end in blocks]
     scans: list[Scan] = run_jobs(scan_rows, jobs, processes=workers, on_done=count)
-    columns = ("reason", "height", "width", "grey", "empty", "pixel_hash")
+    columns = ("reason", "height", "width", "grey", "empty", "pixel_hash", "surplus")
     joined = {name: [value for scan in scans for value in getattr(scan, name)] for name in columns}
     scan = Scan(**joined, thumbnails=np.concatenate([scan.thumbnails for scan in scans]))
     return scan, [(prints[s.file], s.member, s.frame) for s in sources]
@@ -323,6 +329,15 @@ def _sizes(scan: Scan) -> pd.DataFrame:
     counted = Counter(size for size in sizes if size[0])
     rows = [(*size, n) for size, n in sorted(counted.items(), key=lambda item: (-item[1], item[0]))]
     return pd.DataFrame(rows, columns=["height", "width", "colour", "images"])
+
+
+def _surplus(scan: Scan, manifest: Manifest, plane: str) -> pd.DataFrame:
+    """What files hold besides the images of their rows; further frames are counted, also in a format not checked."""
+    rows = [row for row, holds in enumerate(scan.surplus) if holds]
+    found = {path: scan.surplus[row] for row, path in zip(rows, manifest.table["path"].iloc[rows], strict=True)}
+    left = frames_left(manifest.subset(rows), plane)
+    found |= {path: several(n, "further frame", "further frames") for path, n in left.items()}
+    return pd.DataFrame(list(found.items()), columns=["path", "holds"])
 
 
 __all__ = ["ImageCheck", "check_images", "render_text"]

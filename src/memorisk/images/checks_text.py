@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
+from memorisk.images.containers.checking import UNCHECKED
 from memorisk.images.wording import file_and_image
-from memorisk.runs.errors import one_line
+from memorisk.runs.errors import one_line, several
 
 if TYPE_CHECKING:
     from memorisk.images.checks import ImageCheck
 
+_KINDS = 3
 _Row = dict[str, Any]
 _UNLABELLED = ", but no image has a label: these images cannot be audited for what a classifier remembers"
 
@@ -34,8 +37,12 @@ def render_text(check: ImageCheck, *, shown: int = 20) -> list[str]:
         *(f"note: {one_line(note)}" for note in check.notes),
         f"note: {check.near_rule.words}",
         *_not_told(check),
+        *_to_release(check),
         *_listing("unreadable", _rows(check.unreadable), shown, lambda r: f"{_file(r)}: {_text(r['reason'])}"),
         *_listing("not read", _rows(check.not_read), shown, lambda r: f"{_text(r['path'])}: {_text(r['reason'])}"),
+        *_listing(
+            "more than images", _rows(_known(check)), shown, lambda r: f"{_text(r['path'])}: {_text(r['holds'])}"
+        ),
         *_listing("empty (all pixels the same)", _rows(check.empty), shown, _file),
         *_listing("groups in several of the given splits", crossing, shown, _crossing_group),
         *_copies(check, shown),
@@ -58,6 +65,26 @@ def _not_told(check: ImageCheck) -> list[str]:
     if not _labelled(check):
         told.append("note: no image has a label, which an audit needs (--labels-csv, --label-column, --label-from)")
     return told
+
+
+def _to_release(check: ImageCheck) -> list[str]:
+    """That a statement would refuse files as they are, and the way out."""
+    n, known = len(check.surplus), _known(check)
+    if not n:
+        return []
+    kinds = Counter(known["holds"].tolist()).most_common(_KINDS)
+    told = [f"{_text(what)} in {several(count, 'file', 'files')}" for what, count in kinds]
+    told += ["other things"] if known["holds"].nunique() > _KINDS else []
+    told += [f"{n - len(known):,} of {UNCHECKED}"] if n > len(known) else []
+    return [
+        f"note: a statement would refuse to release {several(n, 'file as it is', 'files as they are')} "
+        f"({', '.join(told)}); memorisk release SET OUT writes the images anew, and nothing else"
+    ]
+
+
+def _known(check: ImageCheck) -> Any:
+    """Files that were found to hold more, without those whose format cannot be checked."""
+    return check.surplus.loc[(check.surplus["holds"] != UNCHECKED).to_numpy(dtype=bool)]
 
 
 def _labelled(check: ImageCheck) -> bool:
@@ -83,6 +110,10 @@ def _listing(title: str, rows: Sequence[_Row], shown: int, line: Callable[[_Row]
     count = len(rows)
     more = [f"  ... and {count - shown:,} more"] if count > shown else []
     return [f"{title}: {count:,}", *(f"  {line(row)}" for row in rows[:shown]), *more]
+
+
+def _holding(row: _Row) -> str:
+    return f"{_text(row['path'])}: {_text(row['holds'])}"
 
 
 def _counts(row: _Row) -> str:

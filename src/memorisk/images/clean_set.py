@@ -15,7 +15,7 @@ import numpy as np
 from PIL import Image
 
 from memorisk.images.clean_manifest import MANIFEST, manifest_bytes
-from memorisk.images.decoding import PixelRule, Source, hash_pixels, unreadable_reason
+from memorisk.images.decoding import PixelRule, Source, hash_pixels, one_channel, unreadable_reason
 from memorisk.images.rows import row_blocks
 from memorisk.runs.errors import NO_SPACE, InputError, MemoriskError, MissingExtraError, one_line, several
 from memorisk.runs.executors import run_jobs
@@ -192,7 +192,7 @@ def _decoded(block: _Block, unreadable: list[tuple[int, str]]) -> Iterator[tuple
             raise MemoriskError(
                 f"{one_line(source.file, 120)} has changed since it was looked at: issue the same command again"
             )
-        yield row, block.rule.plain(image)
+        yield row, one_channel(image)
 
 
 def _put_in_place(building: Path, folder: Path) -> None:

@@ -67,13 +67,9 @@ class PixelRule:
             max_pixels=self.max_pixels,
         )
 
-    def plain(self, image: np.ndarray) -> np.ndarray:
-        """Take one of three equal channels."""
-        return image[..., :1] if image.shape[2] == 3 and is_grey(image) else image
-
     def prepare(self, image: np.ndarray) -> np.ndarray:
         """Bring pixels to channels and size; an image of equal channels has one channel from here on."""
-        image = self.plain(image)
+        image = one_channel(image)
         if image.shape[2] == 3 and self.channels == 1:
             image = to_luma(image)
         return image if self.size is None else resize_image(image, self.size, self.resize)
@@ -135,10 +131,14 @@ def decode_block(block: Block) -> BlockDone:
     return done
 
 
+def one_channel(image: np.ndarray) -> np.ndarray:
+    """Take one of three equal channels of pixels [h, w, c]."""
+    return image[..., :1] if image.shape[2] == 3 and is_grey(image) else image
+
+
 def hash_pixels(image: np.ndarray) -> str:
     """Hash of pixels [h, w, c], 32 hexadecimal digits; grey hashes alike in one channel and in three equal ones."""
-    if image.shape[2] == 3 and is_grey(image):
-        image = image[..., :1]
+    image = one_channel(image)
     digest = hashlib.blake2b(f"{image.dtype.str} {image.shape}".encode(), digest_size=16)
     digest.update(np.ascontiguousarray(image).data)
     return digest.hexdigest()

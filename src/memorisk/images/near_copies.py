@@ -1,20 +1,20 @@
-"""Which images are nearly the same, of one set or of two: candidates by thumbnails, confirmed as they are stored.
+"""Find images that are nearly the same, in one set or across two: candidates by thumbnails, confirmed as stored.
 
-1. `copy_rule` learns from real images what they share (`whitening`), from which similarity of thumbnails on fewer than
-   0.01 pairs of different people are expected in the whole set (`statistics.chance_pairs`), and from which correlation
-   of fine details on a candidate is confirmed (`fine_details`).
-2. `near_copies` finds the pairs of one set, `between_sets` those of two, all pairs, exactly, in bounded memory.
+1. `copy_rule` learns three things from real images: what all of them share (`whitening`); the similarity of thumbnails
+   from which on fewer than 0.01 pairs of different people are expected in the whole set (`statistics.chance_pairs`);
+   the correlation of fine details from which on a candidate is confirmed (`fine_details`).
+2. `near_copies` finds the pairs of one set, `between_sets` those of two: all pairs, exactly, in bounded memory.
 
-What is promised: among all pairs of different people of the set that the rule was learned from, fewer than
-`chance.expected` are expected to be confirmed by chance. Nothing is promised of a pair that is not confirmed (a turned,
-cropped or redrawn copy is none), and nothing about who is in an image: whoever must know that two ids are two people
-asks their records. Nobody should be dropped for looking like somebody.
+The guarantee: among all pairs of different people of the set from which the rule was learned, fewer than
+`chance.expected` are expected to be confirmed by chance. It does not cover pairs that are not confirmed (a turned,
+cropped or redrawn copy is not found), and it does not say who is in an image: only records show that two ids are two
+people. Nobody should be dropped for looking like somebody else.
 
 **Without ids of people every image counts as its own person.** Several images of one person then raise the threshold,
-and fewer copies are called; where they are most of the tail, none are.
+so that fewer copies are found; where such pairs are most of the tail, none are.
 
-Pairs are all that is promised: A like B and B like C says nothing of A and C. Whoever joins pairs to groups takes
-`statistics.identity_pairs.cliques`, in which every two are a pair, and never connected components.
+The guarantee is about pairs: if A is like B and B is like C, nothing follows for A and C. To join pairs to groups use
+`statistics.identity_pairs.cliques`, in which every two images are a pair, and not connected components.
 """
 
 from collections.abc import Sequence
@@ -32,32 +32,33 @@ from memorisk.runs.scratch import scratch_array
 from memorisk.statistics.chance_pairs import ChanceThreshold, chance_threshold, pairs_of_people, tail_depth
 
 LIMIT = 20_000
-"""Longest list of pairs: each is compared as stored, and 200 a second are."""
+"""Longest list of pairs; each is compared as stored, at about 200 pairs a second."""
 LEARNED = 20_000
-"""Images that a rule is learned from, at most: a search over all their pairs takes five seconds on a core."""
+"""Largest number of images from which a rule is learned; a search over all their pairs takes five seconds on a core."""
 _ROUNDING = 1e-4  # products of vectors of length 1 in float32 are wrong by less
 _CLOSEST = 1_000_000
-"""Longest list of pairs of images in which the most alike pairs of people are looked for: 20 MB."""
+"""Longest list of pairs of images that is searched for the most alike pairs of people: 20 MB."""
 
 
 @dataclass(frozen=True, eq=False)
 class CopyRule:
-    """What counts as nearly the same."""
+    """The rule by which two images are nearly the same: thresholds of thumbnails and of fine details."""
 
     whitening: Whitening
-    """What images of the set share."""
+    """Mean and spread that all images of the set share, which are taken away before thumbnails are compared."""
     chance: ChanceThreshold
-    """Of thumbnails."""
+    """Threshold of thumbnails."""
     fine: FineRule
-    """Of images as they are stored."""
+    """Threshold of fine details, at the stored resolution."""
     laid: str
-    """How a copy may lie: "upright", "mirrored" too, or "turned" by quarters and flipped (`laid_thumbnails`)."""
+    """Positions of a copy: "upright", "mirrored" (and upright), or "turned" by quarters and flipped
+    (`laid_thumbnails`)."""
     ids_given: bool
-    """Whether it is known whose images these are; else each counts as its own person's."""
+    """Whether ids of people were given; else each image counts as its own person's."""
 
     @property
     def words(self) -> str:
-        """What counts, and what was assumed, in plain sentences."""
+        """The rule and its assumptions, in plain sentences."""
         said = [self.chance.words]
         if self.chance.similarity is not None:
             said.append(
@@ -77,28 +78,28 @@ class CopyRule:
 
 @dataclass(frozen=True, eq=False)
 class NearCopies:
-    """Pairs of images that look alike, most alike first."""
+    """Pairs of images whose thumbnails are nearly the same, the most alike first."""
 
     first: np.ndarray
-    """[P] row of one; of one set the smaller one."""
+    """[P] row of the first image; within one set the smaller row."""
     second: np.ndarray
-    """[P] row of the other."""
+    """[P] row of the second image."""
     similarity: np.ndarray
-    """[P] of thumbnails."""
+    """[P] correlation of the thumbnails."""
     fine: np.ndarray
     """[P] correlation of fine details; NaN where images are stored no finer than a thumbnail."""
     confirmed: np.ndarray
-    """[P] whether they are the same as stored, too."""
+    """[P] whether the fine details confirm the pair."""
     laid: np.ndarray
-    """[P] whether they are more alike mirrored, or in another position of the rule, than as they are."""
+    """[P] whether the images are more alike mirrored, or in another position of the rule, than as they are."""
     found: int
-    """Pairs that look alike; more than P where the list was cut at `LIMIT`."""
+    """Number of pairs of thumbnails; larger than P where the list was cut at `LIMIT`."""
 
     def only(self, kept: np.ndarray) -> "NearCopies":
-        """Some of the pairs.
+        """Select some of the pairs.
 
         Args:
-            kept: [P] which.
+            kept: [P] bool, the pairs to keep.
         """
         columns = ("first", "second", "similarity", "fine", "confirmed", "laid")
         return NearCopies(**{name: getattr(self, name)[kept] for name in columns}, found=int(kept.sum()))
@@ -117,18 +118,23 @@ NO_PAIRS = NearCopies(
 
 @dataclass(frozen=True)
 class BestMatches:
-    """For each image of one set, its most similar image of the other."""
+    """The most similar image of another set, for each image of a set."""
 
     row: np.ndarray
-    """[n] row in the other set, the first of equals; -1 where that is empty."""
+    """[n] row in the other set, the first of equals; -1 where that set is empty."""
     similarity: np.ndarray
-    """[n] of thumbnails, the largest over the positions of the rule; 0 where an image has no details."""
+    """[n] correlation of thumbnails, the largest over the positions of the rule; 0 where an image has no details."""
     laid: np.ndarray
-    """[n] whether it was larger mirrored, or in another position of the rule, than as it is."""
+    """[n] whether it is larger mirrored, or in another position of the rule, than as the image is."""
 
 
 def thumbnails(images: np.ndarray | Sequence[np.ndarray], *, progress: Counted | None = None) -> np.ndarray:
-    """[n, 32, 32] uint8 of images [n, H, W, C] (`duplicates.thumbnail`), read one by one; many are on the disk."""
+    """Make thumbnails [n, 32, 32] uint8 of images [n, H, W, C] (`duplicates.thumbnail`), read one by one.
+
+    Args:
+        images: Array or sequence of images; it may lie on the disk.
+        progress: Called with the images done and their number.
+    """
     made = scratch_array((len(images), SIDE, SIDE), np.uint8)
     for row in range(len(images)):
         made[row] = thumbnail(np.asarray(images[row]))
@@ -148,17 +154,22 @@ def copy_rule(
     seed: int = 0,
     progress: Counted | None = None,
 ) -> CopyRule:
-    """Learn from real images what counts as nearly the same.
+    """Learn from real images the rule by which two images are nearly the same.
 
     Args:
-        small: [n, 32, 32] thumbnails; one of each set of identical images, for they say nothing of different people.
-        people: [n] whose image it is.
-        read: Reads an image by its row.
-        laid: How a copy may lie.
-        ids_given: Whether ``people`` are people; else they name images.
-        compared_with: Images that are compared with all these people; None where these are compared with each other.
-        seed: Draws the people a rule is learned from where there are more than `LEARNED` images.
+        small: [n, 32, 32] thumbnails, one of each set of identical images: identical images do not show how alike
+            different people are.
+        people: [n] id of the person in each image.
+        read: Function that reads an image by its row.
+        laid: Positions of a copy, as in `CopyRule`.
+        ids_given: Whether ``people`` are ids of people; else they are ids of images.
+        compared_with: Number of images that are compared with all these people; None where these are compared with
+            each other.
+        seed: Random seed for drawing people where there are more than `LEARNED` images.
         progress: Called with the rows compared and their number.
+
+    Source:
+        METHODS section 6, "Near copies".
     """
     whitening = fit_whitening(small)
     names, who = np.unique(people, return_inverse=True)
@@ -192,13 +203,14 @@ def rule_of_stores(
     compared_with: int | None = None,
     progress: Counted | None = None,
 ) -> CopyRule:
-    """Learn from the real images of some stores together; nobody is in two of them.
+    """Learn the rule from the real images of several stores together; ids of different stores are different people.
 
     Args:
-        stores: Of one shape or of several.
-        small: Their thumbnails.
-        laid: How a copy may lie.
-        compared_with: Images that are compared with all these people; None where these are compared with each other.
+        stores: Stores of images, of one shape or of several.
+        small: Thumbnails of each store, [n, 32, 32].
+        laid: Positions of a copy, as in `CopyRule`.
+        compared_with: Number of images that are compared with all these people; None where these are compared with
+            each other.
         progress: Called with the rows compared and their number.
     """
     place = [(store, row) for store in stores for row in range(len(store.images))]
@@ -219,14 +231,17 @@ def rule_of_stores(
 def near_copies(
     small: np.ndarray, rule: CopyRule, read: Read, *, limit: int = LIMIT, progress: Counted | None = None
 ) -> NearCopies:
-    """All pairs of one set that are nearly the same.
+    """Find all pairs of one set that are nearly the same.
 
     Args:
         small: [n, 32, 32] thumbnails.
-        rule: What counts.
-        read: Reads an image by its row.
-        limit: Longest list, the most alike pairs.
+        rule: The rule; without a threshold no pair is found.
+        read: Function that reads an image by its row.
+        limit: Longest list; the most alike pairs are kept.
         progress: Called with the rows compared and their number.
+
+    Returns:
+        The pairs, the most alike first, with their fine details.
     """
     if rule.chance.similarity is None:
         return NO_PAIRS
@@ -249,20 +264,23 @@ def between_sets(
     limit: int = LIMIT,
     progress: Counted | None = None,
 ) -> tuple[BestMatches, NearCopies]:
-    """For each image of one set the most similar one of another, and all pairs that are nearly the same, in one pass.
+    """Find each image's most similar image of another set, and all pairs that are nearly the same, in one pass.
 
-    Memory: vectors of the second set in each position (a kilobyte an image, on the disk where they are many),
+    Memory: vectors of the second set in each position (a kilobyte an image, on the disk where there are many),
     thumbnails and three blocks.
 
     Args:
         first: [n, 32, 32] thumbnails.
-        second: [m, 32, 32].
-        rule: What counts; no pairs where it has no threshold.
-        read_first: Reads an image of the first set by its row.
-        read_second: Of the second.
-        block: Rows at a time.
-        limit: Longest list, the most alike pairs.
+        second: [m, 32, 32] thumbnails.
+        rule: The rule; without a threshold no pair is found.
+        read_first: Function that reads an image of the first set by its row.
+        read_second: Function that reads an image of the second set by its row.
+        block: Number of rows that are compared at a time.
+        limit: Longest list; the most alike pairs are kept.
         progress: Called with the rows of the first set that are done and their number.
+
+    Returns:
+        The most similar image for each image of the first set, and the pairs, the most alike first.
     """
     best = BestMatches(np.full(len(first), -1), np.full(len(first), -1.0, np.float32), np.zeros(len(first), bool))
     tables = [rule.whitening.table(laid) for laid in (second, *laid_thumbnails(second, rule.laid))]
@@ -297,7 +315,7 @@ def between_sets(
 
 
 def _one_each(one: np.ndarray, other: np.ndarray, chosen: np.ndarray) -> list[int]:
-    """Places of the first `fine_details.NULL` chosen pairs in which each person is once."""
+    """List the first `fine_details.NULL` chosen pairs in which no person is twice."""
     seen: set[int] = set()
     found: list[int] = []
     for k in np.flatnonzero(chosen):
@@ -319,7 +337,7 @@ def _confirmed(
     one: Read,
     other: Read,
 ) -> NearCopies:
-    """Pairs with their fine details."""
+    """Add the fine details of each pair, and whether they confirm it."""
     if rule.fine.threshold is None:
         alone = np.full(len(first), np.nan)
         return NearCopies(first, second, similarity, alone, np.ones(len(first), bool), laid, found)

@@ -1,5 +1,6 @@
 """Where the images of a source lie, what may not be written there, and what may not be read from there unnoticed."""
 
+import os
 from collections.abc import Mapping
 from pathlib import Path, PurePath
 
@@ -31,6 +32,28 @@ def refuse_overlap(out: str | Path, sources: Mapping[str, Source | None], *, cal
                 raise InputError(f"{called} {one_line(str(out))} lies inside {what}: name a folder outside the images")
             if place.exists() and place.is_relative_to(target):
                 raise InputError(f"{called} {one_line(str(out))} holds {what}: name a folder that does not")
+
+
+def refuse_among(out: str | Path, manifest: Manifest, *, called: str = "OUT") -> None:
+    """Refuse a folder for results inside a folder in which images of a manifest lie: a table names them anywhere.
+
+    Args:
+        out: The folder for results.
+        manifest: Of the images.
+        called: What the folder is called.
+
+    Raises:
+        InputError: It is one.
+    """
+    if manifest.root is None:
+        return
+    target, root = Path(out).resolve(), manifest.root.resolve()
+    for folder in sorted({os.path.dirname(str(path)) for path in manifest.table["path"].unique()}):  # noqa: PTH120
+        if target.is_relative_to((root / folder).resolve()):
+            raise InputError(
+                f"{called} {one_line(str(out))} lies inside {one_line(folder or root.name)}, which holds images of "
+                f"{one_line(manifest.name)}: name a folder outside the images"
+            )
 
 
 def named_sources(sources: Mapping[str, object]) -> dict[str, Source | None]:

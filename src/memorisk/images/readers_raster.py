@@ -46,9 +46,12 @@ def read_data(data: bytes, path: Path, how: Reading) -> np.ndarray:
 
 
 def count_frames(path: Path) -> int:
-    """Number of frames of an animation; 1 for a still image."""
+    """Number of frames of an animation, or of pictures in a JPEG (CIPA DC-007); 1 for a single image."""
     with path.open("rb") as file:
-        if file.read(8) == _PNG and not _animated(file):
+        head = file.read(8)
+        if head == _PNG and not _animated(file):
+            return 1
+        if head[:2] == b"\xff\xd8" and not _of_several_pictures(file):
             return 1
     return int(getattr(open_image(path.read_bytes(), path), "n_frames", 1))
 
@@ -59,6 +62,16 @@ def _animated(file: BinaryIO) -> bool:
         if head[4:] == b"acTL":
             return True
         file.seek(int.from_bytes(head[:4], "big") + 4, 1)
+    return False
+
+
+def _of_several_pictures(file: BinaryIO) -> bool:
+    """Whether a JPEG has the segment that lists further pictures, before the coded data: the rest is not read."""
+    file.seek(2)
+    while (head := file.read(8))[:1] == b"\xff" and len(head) == 8 and head[1] not in (0xDA, 0xD9):
+        if head[1] == 0xE2 and head[4:] == b"MPF\0":
+            return True
+        file.seek(max(2, int.from_bytes(head[2:4], "big")) - 6, 1)
     return False
 
 

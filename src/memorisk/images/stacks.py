@@ -20,9 +20,11 @@ def is_volume(root: Path, path: str) -> bool:
 
 
 def is_stack(path: Path, *, volume: bool) -> bool:
-    """Whether a file is of a kind that may hold several images."""
+    """Whether a file is of a kind that may hold several images, or a JPEG that does."""
     found = file_format(path)
-    return volume or (found is not None and found.name in _STACKS)
+    if volume or found is None:
+        return volume
+    return found.name in _STACKS or (found.name == "JPEG" and (frames_in(path, volume=False, plane="") or 1) > 1)
 
 
 def frames_in(path: Path, *, volume: bool, plane: str) -> int | None:
@@ -36,17 +38,17 @@ def frames_in(path: Path, *, volume: bool, plane: str) -> int | None:
         return None
 
 
-def frames_left(manifest: Manifest, plane: str) -> int:
-    """How many frames, pages and slices of a manifest's files have no row: nothing can be said of them.
+def frames_left(manifest: Manifest, plane: str) -> dict[str, int]:
+    """How many frames, pages and slices of a manifest's files have no row, by path: nothing can be said of them.
 
     Args:
         manifest: Of single images, or of some frames of each file; arrays have no such frames.
         plane: Of the slices of volumes.
     """
     if manifest.root is None:
-        return 0
-    rows = manifest.table["path"].astype(str).value_counts()
-    left = 0
+        return {}
+    rows = manifest.table["path"].astype(str).value_counts(sort=False)
+    left = {}
     for path, n in rows.items():
         file = manifest.root / str(path)
         try:
@@ -54,6 +56,6 @@ def frames_left(manifest: Manifest, plane: str) -> int:
             stack = is_stack(file, volume=volume)
         except (OSError, ValueError):
             continue
-        if stack:
-            left += max(0, (frames_in(file, volume=volume, plane=plane) or 0) - int(n))
+        if stack and (more := (frames_in(file, volume=volume, plane=plane) or 0) - int(n)) > 0:
+            left[str(path)] = more
     return left

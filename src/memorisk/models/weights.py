@@ -24,7 +24,7 @@ from torch import nn
 from torch.torch_version import TorchVersion
 
 from memorisk.images.containers.parsing import SurplusError
-from memorisk.images.containers.safetensors import tensors_sha256
+from memorisk.images.containers.safetensors import is_safetensors, tensors_sha256
 from memorisk.models.parts import head_names, stem_names
 from memorisk.models.whole_files import State, WholeFile, take_trunk, whole_file
 from memorisk.runs.bounds import check_archive, check_arrays
@@ -139,7 +139,7 @@ def tensors_of(path: Path | None) -> str | None:
     Returns:
         SHA-256; None for other formats.
     """
-    if path is None or path.suffix.lower() != ".safetensors" or not path.is_file():
+    if path is None or not path.is_file() or not is_safetensors(path):
         return None
     try:
         return tensors_sha256(path)

@@ -1,31 +1,113 @@
-"""Passes that an earlier rule gave: a saved run that passed by it is told as undecided, in one line, never repeated.
+"""Verdicts that an earlier rule gave and that may not stand; report, gate and statement tell them as undecided.
 
-The rules of issue "No pass without power" ask what an audit could have noticed; those before did not. Which rule made
-a verdict is its ``schema``. Failures and what was undecided are told as they were. Classifiers say it by
-`memorisk.statistics.verdict.is_earlier_pass`; the gate reads either from a statement (`report.statement.FORMS`).
+A pass of the first form did not ask what the audit would have noticed. A promise of a filter left people out for
+looking like others, and did not hold where people look alike. A failure of `audit feature` by controls alone did not
+ask whether models that never saw the mark fail so, too. All other failures, and what was undecided, are told as they
+were. This is the one place that knows the form of a verdict's rule; it needs Python's own library alone.
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
-from memorisk.report.result import Result
-from memorisk.report.statement import FORMS
+from memorisk.report.statement import FAIL, PASS, UNDECIDED, AuditStatement
 
-RULES: Mapping[str, int] = {kind: FORMS[kind] for kind in ("synthetic", "synthesize", "filter", "feature")}
-"""By audit, the ``schema`` of its verdict since when a pass rests on what would have been noticed; others stand."""
-LINE = (
-    "an earlier rule gave this run a pass, which may not stand: it did not ask whether the audit would have noticed "
-    "what it looked for"
+if TYPE_CHECKING:
+    from memorisk.report.result import Result
+
+FORMS: Mapping[str, int] = dict.fromkeys(("classifier", "losses", "synthetic", "synthesize", "filter", "feature"), 2)
+"""Form of the verdict's rule by kind of run: of a classifier in ``rule["form"]`` of ``verdict.json``, of others in its
+``schema``, of any in ``settings["verdict_form"]`` of a statement. Verdicts of other kinds stand."""
+BY_REFERENCES = "rank among reference models trained without the mark"
+"""How a verdict of `audit feature` and the method of its statement name the comparison that can fail a model."""
+PASSED = (
+    "an earlier version of memorisk passed this run without asking what it would have noticed, so that the pass may "
+    "not stand"
 )
-WAY = "the run's command, issued again with this memorisk, into a new folder"
+PROMISED = (
+    "an earlier version of memorisk made the promise of this run, which fails where different people look alike, so "
+    "that neither it nor a pass may stand"
+)
+FAILED = (
+    "an earlier version of memorisk failed this run without enough reference models, as it failed models that never "
+    "saw the mark, so that the failure may not stand"
+)
+AGAIN = "the run's command, issued again with this memorisk"
+AFRESH = f"{AGAIN}, into a new folder"
 
 
-def by_todays_rule(result: Result) -> Result:
-    """The result as it may be told today: undecided where an earlier rule let it pass, else as it is.
+def result_today(result: "Result") -> "Result":
+    """The result of a saved run as it may be told today: undecided, in one line, where its verdict may not stand.
 
     Args:
-        result: Of a saved run.
+        result: Of any kind; its run is left as it is.
     """
-    v = result.verdict
-    if result.status != "pass" or int(v.get("schema", 1)) >= RULES.get(str(v.get("audit")), 0):
+    v, kind = result.verdict, str(result.verdict.get("audit"))
+    promised = bool(v.get("guarantee"))
+    why = _may_not_stand(kind, result.status, verdict_form(v), method=str(v.get("method")), promised=promised)
+    if not why:
         return result
-    return result.replace(verdict={**v, "status": "undecided", "why": [LINE], "what_would_decide": [WAY]})
+    told = {**v, "status": UNDECIDED, "why": [why], "what_would_decide": [AGAIN if kind == "classifier" else AFRESH]}
+    if not promised:
+        return result.replace(verdict=told)
+    numbers = {**result.summary["numbers"], "guarantee": ""}
+    return result.replace(verdict={**told, "guarantee": ""}, summary={**result.summary, "numbers": numbers})
+
+
+def audit_today(audit: AuditStatement) -> AuditStatement:
+    """One run of a statement as it may be told today, as `result_today`.
+
+    Args:
+        audit: As an earlier version may have stated it.
+    """
+    form = audit.settings.get("verdict_form")
+    why = _may_not_stand(
+        audit.kind,
+        audit.status,
+        form if isinstance(form, int) else 1,
+        method=audit.method.name,
+        promised=any(figure.name == "miss_rate" for figure in audit.figures),
+    )
+    if not why:
+        return audit
+    return replace(audit, status=UNDECIDED, why=(why,), what_would_decide=(f"{AFRESH}, and stated again",))
+
+
+def _may_not_stand(kind: str, status: str, form: int, *, method: str, promised: bool) -> str:
+    """Why a verdict may not stand, in one sentence; empty where it does.
+
+    Args:
+        kind: Of the run, as in `FORMS`.
+        status: ``pass``, ``fail`` or anything else.
+        form: Of the rule that gave it.
+        method: Of `audit feature`: how its p was computed.
+        promised: Of `filter` and `synthesize`: whether a guarantee was given.
+    """
+    if form >= FORMS.get(kind, 0):
+        return ""
+    if kind in ("filter", "synthesize") and promised and status != FAIL:
+        return PROMISED
+    if kind == "feature" and status == FAIL and BY_REFERENCES not in method:
+        return FAILED
+    return PASSED if status == PASS else ""
+
+
+def is_earlier(why: object) -> bool:
+    """Whether reasons are those that stand in place of an earlier verdict.
+
+    Args:
+        why: Of a verdict or of a run of a statement.
+    """
+    return isinstance(why, list | tuple) and list(why) in ([PASSED], [PROMISED], [FAILED])
+
+
+def verdict_form(verdict: Mapping[str, Any]) -> int:
+    """Form of the rule that gave a saved verdict; 1 where it says none.
+
+    Args:
+        verdict: As in ``verdict.json``.
+    """
+    if verdict.get("audit") != "classifier":
+        return int(verdict.get("schema") or 1)
+    rule = verdict.get("rule")  # the schema of a classifier's verdict was 2 before the rule's form was
+    return int(rule.get("form") or 1) if isinstance(rule, Mapping) else 1

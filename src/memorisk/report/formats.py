@@ -23,6 +23,11 @@ def text(value: Any) -> str:
     return str(value)
 
 
+def capitalized(sentence: str) -> str:
+    """A sentence with its first letter large, the others as they are: names may stand in it."""
+    return f"{sentence[:1].upper()}{sentence[1:]}"
+
+
 def count(value: Any) -> str:
     """A whole number with commas between thousands."""
     return _signed(f"{float(value):,.0f}")

@@ -6,7 +6,7 @@ for Markdown or HTML.
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from memorisk.report.statement import AuditStatement, Figure, Statement
+from memorisk.report.statement import WAYS, AuditStatement, Figure, Statement
 from memorisk.report.text import visible
 
 HEADING = "## Privacy: what the model remembers of people"
@@ -50,7 +50,7 @@ def _lines(statement: Statement) -> Iterator[str]:
     if verdict.contradictions:
         yield from ("Where the runs do not fit together:", "", *_bullets(verdict.contradictions))
     if verdict.what_would_decide and verdict.status != "pass":
-        yield from ("What would decide it:", "", *_bullets(verdict.what_would_decide))
+        yield from (f"{WAYS[verdict.status]}:", "", *_bullets(verdict.what_would_decide))
     yield from _released(statement)
     for number, audit in enumerate(statement.audits, 1):
         yield from _audit(number, audit)

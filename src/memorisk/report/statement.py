@@ -18,14 +18,13 @@ from memorisk.runs.checksums import listing_sha256
 from memorisk.runs.errors import InputError, one_line
 
 FORMAT, VERSION, SCHEMA = "memorisk privacy statement", 2, "privacy-statement-2"
-FORMS = dict.fromkeys(("classifier", "losses", "synthetic", "synthesize", "filter", "feature"), 2)
-"""Form of the verdict's rule by kind of run, as in ``settings["verdict_form"]``; passes of an earlier form may not
-stand."""
 LISTS = {"level": 0.1, "correction": "bh"}
 """Of the list that a verdict rests on: verdicts of the first form were given at what was asked for."""
 LISTED = ("classifier", "losses", "synthetic")
 """Kinds of runs whose verdict rests on such a list."""
 PASS, FAIL, UNDECIDED, NOT_ASKED = "pass", "fail", "undecided", "not asked"
+WAYS = {UNDECIDED: "What would decide it", FAIL: "What would settle open questions"}
+"""What stands above the ways out, by status, wherever a verdict is shown."""
 RUNS = "runs"
 """Subjects below this name are the results of the runs; those below the name of a `Released` are its files."""
 

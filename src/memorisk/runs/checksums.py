@@ -1,6 +1,6 @@
 r"""SHA-256 of files and of folders, as ``sha256sum`` prints it, so that nobody needs memorisk to check one.
 
-A folder's is that of the listing of its files, made in it by ``find -L . -type f -printf '%P\0' | LC_ALL=C sort -z |
+A folder's is that of the listing of its files, made in it by ``find . -type f -printf '%P\0' | LC_ALL=C sort -z |
 xargs -0 sha256sum | sha256sum``. Needs nothing but Python's own library: a gate on releases runs where no image library
 is installed.
 """
@@ -44,7 +44,7 @@ def checksum(path: str | Path) -> Checksum:
     """The checksum of a file, or of everything in a folder.
 
     Args:
-        path: A file or a folder; links to files within it are followed.
+        path: A file or a folder.
 
     Raises:
         InputError: There is none, it cannot be read, is empty, or holds what `files_below` refuses.
@@ -71,28 +71,26 @@ def files_below(folder: Path) -> list[str]:
         folder: The folder.
 
     Raises:
-        InputError: It holds what has no bytes of its own to be checked: a link to a folder or out of this one, a pipe
-            or a device, or a folder without files, whose name goes out all the same.
+        InputError: It holds what has no bytes of its own to be checked: a link, whose text names a place of this
+            machine, a pipe or a device, or a folder without files, whose name goes out all the same.
     """
     found: list[str] = []
-    inside = os.path.realpath(folder)
     for above, inner, names in os.walk(folder, onerror=_stop):
         for name in sorted((*inner, *names)):
             place = Path(above) / name
-            if why := _uncheckable(place, inside):
+            if why := _uncheckable(place):
                 shown = one_line(os.path.relpath(str(place), folder), 120)
                 raise InputError(f"{one_line(folder)} holds {why} ({shown}): put the files there, or take it away")
         found += [os.path.relpath(str(Path(above) / name), folder) for name in names]
     return sorted(found, key=os.fsencode)
 
 
-def _uncheckable(place: Path, inside: str) -> str:
+def _uncheckable(place: Path) -> str:
     """Why a checksum of this part of a folder would not hold, or would miss it; empty for a file or a folder."""
-    is_link = place.is_symlink()
+    if place.is_symlink():
+        return "a link"
     if place.is_dir():
-        return "a link to a folder" if is_link else "" if any(place.iterdir()) else "an empty folder"
-    if is_link and os.path.commonpath((inside, os.path.realpath(place))) != inside:
-        return "a link out of it"
+        return "" if any(place.iterdir()) else "an empty folder"
     return "" if place.is_file() or not place.exists() else "a pipe, a socket or a device"
 
 

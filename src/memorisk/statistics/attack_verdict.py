@@ -1,17 +1,17 @@
-"""What attacks say to the verdict: fail, keep a pass away, or nothing (METHODS section 6, "Attacks").
+"""Judge attacks for the verdict: each fails the audit, keeps a pass away, or neither (METHODS section 6, "Attacks").
 
-Every attack that was run counts, if it is no control: those on the twins, which say what the recipe does to a patient,
-and those on the given model, over all classes and class by class, which say what this file shows.
+Every attack that was run counts unless it is a control: attacks on the twins, which show what the recipe does to a
+patient, and attacks on the given model, over all classes and class by class, which show what this file gives away.
 
 * *Fail*: an AUC is surely at least the gate, or more than ``SURE_RATE`` of the members are surely found at 1 % false
   positives. All these one-sided p-values form one family and are adjusted by Holm's procedure at ``LEVEL``, so that an
   audit without any such attack fails with probability at most ``LEVEL``, however many were run.
 * *Pass* needs every upper limit below the gate. It is not adjusted: a pass says that *all* attacks lie below, and is
   wrong with probability at most ``LEVEL`` already where one of them does not (an intersection-union test).
-* Where members and non-members may differ by something else than membership (a control that fails, a split that was
-  not drawn at random) an attack that compares with the test part neither fails nor passes.
-* An interval of fewer than three trainings speaks of these models. Of twins it neither fails nor passes; of the given
-  model it is what is asked.
+* Where members and non-members may differ by more than membership (a control that fails, a split that was not drawn
+  at random), an attack that compares with the test part neither fails nor passes.
+* An interval over fewer than three trainings is about these models only. For twins it neither fails nor passes; for the
+  given model it answers the question.
 """
 
 from collections.abc import Sequence
@@ -25,61 +25,64 @@ from memorisk.statistics.multiple import holm
 from memorisk.statistics.verdict import FAIL, UNDECIDED, Finding, Units
 
 SURE_RATE = 0.05
-"""More members than this, found at 1 % false positives, fail a release: five times what guessing finds."""
+"""Share of the members that must surely be exceeded at 1 % false positives to fail: five times that of guessing."""
 LEVEL = 0.025
-"""Of all failures together, and of a pass: what a 95 % interval leaves on one side."""
+"""One-sided level of all failures together, and of a pass: one side of a 95 % interval."""
 MOST_NAMED = 3
-"""Attacks or classes named in a sentence; the others are counted."""
+"""Largest number of attacks or classes that a sentence names; the others are counted."""
 
 
 @dataclass(frozen=True)
 class Attack:
-    """One attack on one model or on the twins, over all classes or in one."""
+    """The result of one attack on the twins or on the given model, over all classes or in one class."""
 
     name: str
-    """In sentences."""
+    """Name of the attack in sentences."""
     auc: float
-    """NaN where it could not be measured."""
+    """AUC; NaN where it could not be measured."""
     low: float
-    """Lower limit at 95 %, over patients, of twins also over trainings."""
+    """Lower 95 % limit of the AUC, over patients, of twins also over trainings."""
     high: float
-    """Upper limit."""
+    """Upper 95 % limit."""
     p_auc: float
-    """One-sided p of "the AUC is at most the gate"."""
+    """One-sided p-value of the hypothesis that the AUC is at most the gate."""
     tpr_low: float
     """Lower limit of the share of members found at 1 % false positives."""
     p_tpr: float
-    """One-sided p of "that share is at most ``SURE_RATE``"."""
+    """One-sided p-value of the hypothesis that this share is at most ``SURE_RATE``."""
     n_groups: int
-    """Patients that the interval rests on."""
+    """Number of patients behind the interval."""
     n_non_members: int
-    """Those among them who are no members, in the training that has fewest."""
+    """Number of them who are non-members, in the training that has fewest."""
     n_models: int
-    """Trainings that the interval rests on."""
+    """Number of attacked models behind the interval."""
     of_trainings: float = 0.0
     """Share of the interval's squared length that is due to the trainings."""
     label: str = ""
-    """The class; empty: all classes."""
+    """Class; empty for all classes."""
     of_target: bool = False
-    """On the given model, not on the twins."""
+    """Whether the given model was attacked, not the twins."""
     comparable: bool = True
-    """Whether members and non-members differ by membership alone, as far as is known."""
+    """Whether members and non-members are known to differ by nothing but membership."""
     conditional: bool = False
-    """Whether the interval speaks of these models only."""
+    """Whether the interval is about these models only."""
 
 
 def attack_findings(attacks: Sequence[Attack], gate: float, units: Units) -> list[Finding]:
-    """What the attacks say to the verdict (module docstring).
+    """Turn the results of attacks into findings for the verdict (module docstring).
 
     Args:
-        attacks: Every attack that is no control.
-        gate: The AUC that none may have, between 0.5 and 1.
-        units: What a group is called.
+        attacks: Every attack that is not a control.
+        gate: AUC that no attack may reach, between 0.5 and 1.
+        units: Name of a group in sentences.
 
     Returns:
-        Where an attack surely finds members a failure each for twins, given model and its classes; else at most one
-        doubt each, and one more where members and non-members cannot be compared. Empty where nothing speaks against
-        a pass.
+        Failures where an attack surely finds members, at most one each for the twins, the given model and its classes;
+        otherwise at most one doubt for each of these three, and one more where members and non-members cannot be
+        compared. Empty where nothing keeps a pass away.
+
+    Source:
+        METHODS section 6, "Attacks".
     """
     counted = [a for a in attacks if a.comparable and (a.of_target or not a.conditional) and not np.isnan(a.auc)]
     adjusted = holm([p for a in counted for p in (a.p_auc, a.p_tpr)]).reshape(-1, 2)
@@ -102,32 +105,32 @@ def attack_findings(attacks: Sequence[Attack], gate: float, units: Units) -> lis
 
 
 def passed_words(attacks: Sequence[Attack], gate: float, units: Units) -> str:
-    """What a pass says of the attacks: the one that came nearest to the gate, and what its limit rests on."""
+    """Say in one sentence which attack came nearest to the gate, with its upper limit and the units behind it."""
     if not attacks:
         return ""
     nearest = max(attacks, key=lambda a: a.high)
     return (
-        f"no attack reaches AUC {gate:g}: the nearest, {_where(nearest)}, has at most {nearest.high:.2f} "
-        f"({_over(nearest, units)})"
+        f"no attack that was tried reaches AUC {gate:g} (0.5 is guessing): the nearest, {_where(nearest)}, has at most "
+        f"{nearest.high:.2f} ({_over(nearest, units)})"
     )
 
 
 def _failure(found: Sequence[tuple[Attack, bool, bool]], gate: float, units: Units) -> str:
-    """Which attacks find members, the surest first; by their AUC, by what they find at few false positives, or both."""
+    """Name the attacks that find members, the surest first, by AUC or by the rate at 1 % false positives."""
     told = []
     for attack, by_auc, by_rate in found[:MOST_NAMED]:
         parts = []
         if by_auc:
-            parts.append(f"AUC {attack.auc:.2f}, at least {attack.low:.2f} where {gate:g} is allowed")
+            parts.append(f"AUC {attack.auc:.2f}, at least {attack.low:.2f} where less than {gate:g} is allowed")
         if by_rate:
             parts.append(f"at least {attack.tpr_low:.0%} of the members found at 1 % false positives")
-        told.append(f"{_where(attack)}: {', and '.join(parts)} ({_over(attack, units)})")
+        told.append(f"{_where(attack)}, {', and '.join(parts)} ({_over(attack, units)})")
     more = f"; and {len(found) - MOST_NAMED} more" if len(found) > MOST_NAMED else ""
-    return f"an attack tells who was in the training: {'; '.join(told)}{more}"
+    return f"an attack tells who was in the training (AUC 0.5 is guessing): {'; '.join(told)}{more}"
 
 
 def _doubts(attacks: Sequence[Attack], gate: float, units: Units) -> list[Finding]:
-    """Why these attacks, all of one kind, keep a pass away, and the way out; the furthest above the gate first."""
+    """Say why these attacks, all of one kind, keep a pass away, and the way out; the furthest above the gate first."""
     findings = []
     other = [a for a in attacks if not a.comparable]
     if other:
@@ -147,12 +150,12 @@ def _doubts(attacks: Sequence[Attack], gate: float, units: Units) -> list[Findin
         for a in furthest[:MOST_NAMED]
     ]
     more = f" and {len(furthest) - MOST_NAMED} more" if len(furthest) > MOST_NAMED else ""
-    why = f"an attack may reach AUC {gate:g}: {'; '.join(reached)}{more}"
+    why = f"an attack may reach AUC {gate:g} (0.5 is guessing): {'; '.join(reached)}{more}"
     return [*findings, Finding(UNDECIDED, why, _way_out(furthest, gate, units))]
 
 
 def _way_out(attacks: Sequence[Attack], gate: float, units: Units) -> str:
-    """What would bring every interval to one side of the gate, were the AUCs as estimated."""
+    """Say what would bring every interval to one side of the gate if the AUCs were as estimated."""
     if any(a.conditional and not a.of_target for a in attacks):
         return "at least three seeds (--models 6), so that the intervals speak of other trainings"
     if attacks[0].of_target:
@@ -175,7 +178,7 @@ def _way_out(attacks: Sequence[Attack], gate: float, units: Units) -> str:
 
 
 def _stretch(attack: Attack, gate: float) -> float:
-    """How many times too long the half-interval towards the gate is, on the logit scale; infinite at the gate."""
+    """Divide the half-interval towards the gate by the distance to it, on the logit scale; infinite at the gate."""
     if np.isnan(attack.auc) or not 0 < attack.auc < 1 or not 0 < attack.low <= attack.high < 1:
         return np.inf
     apart = abs(logit(gate) - logit(attack.auc))
@@ -184,7 +187,7 @@ def _stretch(attack: Attack, gate: float) -> float:
 
 
 def _models(attack: Attack, gate: float) -> float:
-    """Trainings with which the interval would clear the gate; infinite where patients alone make it too long."""
+    """Compute the trainings with which the interval would clear the gate; infinite where patients alone prevent it."""
     stretch = _stretch(attack, gate) ** 2
     room = 1 - (1 - attack.of_trainings) * stretch  # of the squared distance, what patients leave to trainings
     return attack.n_models * attack.of_trainings * stretch / room if np.isfinite(stretch) and room > 0 else np.inf
@@ -205,5 +208,5 @@ def _several(attacks: Sequence[Attack]) -> str:
 
 
 def _over(attack: Attack, units: Units) -> str:
-    trained = "this one model" if attack.of_target else f"{attack.n_models} trainings"
+    trained = "this one model" if attack.of_target else f"{attack.n_models} attacked models"
     return f"{units.count(attack.n_groups)}, {trained}"

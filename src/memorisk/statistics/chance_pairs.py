@@ -1,22 +1,24 @@
-"""From which similarity on are two images copies, and not two people who look alike?
+"""Compute the similarity from which on two images are copies, and not images of two people who look alike.
 
 METHODS section 6, "Near copies".
 
-Of N pairs of different people the most alike ones are a tail, and the threshold is where this tail would leave fewer
-than `CHANCE` of the N. Similarities are correlations; their Fisher transform ``z = atanh(r)`` of d independent
-numbers falls as ``exp(-(d - 2) z)`` far out and faster before, so that an exponential fitted to the k largest and
-continued errs to the safe side where all pairs are of one kind. Real sets hold kinds of images (flat ones, ones with
-the same device in them) whose pairs are more alike, and their tails bend the other way. Hence
+Of N pairs of different people the most alike ones are a tail. The threshold is the similarity beyond which this tail
+leaves fewer than `CHANCE` of the N pairs. Similarities are correlations. The Fisher transform ``z = atanh(r)`` of a
+correlation of d independent numbers falls as ``exp(-(d - 2) z)`` far out and faster before, so that an exponential
+fitted to the k largest values and extrapolated is conservative where all pairs are of one kind. Real sets hold kinds of
+images (flat ones, ones with the same device in them) whose pairs are more alike, and their tails bend the other way.
+Hence
 
-* fits at nested depths k = K, K/3, K/9, ... down to `LEAST`, each with the upper 95 % limit of its mean excess
-  (``2 k s / chi2_0.05(2 k)``), and of their thresholds ``u_k + s_k ln(k / CHANCE)`` the largest;
-* the true copies under two ids do not set it: pairs that even the deepest fit, its largest fifth counted and not
-  measured, expects fewer than ``CHANCE * APART`` of are left out, again until no more are. Halves of four real sets
-  held up to 120 times as many pairs beyond a continued fit of that depth as it said (CIFAR-10, natural images), so
-  that what is left out is out of reach of the bend.
+* exponentials are fitted at nested depths k = K, K/3, K/9, ... down to `LEAST`, each with the upper 95 % limit of its
+  mean excess (``2 k s / chi2_0.05(2 k)``), and the largest of their thresholds ``u_k + s_k ln(k / CHANCE)`` is taken;
+* true copies under two ids do not raise the threshold: pairs of which even the deepest fit, its largest fifth counted
+  and not measured, expects fewer than ``CHANCE * APART`` are left out, repeatedly until no more are. Halves of four
+  real sets held up to 120 times as many pairs beyond an extrapolated fit of that depth as expected (CIFAR-10, natural
+  images), so that the bend alone leaves no pair out.
 
-The units are pairs of people, each pair once, by its most alike images: a patient with 60 images makes no 60 pairs.
-Where fewer than `LEAST` of them are the most alike twentieth there is no threshold, and only identical pixels count.
+The units are pairs of people, each pair once, by its most alike images: a patient with 60 images does not count as 60
+pairs. Where the most alike twentieth holds fewer than `LEAST` pairs there is no threshold, and only identical pixels
+count.
 
 Held by `tests/statistics/test_chance_pairs.py` on made tails, `tests/images/test_near_copies.py` on made kinds of
 images and `recipes/near_copies.py` on halves of real sets.
@@ -31,42 +33,42 @@ from scipy import stats
 from memorisk.runs.errors import InputError
 
 CHANCE = 0.01
-"""Pairs of different people that a whole set is expected to have above the threshold."""
+"""Expected number of pairs of different people above the threshold, in a whole set."""
 APART = 1e-4
-"""A pair stands apart from the tail where it expects fewer than this share of `CHANCE`."""
+"""Share of `CHANCE` below which a pair stands apart: fewer such pairs are expected by the tail."""
 LEAST = 30
-"""Pairs that an exponential is fitted to: its mean is then known to a third (upper 95 % limit 1.39 times it)."""
+"""Fewest pairs to which an exponential is fitted: the upper 95 % limit of its mean is then 1.39 times the mean."""
 _LARGEST = 1 - 1e-6
 _SURE = 0.05
 
 
 @dataclass(frozen=True)
 class ChanceThreshold:
-    """From which similarity on a pair is none that chance makes of two people."""
+    """The similarity from which on a pair counts as copies, and the tail of pairs of different people behind it."""
 
     similarity: float | None
-    """Correlation; None where there is no such threshold."""
+    """Correlation; None where there is no threshold."""
     expected: float
-    """Pairs of different people that are expected at least so alike among all that are compared, at most."""
+    """Upper limit of the expected number of pairs of different people above the threshold."""
     n_people: int
-    """Whose pairs gave the tail."""
+    """People whose pairs form the tail."""
     n_fitted: int
-    """Pairs of people of the fit that gave the threshold; 0 without one."""
+    """Pairs of people in the fit that gave the threshold; 0 without one."""
     apart: int
-    """Pairs of people that were left out of every fit, since they stand apart."""
+    """Pairs of people that stand apart and were left out of every fit."""
     n_pairs: int
     """Pairs of different people that are compared."""
     why: str = ""
-    """Why there is none."""
+    """Reason why there is no threshold."""
 
     @property
     def rate(self) -> float:
-        """How often two different people would be called one, at most: `expected` of all pairs; 0 without threshold."""
+        """Upper limit of the share of pairs of different people that are called copies; 0 without a threshold."""
         return self.expected / self.n_pairs if self.similarity is not None else 0.0
 
     @property
     def words(self) -> str:
-        """One plain sentence."""
+        """The threshold, or why there is none, in one sentence."""
         if self.similarity is None:
             return f"Only identical pixels count as copies: {self.why}."
         return (
@@ -77,13 +79,13 @@ class ChanceThreshold:
 
 
 def tail_depth(n_people: int) -> int:
-    """Pairs of people that the deepest fit takes: four a person, at most a twentieth of all.
+    """Compute how many pairs of people the deepest fit takes: ``min(4 n, n (n - 1) / 40)``.
 
-    Four a person stay a tail where copies under two ids are one a person (they then are an eighth of it), and the
-    twentieth keeps the body of a small set out.
+    With four pairs a person, copies of everybody under two ids are an eighth of the tail; a twentieth of all pairs
+    keeps the body of a small set's distribution out of it.
 
     Args:
-        n_people: Different people.
+        n_people: n, the number of different people.
     """
     return min(4 * n_people, n_people * (n_people - 1) // 40)
 
@@ -91,12 +93,15 @@ def tail_depth(n_people: int) -> int:
 def pairs_of_people(
     one: NDArray[np.int64], other: NDArray[np.int64], similarity: NDArray[np.floating]
 ) -> NDArray[np.floating]:
-    """[P] of each pair of people the similarity of its most alike images, falling.
+    """Reduce pairs of images to pairs of people: of each pair of people its most alike images.
 
     Args:
-        one: [K] number of the person in one image.
-        other: [K] in the other.
-        similarity: [K] of the two images, falling.
+        one: [K] number of the person in the first image of each pair.
+        other: [K] number of the person in the second image.
+        similarity: [K] similarity of the two images, in falling order.
+
+    Returns:
+        [P] largest similarity of each pair of people, in falling order.
     """
     low, high = np.minimum(one, other).astype(np.int64), np.maximum(one, other).astype(np.int64)
     first = np.unique(low * (int(high.max(initial=0)) + 1) + high, return_index=True)[1]
@@ -106,21 +111,25 @@ def pairs_of_people(
 def chance_threshold(
     similarity: ArrayLike, n_people: int, *, expected: float = CHANCE, compared: int | None = None
 ) -> ChanceThreshold:
-    """Where fewer than ``expected`` pairs of different people would lie by chance.
+    """Compute the similarity above which fewer than ``expected`` pairs of different people are expected by chance.
 
     Args:
         similarity: [K] correlations of the most alike pairs of different people, each pair of people once
-            (`pairs_of_people`), falling; more than `tail_depth` are not used, fewer make a shallower fit.
-        n_people: Different people among whom these pairs were found.
-        expected: Pairs among all that are compared.
-        compared: Pairs of different people that are compared where the threshold is used; those of ``n_people`` if not
-            given. More where they are a sample, or where a set of images is compared with all of them.
+            (`pairs_of_people`), in falling order; more than `tail_depth` are not used, fewer make a shallower fit.
+        n_people: Number of people among whom these pairs were found.
+        expected: Expected number of pairs above the threshold, of all pairs that are compared.
+        compared: Number of pairs of different people that are compared where the threshold is used; if not given, the
+            pairs of ``n_people``. It is larger where these people are a sample, or where a further set is compared with
+            all of them.
 
     Returns:
-        The threshold, and what it was fitted to.
+        The threshold, and the fit that gave it.
 
     Raises:
-        InputError: The similarities do not fall, or are none.
+        InputError: ``similarity`` holds no correlations in falling order.
+
+    Source:
+        METHODS section 6; the module docstring has the formulas.
     """
     r = np.asarray(similarity, dtype=np.float64)
     if r.ndim != 1 or not np.isfinite(r).all() or (np.diff(r) > 0).any() or (np.abs(r) > 1 + 1e-6).any():
@@ -130,7 +139,7 @@ def chance_threshold(
     compared = own if compared is None else compared
 
     def without(why: str, apart: int = 0) -> ChanceThreshold:
-        """No threshold."""
+        """Give no threshold, and the reason."""
         return ChanceThreshold(None, 0.0, n_people, 0, apart, compared, why)
 
     if len(z) <= LEAST:
@@ -157,7 +166,7 @@ def chance_threshold(
 
 
 def _apart(z: NDArray[np.float64], expected: float) -> int:
-    """How many of the largest stand apart from the deepest fit; its largest fifth is counted, not measured."""
+    """Count the largest values that stand apart from the deepest fit; its largest fifth is counted, not measured."""
     apart = 0
     while len(z) - apart > LEAST:
         rest = z[apart:]
@@ -173,7 +182,7 @@ def _apart(z: NDArray[np.float64], expected: float) -> int:
 
 
 def _depths(most: int) -> list[int]:
-    """Nested depths, each a third of the one before."""
+    """List the nested depths, each a third of the one before, down to `LEAST`."""
     found = []
     while most >= LEAST:
         found.append(most)
@@ -182,12 +191,12 @@ def _depths(most: int) -> list[int]:
 
 
 def _continued(z: NDArray[np.float64], k: int, expected: float) -> float:
-    """Where an exponential through the k largest leaves ``expected``, with the upper limit of its mean."""
+    """Extrapolate an exponential fitted to the k largest to where it leaves ``expected``, by its mean's upper limit."""
     mean = float((z[:k] - z[k]).mean())
     upper = 2 * k * mean / float(stats.chi2.ppf(_SURE, 2 * k))
     return float(z[k] + upper * np.log(k / expected))
 
 
 def _people_needed() -> int:
-    """Smallest number of people whose deepest fit takes `LEAST` pairs."""
+    """Compute the smallest number of people whose deepest fit takes `LEAST` pairs."""
     return next(n for n in range(2, 10 * LEAST) if tail_depth(n) >= LEAST)

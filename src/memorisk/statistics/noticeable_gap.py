@@ -1,16 +1,16 @@
-"""The noticeable gap of a class: the smallest gap that its list finds with probability 0.8 were one patient to have it.
+"""Compute the noticeable gap of a class: the smallest gap of a single patient that its list finds with probability 0.8.
 
-METHODS section 6, "Classifier". A pass that nobody could have failed says nothing, so the list is tried on patients
-whose gap is known: unseen test groups of the class, to whose differences over seeds a gap is added, ranked as canaries
-are (`nulls`) and listed where their p-value would be the only small one of the class.
+METHODS section 6, "Classifier". The power of the list is measured on simulated patients of known gap: unseen test
+groups of the class, to whose differences over seeds a gap is added. They are ranked as canaries are (`nulls`) and count
+as found where a list finds them alone, with the only small p-value of the class.
 
 Two readings of METHODS:
 
 * The gap's shape over seeds is always that of `SHAPE`. METHODS takes the shape of this run's highest canaries where
-  there are any; but only a list tells whose gap is real, and an audit that lists somebody has failed. Unlisted maxima
+  there are any; but only a list shows whose gap is real, and an audit that lists somebody has failed. Unlisted maxima
   have the shape of noise.
-* The gap is on one image of the patient. M of a patient is the largest of their images, and one remembered image is the
-  hardest to find.
+* The gap is on one image of the patient. M of a patient is the maximum over the patient's images, so that one
+  remembered image is the hardest case.
 """
 
 import math
@@ -26,7 +26,7 @@ from memorisk.statistics.nulls import MAX_DRAWS, Null, comparison_sizes
 from memorisk.statistics.proportions import clopper_pearson
 
 POWER = 0.8
-"""Probability with which a noticeable gap is found: four of five cases."""
+"""Probability with which the noticeable gap is found: four of five cases."""
 
 PASS_POWER = 0.9
 """Probability with which a pass must notice a patient of the gap that is asked for.
@@ -36,45 +36,45 @@ for: simulated with noisy trainings, one patient at 2 nats passes 4.0 % of audit
 (`recipes/verdict_truth.py`)."""
 
 MIN_ROOM = 2.0
-"""Room below which no list is asked for: with 1 the patient's own sign flips already use the level up."""
+"""Smallest room with which a class counts as testable: at 1 the patient's own sign flips use up the level."""
 
 SHAPE = ((1.0, 2.0, 4.0), (0.87, 0.71, 0.35), (0.12, 0.0, 0.0))
 """Mean gap in nats, its coefficient of variation over seeds, and the share of seeds without any gap, as measured on
 real patients (METHODS section 6); between them on the logarithm of the mean, beyond them as at the ends."""
 
 GAPS = 2.0 ** np.arange(-2, 4.01, 0.25)
-"""Gaps that are tried, in nats: 0.25 to 16, in steps of 19 %."""
+"""Gaps that are simulated, in nats: 0.25 to 16, in steps of 19 %."""
 
 N_DRAWS = 500
-"""Simulated patients a class: near 0.8 the power's standard error is 0.018."""
+"""Number of simulated patients a class; near 0.8 the standard error of the power is 0.018."""
 
 MOST_SEEDS = 32
-"""Most seeds that `seeds_needed` tries: 64 models."""
+"""Largest number of seeds that `seeds_needed` tries: 64 models."""
 
 _MOST_PATTERNS = 8
-"""Of seeds that a group may lack: so many are drawn, since each has a null of its own."""
+"""Patterns of missing seeds that are drawn; each needs a null distribution of its own."""
 
 _FEWEST_FLIPS, _ENOUGH_ROOM = 2**12, 32
-"""Simulated patients are ranked among all flips where there are so few, or a part of them that leaves so much room."""
+"""Fewest flips among which simulated patients are ranked, and the room that a part of all flips must leave."""
 
 
 @dataclass(frozen=True)
 class ClassList:
-    """What the list of one class rests on."""
+    """The data of one class's list: unseen test groups, scored groups and the level."""
 
     test: Units
-    """Unseen test groups, all seeds."""
+    """Unseen test groups, with all seeds."""
     scored: NDArray[np.bool_]
-    """`[U, S]` in which seeds each scored group was."""
+    """`[U, S]` whether each scored group was scored in each seed."""
     sizes: IntArray
-    """`[U]` images of each scored group."""
+    """`[U]` number of images of each scored group."""
     level: float
-    """Level of the class: q / C, C the classes that have a list."""
+    """Level of the class, q / C, with C the number of classes that have a list."""
     flip: bool = True
-    """False in the `paper` design, whose roles are not symmetric."""
+    """Whether signs may be flipped; False in the `paper` design, whose roles are not symmetric."""
 
     def flips(self, n_seeds: int) -> tuple[int, bool]:
-        """How many flips are behind a p-value over so many seeds, and whether they are all (`flips.plan_flips`)."""
+        """Count the flips of a p-value over this many seeds, and say whether these are all (`flips.plan_flips`)."""
         if not self.flip:
             return 1, True
         return plan_flips(n_seeds, int(self.sizes.sum()) + len(self.test.unit_of), MAX_DRAWS, 0)
@@ -82,39 +82,39 @@ class ClassList:
 
 @dataclass(frozen=True)
 class NoticeableGap:
-    """What a class's list would have noticed."""
+    """The noticeable gap of a class, with the power at this gap."""
 
     gap: float
-    """Smallest mean gap in nats that is found with probability `POWER`; infinite where none up to 16 nats is."""
+    """Smallest mean gap in nats that is found with probability `POWER`; infinite where no gap up to 16 nats is."""
     power: float
-    """Probability with which it is found; where none is, that of the largest gap tried. NaN without a list."""
+    """Probability with which this gap is found; where no gap is, that of 16 nats. NaN without a list."""
     low: float
-    """95 % limits of that probability over simulated patients (Clopper-Pearson; not over other test groups)."""
+    """Lower 95 % limit of the power over simulated patients (Clopper-Pearson; not over other test groups)."""
     high: float
     """Upper limit."""
     room: float
-    """Level of a single patient over the smallest p-value possible, as at least four of five scored groups have it."""
+    """Room of the class (`room`)."""
     n_draws: int
-    """Simulated patients."""
+    """Number of simulated patients."""
     n_test: int
-    """Unseen groups behind them: the independent units."""
+    """Number of unseen test groups behind them, the independent units."""
 
 
 def class_list(
     test_gap: ArrayLike, test_unit: ArrayLike, sign: ArrayLike, unit: ArrayLike, level: float, *, flip: bool = True
 ) -> ClassList:
-    """What a class's list rests on, from the arrays that its p-values are made of.
+    """Collect the data of one class's list from the arrays that give its p-values.
 
     Args:
         test_gap: `[S, J]` loss gaps of the class's test images; in the `paper` design `[1, J]`, their means over seeds.
-        test_unit: `[J]` their groups.
-        sign: `[S, I]` membership of the class's scored images, as `nulls.sign_flip_p_values`.
-        unit: `[I]` their groups.
-        level: q / C.
-        flip: False in the `paper` design.
+        test_unit: `[J]` group of each test image.
+        sign: `[S, I]` membership of the class's scored images, as in `nulls.sign_flip_p_values`.
+        unit: `[I]` group of each scored image.
+        level: Level of the class, q / C.
+        flip: Whether signs may be flipped; False in the `paper` design.
 
     Raises:
-        InputError: Shapes do not fit, or the level is no share.
+        InputError: Shapes do not fit, or the level is not between 0 and 1.
     """
     if not 0 < level < 1:
         raise InputError(f"the level of a class's list is {level}; give a share between 0 and 1")
@@ -126,17 +126,20 @@ def class_list(
 
 
 def room(listing: ClassList, n_seeds: int | None = None) -> float:
-    """Room of a class: level of a single patient over the smallest p-value, `q / C (n + 1) 2^S / m`.
+    """Compute the room of a class: the level of a single patient over the smallest p-value, `q / C (n + 1) 2^S / m`.
 
-    With unequal groups or missing seeds each scored group has its own smallest p-value; the room is what at least four
-    of five of them have (`POWER`).
+    n are the test groups, m the scored groups, S the seeds. With unequal groups or missing seeds each scored group has
+    its own smallest p-value; the room is then the value that at least four of five groups reach (`POWER`).
 
     Args:
-        listing: Of the class.
-        n_seeds: As if so many seeds had been trained; those of the audit if not given.
+        listing: Data of the class's list.
+        n_seeds: Number of seeds to compute the room for; the audit's own if not given.
 
     Returns:
-        At least `MIN_ROOM` where a list may be asked for; 0 without scored groups.
+        The room; a class is testable from `MIN_ROOM` on. 0 without scored groups.
+
+    Source:
+        METHODS section 6, "Room".
     """
     m = len(listing.sizes)
     if not m:
@@ -154,20 +157,23 @@ def room(listing: ClassList, n_seeds: int | None = None) -> float:
 
 
 def noticeable_gap(listing: ClassList, *, seed: int, n_draws: int = N_DRAWS) -> NoticeableGap:
-    """The smallest gap that the list of a class finds with probability 0.8, by simulation.
+    """Compute the smallest gap that the list of a class finds with probability `POWER`, by simulation.
 
-    A simulated patient is an unseen group, its differences with a random sign a seed, and a gap drawn from `SHAPE` on
-    one of its images; it lacks the seeds that a random scored group lacks. It is found where its p-value is at most
-    `level / m`: alone on the list. Gaps are tried with the same draws, so that more gap is never found less often but
-    for its shape; the smallest is looked for by bisection of `GAPS`.
+    A simulated patient is an unseen group: its differences get a random sign a seed, and one of its images a gap drawn
+    from `SHAPE`; it lacks the seeds that a random scored group lacks. It is found where its p-value is at most
+    `level / m`, so that it would be on the list alone. All gaps use the same draws, so that the power increases with
+    the gap but for the gap's shape; the smallest gap is found by bisection of `GAPS`.
 
     Args:
-        listing: Of the class.
-        seed: Of the draws, of the audit's own.
-        n_draws: Simulated patients.
+        listing: Data of the class's list.
+        seed: Seed of the draws.
+        n_draws: Number of simulated patients.
 
     Returns:
         The gap with its power; infinite where the room is below `MIN_ROOM` or no gap is found often enough.
+
+    Source:
+        METHODS section 6, "Noticeable gap X".
     """
     nan, n_test, space = float("nan"), len(listing.test.ids), room(listing)
     if not n_test or space < MIN_ROOM:
@@ -184,17 +190,18 @@ def noticeable_gap(listing: ClassList, *, seed: int, n_draws: int = N_DRAWS) -> 
 
 
 def power(listing: ClassList, gap: float, *, seed: int, n_draws: int = N_DRAWS, n_seeds: int | None = None) -> float:
-    """Probability that the list of a class finds one patient with this mean gap.
+    """Compute the probability that the list of a class finds a single patient with this mean gap.
 
     Args:
-        listing: Of the class.
-        gap: Mean over trainings, in nats.
-        seed: Of the draws.
-        n_draws: Simulated patients.
-        n_seeds: As if so many seeds had been trained: seeds of the audit are drawn with replacement.
+        listing: Data of the class's list.
+        gap: Mean gap over trainings, in nats.
+        seed: Seed of the draws.
+        n_draws: Number of simulated patients.
+        n_seeds: Number of seeds to compute the power for, drawn with replacement from the audit's; its own if not
+            given.
 
     Returns:
-        Share of simulated patients that are found.
+        Share of the simulated patients that are found.
     """
     rng, space = np.random.default_rng([seed, 23]), room(listing, n_seeds)
     if not space or not len(listing.test.ids):
@@ -213,18 +220,19 @@ def power(listing: ClassList, gap: float, *, seed: int, n_draws: int = N_DRAWS, 
 
 
 def seeds_needed(listing: ClassList, gap: float, *, seed: int, n_draws: int = 200) -> int | None:
-    """How many seeds would give the class's list room and find this gap with probability `PASS_POWER`.
+    """Compute the number of seeds with which the class has room and its list finds this gap with power `PASS_POWER`.
 
-    Two Monte Carlo standard errors more are asked for: the audit with more seeds has noise of its own.
+    The power must exceed `PASS_POWER` by two Monte Carlo standard errors, since the audit with more seeds has noise of
+    its own.
 
     Args:
-        listing: Of the class.
-        gap: In nats.
-        seed: Of the draws.
-        n_draws: Simulated patients.
+        listing: Data of the class's list.
+        gap: Gap of a single patient, in nats.
+        seed: Seed of the draws.
+        n_draws: Number of simulated patients.
 
     Returns:
-        More than those of the audit; None where `MOST_SEEDS` are too few, or more seeds give no more flips.
+        A number larger than the audit's; None where `MOST_SEEDS` are too few, or where more seeds give no more flips.
     """
     if not len(listing.test.ids) or not len(listing.sizes) or not listing.flip:
         return None
@@ -249,15 +257,15 @@ def seeds_needed(listing: ClassList, gap: float, *, seed: int, n_draws: int = 20
 
 
 def gap_profiles(gap: float, uniform: ArrayLike, present: ArrayLike) -> FloatArray:
-    """Gaps over seeds of patients with this mean gap: zero in some seeds, gamma in the others (`SHAPE`).
+    """Draw gaps over seeds of patients with this mean gap: zero in some seeds, gamma-distributed in the others.
 
     Args:
-        gap: Mean over trainings, in nats.
-        uniform: `[N, S]` uniform draws that place each gap in its distribution.
-        present: `[N, S]` uniform draws that say in which seeds there is none.
+        gap: Mean gap over trainings, in nats.
+        uniform: `[N, S]` uniform draws, the quantiles of the gamma distribution.
+        present: `[N, S]` uniform draws that decide in which seeds the gap is zero.
 
     Returns:
-        `[N, S]` with mean `gap` and the coefficient of variation of `SHAPE`.
+        `[N, S]` gaps in nats, with mean `gap` and the coefficient of variation and share of zeros of `SHAPE`.
     """
     means, variations, zeros = SHAPE
     variation, zero = (float(np.interp(np.log(gap), np.log(means), column)) for column in (variations, zeros))
@@ -269,7 +277,7 @@ def gap_profiles(gap: float, uniform: ArrayLike, present: ArrayLike) -> FloatArr
 def _found(
     listing: ClassList, space: float, seeds: IntArray, gap: float, n_draws: int, rng: np.random.Generator
 ) -> NDArray[np.bool_]:
-    """Which of n simulated patients, scored in these seeds, the list finds; space is the class's `room`."""
+    """Simulate n patients that are scored in these seeds, and say which the list finds; space is the `room`."""
     tests, n_seeds = listing.test, len(seeds)
     unseen = Units(tests.ids, tests.sizes, tests.scored[:, seeds], tests.gap[seeds], tests.unit_of)
     n_flips, exact = listing.flips(n_seeds)
@@ -303,10 +311,10 @@ def _found(
 
 
 def _own_hits(null: Null, rows: FloatArray, observed: FloatArray) -> FloatArray:
-    """`[R]` how many flips of an image's own gaps `[R, S]` reach what was observed.
+    """Count the flips of each image's own gaps `[R, S]` that reach the observed statistic `[R]`: `[R]` counts.
 
-    A patient's images are counted each by itself, which counts a flip twice where two of them reach: too many, so that
-    the power is not overstated.
+    The images of a patient are counted one by one, so that a flip counts twice where two of them reach: the count is
+    then too large and the power too small, never too large.
     """
     n_seeds, total = rows.shape[1], observed
     if null.offset is not None:  # the sum at which `flips.studentized` is what was observed

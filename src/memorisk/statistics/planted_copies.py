@@ -23,6 +23,9 @@ from memorisk.statistics.proportions import Proportion, clopper_pearson
 
 FloatArray = NDArray[np.float64]
 
+BOUND_LEVEL = 0.95
+"""Joint confidence of `copies_bound`, unless another is asked for."""
+
 
 @dataclass(frozen=True)
 class PlantPower:
@@ -125,7 +128,7 @@ def plant_power(
     )
 
 
-def copies_bound(found: int, n_images: int, recall: Proportion, *, level: float = 0.95) -> CopiesBound:
+def copies_bound(found: int, n_images: int, recall: Proportion, *, level: float = BOUND_LEVEL) -> CopiesBound:
     """The largest share of a set that copies of the planted kinds can be, given how many images were found.
 
     If a share pi of the generator's images are such copies and each is found with probability R, found ones are at

@@ -190,7 +190,7 @@ def tpr_at_fpr(
         return TprAtFpr(float("nan"), 0.0, 1.0, fpr, 0, 0, needed, "not measurable: a side is empty", 1.0)
     m, n = (min(int((~np.isnan(row)).sum()) for row in side) for side in (members, others))
     sizes, quarter = [_present(o) for o in others], (1 - level) / 4
-    tpr, note = float("nan"), f"not measurable: {n:,} patients who are no members, at least {needed:,} needed"
+    tpr, note = float("nan"), f"not measurable: {n:,} non-members, at least {needed:,} needed"
     if n >= needed:
         allowed = [int(np.floor(fpr * size + 1e-9)) for size in sizes]
         rates = [_accused(*side).mean() for side in zip(members, others, allowed, strict=True)]

@@ -1,26 +1,27 @@
-"""Is an image nearer to one training patient than chance brings anybody? And how surely would one copy be noticed?
+"""Single out images that are nearer to one training patient than chance explains, and compute the power to do so.
 
-A list of patients (`reversed_queries`) ranks among held-out patients, so that no p-value is below ``1 / (n_held + 1)``
-and few copies stay unlisted, however exact. METHODS section 6 calls an image *singled out* where it is nearer than
-every held-out patient and as near as planted copies are. Of 1,000 training patients beside 200 held-out ones about five
-are nearer than every held-out one in a set without copies, and wherever some planted kind lies as far as these, that
-rule cries wolf in most clean sets (``docs/results/verdict_truth_sets.md``). Here the chance is computed instead. Two
-statistics are taken of every real patient, training and held-out alike:
+A list of patients (`reversed_queries`) ranks training patients among held-out ones. Its p-values are at least
+``1 / (n_held + 1)``, so that few copies stay unlisted, however exact. METHODS section 6 calls an image *singled out*
+where it is nearer than every held-out patient and as near as planted copies are. In a set without copies about five of
+1,000 training patients are nearer than all of 200 held-out ones; where some planted kind lies as far as these, that
+rule has a false alarm in most sets (``docs/results/verdict_truth_sets.md``). Here the probability is computed instead.
+Two statistics are computed for every real patient, training and held-out alike:
 
 * closeness: minus the log of the distance to the nearest synthetic image (of a head: its logit);
 * lead: over the synthetic images that are nearest to this patient of all real ones, the largest ``closeness to the
   patient - closeness to the next real patient``: minus the log of the second-neighbour ratio.
 
-If the two parts are a random split and the set knows neither, both are exchangeable between the parts, whatever the
-spread of the generator. Beyond the nearest tenth of the held-out patients, k of n, the tail is taken as exponential:
-``P(d) ~ d^D`` as d goes to 0 for distances (Hill), and logits fall off alike. The excess x of a new patient over the
-tail's start then has the exact predictive probability
+If the two parts are a random split and the generator saw neither, both statistics are exchangeable between the parts,
+whatever the spread of the generator. Beyond the nearest tenth of the held-out patients (k of n) the tail is assumed to
+be exponential: ``P(d) ~ d^D`` as d goes to 0 for distances (Hill 1975), and logits fall likewise. The excess x of a new
+patient over the tail's start then has the exact predictive probability
 
     p(x) = (k + 1) / (n + 1) * (1 + x / (k * mean excess))^-k,
 
-wider than the fitted exponential since k is small. The cut is where ``trials * p(x)`` is the chance that a clean set
-may have anybody singled out, shared by both statistics (and by detectors). Real tails fall faster, since the far
-patients within the tenth make it long; then the chance is smaller than stated.
+which is wider than the fitted exponential since k is small. The cut is the value where ``trials * p(x)`` equals the
+probability with which a set without copies may have anybody singled out; both statistics, and all detectors, share it.
+Real tails fall faster, since the far patients within the tenth make the mean excess large; the probability is then
+smaller than stated.
 """
 
 import math
@@ -33,41 +34,46 @@ from memorisk.runs.errors import InputError
 
 FloatArray = NDArray[np.float64]
 CHANCE = 0.05
-"""Of clean sets that may have anybody singled out."""
+"""Share of sets without copies that may have anybody singled out."""
 TAIL = 0.1
-"""Share of the held-out patients that the tail is fitted to: METHODS' level, and twenty patients of 200."""
+"""Share of the held-out patients to which the tail is fitted: METHODS' level, twenty patients of 200."""
 LEAST_TAIL = 10
-"""Fewest of them where there are so many: with ten the predictive tail at 1 % is 2.3 times the exponential one."""
+"""Fewest patients in the tail, where there are so many: with ten the predictive tail at 1 % is 2.3 times the
+exponential one."""
 NO_TAIL = 5
-"""With fewer in the tail no cut is given: of 1,000 beside 50 it would lie 2.6 times as far as an exponential one."""
+"""Fewest patients in the tail with which a cut is given: of 1,000 beside 50 it would lie 2.6 times as far as an
+exponential one."""
 ENOUGH_HELD_OUT = math.ceil(LEAST_TAIL / TAIL)
-"""Held-out patients whose nearest tenth is `LEAST_TAIL`."""
+"""Fewest held-out patients whose nearest tenth holds `LEAST_TAIL`."""
 
 
 @dataclass(frozen=True)
 class TailCut:
-    """The value beyond which a training patient is singled out by one statistic."""
+    """The cut of one statistic, beyond which a training patient is singled out, and the tail it was computed from."""
 
     cut: float
-    """Beyond it; inf where the held-out patients allow none."""
+    """Value beyond which a patient is singled out; inf where the held-out patients allow no cut."""
     start: float
-    """Where the tail begins: the (k + 1)-th largest value of the held-out patients."""
+    """Start of the tail: the (k + 1)-th largest value of the held-out patients."""
     slope: float
-    """Mean excess of the k over it."""
+    """Mean excess of the k largest values over the start."""
     n_tail: int
-    """k."""
+    """k, the held-out patients in the tail."""
     n_units: int
-    """Held-out patients."""
+    """n, all held-out patients."""
     trials: float
-    """Training patients, one for each chance to be beyond."""
+    """Training patients, each of whom may be beyond the cut by chance."""
     chance: float
-    """Expected number of them beyond the cut, were nobody copied."""
+    """Expected number of training patients beyond the cut where nobody is copied."""
 
     def expected(self, value: ArrayLike) -> FloatArray:
-        """How many training patients chance brings as far, by the tail; at values before its start, those of the start.
+        """Compute the expected number of training patients at least as far in the tail, ``trials * p(x)``.
 
         Args:
-            value: Any shape.
+            value: Statistic, of any shape; a value before the start of the tail counts as the start.
+
+        Returns:
+            Expected numbers, of the shape of ``value``.
         """
         excess = np.maximum(np.asarray(value, dtype=np.float64) - self.start, 0)
         if not (self.n_tail and self.slope > 0):
@@ -76,10 +82,10 @@ class TailCut:
         return self.trials * (self.n_tail + 1) / (self.n_units + 1) * tail
 
     def with_units(self, n_units: int) -> float:
-        """The cut that so many held-out patients of the same kind would give: same start, same mean excess.
+        """Compute the cut that another number of held-out patients would give, with the same start and mean excess.
 
         Args:
-            n_units: Held-out patients.
+            n_units: Number of held-out patients.
         """
         return self.cut if not np.isfinite(self.cut) else _cut(
             self.start, self.slope, _tail_of(n_units), n_units, self.trials, self.chance
@@ -87,15 +93,20 @@ class TailCut:
 
 
 def tail_cut(null: ArrayLike, trials: float, chance: float = CHANCE) -> TailCut:
-    """Where a training patient's value is larger than chance explains, from those of held-out patients.
+    """Compute the value beyond which a training patient is nearer to the set than chance explains.
 
-    The null: values of training and held-out patients are exchangeable, and the k largest of these exceed the next one
-    by exponential amounts. Values at the smallest one (patients who are nobody's nearest) are never part of the tail.
+    The cut solves ``trials * p(cut - start) = chance``. Null hypothesis: values of training and held-out patients are
+    exchangeable, and the k largest held-out values exceed the next one by exponential amounts. Values equal to the
+    smallest one (patients who are nobody's nearest) are never part of the tail.
 
     Args:
-        null: [n] of the held-out patients, one each, the independent units; larger = nearer to the set.
-        trials: Training patients that may be beyond by chance.
-        chance: Expected number of these.
+        null: [n] statistics of the held-out patients, one value each, the independent units; larger = nearer to the
+            set.
+        trials: Number of training patients.
+        chance: Expected number of training patients beyond the cut where nobody is copied.
+
+    Returns:
+        The cut with its tail; an infinite cut where fewer than `NO_TAIL` held-out patients are in the tail.
 
     Raises:
         InputError: A value is NaN, or trials or chance are not positive.
@@ -122,21 +133,25 @@ def tail_cut(null: ArrayLike, trials: float, chance: float = CHANCE) -> TailCut:
 
 
 def _tail_of(n: int) -> int:
+    """Compute k of n held-out patients."""
     return max(LEAST_TAIL, math.ceil(TAIL * n))
 
 
 def _cut(start: float, slope: float, k: int, n: int, trials: float, chance: float) -> float:
-    """``trials p(cut - start) = chance``; the start where so much is not expected there either."""
+    """Solve ``trials p(cut - start) = chance``; the start where fewer are expected beyond it already."""
     factor = trials * (k + 1) / ((n + 1) * chance)
     return start + k * slope * (factor ** (1 / k) - 1) if factor > 1 else start
 
 
 def closeness(distance: ArrayLike, *, logits: bool = False) -> FloatArray:
-    """Minus the log of a distance, inf at 0; of a head, whose distance is minus its logit, the logit.
+    """Compute the closeness ``-log(distance)``, inf at 0; of a head, whose distance is minus its logit, the logit.
 
     Args:
-        distance: Any shape.
-        logits: Whether a head gave it.
+        distance: Distances, of any shape.
+        logits: Whether the distances are those of a head.
+
+    Returns:
+        Closeness, of the same shape; larger = nearer.
     """
     values = np.asarray(distance, dtype=np.float64)
     if logits:
@@ -146,12 +161,15 @@ def closeness(distance: ArrayLike, *, logits: bool = False) -> FloatArray:
 
 
 def leads(own: ArrayLike, others: ArrayLike, *, logits: bool = False) -> FloatArray:
-    """By how much images are closer to one patient than to the next: ``log(others / own)``, 0 where both are equal.
+    """Compute by how much each image is closer to one patient than to the next: ``log(others / own)``.
 
     Args:
         own: [n] distance of each image to the patient.
-        others: [n] to the nearest real image of anybody else.
-        logits: Whether a head gave them.
+        others: [n] distance of each image to the nearest real image of anybody else.
+        logits: Whether the distances are those of a head; the lead is then a difference of logits.
+
+    Returns:
+        [n] leads; 0 where both distances are equal.
     """
     ours, theirs = closeness(own, logits=logits), closeness(others, logits=logits)
     with np.errstate(invalid="ignore"):
@@ -159,12 +177,15 @@ def leads(own: ArrayLike, others: ArrayLike, *, logits: bool = False) -> FloatAr
 
 
 def largest_lead(lead: ArrayLike, unit: ArrayLike, n_units: int) -> FloatArray:
-    """[n] largest lead of the images that are nearest to each unit of all; 0 where none is.
+    """Compute each patient's largest lead over the synthetic images whose nearest patient it is.
 
     Args:
-        lead: [S] of each synthetic image for the unit whose image is nearest to it.
-        unit: [S] that unit.
-        n_units: n.
+        lead: [S] lead of each synthetic image for its nearest patient.
+        unit: [S] number of that patient.
+        n_units: n, the number of patients.
+
+    Returns:
+        [n] largest leads; 0 for a patient who is the nearest of no synthetic image.
     """
     found = np.zeros(n_units)
     np.maximum.at(found, np.asarray(unit, dtype=np.intp), np.maximum(np.asarray(lead, dtype=np.float64), 0))
@@ -172,14 +193,14 @@ def largest_lead(lead: ArrayLike, unit: ArrayLike, n_units: int) -> FloatArray:
 
 
 def copies_noticed(share: float, probability: float) -> int | None:
-    """The fewest copies L of which one at least is noticed with this probability: ``1 - (1 - share)^L >= probability``.
+    """Compute the fewest copies L of which at least one is noticed: ``1 - (1 - share)^L >= probability``.
 
     Args:
-        share: Probability that one copy is noticed; independently of the others.
-        probability: Of one at least.
+        share: Probability that one copy is noticed, independently of the others.
+        probability: Probability that at least one is to be noticed.
 
     Returns:
-        L; None where no copy is surely noticed.
+        L; None where a single copy is never surely noticed (``share`` 0).
 
     Raises:
         InputError: The probability is not between 0 and 1.

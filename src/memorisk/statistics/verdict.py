@@ -1,7 +1,8 @@
 """The verdict: pass, fail or undecided, with the reasons and what would decide it.
 
 METHODS section 6. A verdict is about what was not seen, so it rests on power: a pass says that nothing was found and
-that a patient with a gap of `notice` nats would have been found in nine of ten cases (`noticeable_gap`). A class in
+that a patient with a gap of `notice` nats would have been found in nine of ten cases (`noticeable_gap`). A failure by
+flagged groups says what share of them chance explains, and what tells chance from memorization. A class in
 which that is not so has not been shown to have no such patient, and neither has a class without an interval (too small
 to split, never scored). Neither is ever counted as "0 memorized".
 
@@ -31,27 +32,8 @@ VERDICT_LEVEL, VERDICT_CORRECTION = DEFAULT_Q, "bh"
 """Level and correction of the verdict's list: somebody is listed in at most 10 % of audits in which nothing is
 memorized (`families`)."""
 
-RULE = {"form": 2, "level": VERDICT_LEVEL, "correction": VERDICT_CORRECTION, "power": PASS_POWER}
-"""What a saved verdict says of the rule that gave it; verdicts without it are of the first form, which asked for no
-power."""
-
-EARLIER_PASS = (
-    "this pass was given by the rule of an earlier version, which asked for no power, and may not stand: issue the "
-    "run's command again"
-)
-"""What is said of a saved pass of the first form, in place of the pass."""
-
-
-def is_earlier_pass(verdict: Mapping[str, Any]) -> bool:
-    """Whether a saved verdict of a classifier's audit is a pass that rests on no power.
-
-    Args:
-        verdict: As in ``verdict.json``.
-    """
-    rule = verdict.get("rule")
-    form = rule.get("form") if isinstance(rule, Mapping) else None
-    return verdict.get("audit") == "classifier" and verdict.get("status") == PASS and form != RULE["form"]
-
+RULE = {"level": VERDICT_LEVEL, "correction": VERDICT_CORRECTION, "power": PASS_POWER}
+"""What a saved verdict says of the rule that gave it, beside its form and the limits that were asked for."""
 
 COLUMNS = ("label", "low", "high", "tier", "flagged", "room", "noticeable_gap", "notice_power")
 """What the table must have; `n_groups_scored`, `n_test_groups`, `models_needed`, `why_not` make the reasons more exact
@@ -84,6 +66,8 @@ class Finding:
     """One sentence."""
     what_would_decide: str = ""
     """The way out; empty for a failure."""
+    first: bool = False
+    """Whether it must be settled before more models or patients are of use; told ahead of the classes then."""
 
 
 @dataclass(frozen=True)
@@ -132,7 +116,8 @@ def decide(
 
     Returns:
         Status with reasons, one a class: those above the gate first, the furthest above at the head, then those with
-        most flagged. An empty table is undecided.
+        most flagged. Doubts stand in the order in which a user must settle them: findings that come first, seeds,
+        classes, other findings. An empty table is undecided.
 
     Raises:
         InputError: Unknown gate, or a missing column.
@@ -152,25 +137,64 @@ def decide(
         (found for row in rows if (found := _failure(row, gate, units, few is not None))), key=lambda f: f[0]
     )
     failed = [reason for _, reason in failures] + [f.why for f in findings if f.status == FAIL]
-    others = [(f.why, f.what_would_decide) for f in findings if f.status == UNDECIDED]
+    undecided = sorted((f for f in findings if f.status == UNDECIDED), key=lambda f: not f.first)
+    others, ahead = [(f.why, f.what_would_decide) for f in undecided], sum(f.first for f in undecided)
     if failed:
         why, deciding = [*failed, *(why for why, _ in others)], [way for _, way in others]
+        if any(int(row["flagged"]) > 0 for row in rows):
+            deciding.insert(ahead, _by_chance(units))
         return Decision(FAIL, gate, why, deciding, tiers)
     doubts = [doubt for row in rows for doubt in _doubts(row, gate, notice, units)]
     if not rows:
         doubts = [("no class was audited", "a class with enough images to be split")]
     elif few is not None:
         doubts.insert(0, few)
-    doubts += others
+    doubts = [*others[:ahead], *doubts, *others[ahead:]]
     if doubts:
         return Decision(UNDECIDED, gate, [why for why, _ in doubts], [what for _, what in doubts], tiers)
-    largest = max(float(row["noticeable_gap"]) for row in rows)
+    worst = max(rows, key=lambda row: float(row["noticeable_gap"]))
+    found = {"gap": worst["noticeable_gap"], **{k: worst.get(f"noticeable_{k}") for k in ("power", "low", "high")}}
     passed = [
-        f"no {units.one} is flagged, and in every class ({len(rows)}) one whose gap is {largest:.2g} nats or more "
-        "would have been noticed in four of five cases",
-        f"the upper limit of every class is below {GATES[gate]}",
+        f"no {units.one} is flagged",
+        noticed_words(found, units, one_line(worst["label"], 80)),
+        f"the mean gap M of every class is below {GATES[gate]} nats, by the upper limit of its interval",
     ]
     return Decision(PASS, gate, passed, [], tiers)
+
+
+def noticed_words(found: Mapping[str, Any] | None, units: Units, label: str) -> str:
+    """What the audit would have noticed of one patient, in one sentence; on the first screen of every report.
+
+    Args:
+        found: `gap` in nats (None or infinite: no gap is surely noticed), `power` with `low` and `high` where known;
+            None or empty where no class has a list.
+        units: What a group is called.
+        label: The class in which least is noticed, as it may be shown.
+    """
+    if not found:
+        return ""
+    gap = found.get("gap")
+    if gap is None or not math.isfinite(gap):
+        return f"in class {label} a single {units.one} is not surely noticed, however strongly remembered"
+    limits = ""
+    if found.get("low") is not None:
+        cases, low, high = (f"{100 * found[k]:.0f}" for k in ("power", "low", "high"))
+        limits = f"; simulated: {cases} of 100, {low} to {high}"
+    times = math.exp(gap)
+    return (
+        f"a single {units.one} with a gap of {gap:.2g} nats or more would have been noticed in at least four of five "
+        f"cases (class {label}, where least is noticed{limits}). At {gap:.2g} nats training on an image makes its "
+        f"right answer {times:{',.0f' if times >= 10 else '.2g'}} times as probable. Smaller gaps may be missed"
+    )
+
+
+def _by_chance(units: Units) -> str:
+    """How many flags chance explains, and what tells them from memorization."""
+    level = f"{100 * VERDICT_LEVEL:.0f} %"
+    return (
+        f"more models, which tell chance from memorization: at most {level} of the flagged {units.many} are expected "
+        f"to be so by chance, and where nobody is remembered at most {level} of audits flag anybody"
+    )
 
 
 def few_seeds(n_seeds: int) -> tuple[str, str] | None:
@@ -196,7 +220,7 @@ def _failure(row: dict[str, Any], gate: str, units: Units, few: bool) -> tuple[t
     reasons, above = [], reaches(low, gate) and not few and row["tier"] != INSUFFICIENT
     if above:
         where = f"above {GATES[gate]}" if gate == "high" else f"at or above {GATES[gate]}"
-        reasons.append(f"the lower limit of its mean M, {low:.3g}, is {where}")
+        reasons.append(f"its mean gap M is {where} nats, by the lower limit of its interval, {low:.3g}")
     if flagged > 0:
         reasons.append(f"{units.count(flagged)} {'is' if flagged == 1 else 'are'} flagged")
     if not reasons:
@@ -218,11 +242,13 @@ def _doubts(row: dict[str, Any], gate: str, notice: float, units: Units) -> list
             )
         )
     elif math.isnan(high):
-        doubts.append((f"class {name}: its mean M has no interval", f"class {name}: more images of it, or more seeds"))
+        doubts.append(
+            (f"class {name}: its mean gap M has no interval", f"class {name}: more images of it, or more seeds")
+        )
     elif not high < GATES[gate]:
         doubts.append(
             (
-                f"class {name}: the interval of its mean M, {low:.3g} to {high:.3g}, holds {GATES[gate]}",
+                f"class {name}: the interval of its mean gap M, {low:.3g} to {high:.3g} nats, contains {GATES[gate]}",
                 f"class {name}: a shorter interval, by more models (seeds) or more images of it",
             )
         )
@@ -240,10 +266,10 @@ def _unnoticed(row: dict[str, Any], notice: float, units: Units) -> str:
         return f" cannot be tested: no list of {units.many} was possible"
     if room < MIN_ROOM:
         n = row.get("n_test_groups", math.nan)
-        beside = "" if pd.isna(n) else f" beside {units.count(int(n))} in the test part"
+        beside = "" if pd.isna(n) else f", with {units.count(int(n))} in the test part,"
         return (
-            f": too few models{beside} to list a single {units.one} (room {room:.2g}, {MIN_ROOM:.0f} needed), so that "
-            "no gap, however large, is sure to be noticed"
+            f": the models{beside} are too few to flag a single {units.one}, however strongly remembered (room "
+            f"{room:.2g}, {MIN_ROOM:.0f} needed)"
         )
     if math.isinf(gap):
         return (
@@ -252,7 +278,7 @@ def _unnoticed(row: dict[str, Any], notice: float, units: Units) -> str:
     if gap > notice:
         return (
             f": a single {units.one} would have been noticed in four of five cases only from a gap of {gap:.2g} nats "
-            f"on, and a pass must notice {notice:.2g}"
+            f"on, and a pass needs {notice:.2g}"
         )
     found = float(row["notice_power"])
     if not found >= PASS_POWER:
@@ -269,7 +295,7 @@ def _to_notice(row: dict[str, Any], notice: float, units: Units) -> str:
     models = row.get("models_needed", math.nan)
     if not pd.isna(models):
         n = int(models)
-        return f"{n} models (--models {n}), by the spread of these trainings, or more {units.many} of it"
+        return f"about {n} models (--models {n}), by the spread of these trainings, or more {units.many} of it"
     if math.isnan(float(row["room"])):
         return f"{units.many} of it in the test part, from one random split"
     return (

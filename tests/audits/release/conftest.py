@@ -1,6 +1,10 @@
 """Small finished runs of every kind that a statement knows, made once; in folders, as a user has them."""
 
+import json
+import shutil
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,10 +19,15 @@ from memorisk.audits.synthetic.audit import audit_synthetic
 from memorisk.audits.watch.watching import MemorizationWatch
 from memorisk.models.weights import save_weights
 from memorisk.models.zoo import create_model
+from memorisk.report.in_toto import InTotoStatement
+from memorisk.report.statement import content_sha256
+from memorisk.runs.checksums import SEAL, sealed_files, write_seal
 from tests.audits.synthetic import twin_evidence
 from tests.audits.synthetic_set.making import parts
 
 PASSES = {"plant_kinds": ("exact", "flipped")}
+FEATURE = {"mark": "text:DOE", "mark_scale": 1, "text_height": 5, "probes": "held", "size": 24,
+           "normalise": "0.5/0.25", "n_controls": 19, "redraws": 1}  # fmt: skip
 OF = {"group_from": r"([a-z]+\d+)_"}
 
 
@@ -80,5 +89,34 @@ def _models(root: Path) -> None:
     (root / "models").mkdir()
     model = create_model("small_cnn", num_classes=3, in_chans=1, image_size=24, weights="none", seed=0)
     save_weights(root / "models" / "net.safetensors", model)
-    audit_feature("small_cnn@models/net.safetensors", out="runs/feature", mark="text:DOE", mark_scale=1, text_height=5,
-                  probes="held", size=24, normalise="0.5/0.25", n_controls=19, redraws=1)  # fmt: skip
+    audit_feature("small_cnn@models/net.safetensors", out="runs/feature", **FEATURE)
+
+
+def rewritten(
+    run: Path, out: Path, *, verdict: Mapping[str, Any] | None = None, change: Callable[[Path], None] | None = None
+) -> Path:
+    """A copy of a finished run that says something else, sealed anew; None takes a key of the verdict away."""
+    shutil.copytree(run, out)
+    absent = {k for k, v in (verdict or {}).items() if v is None}
+    for name in ("filter.json", "synthesize.json", "verdict.json"):
+        if (out / name).is_file():
+            saved = json.loads((out / name).read_text()) | dict(verdict or {})
+            (out / name).write_text(json.dumps({k: v for k, v in saved.items() if k not in absent}))
+    if change is not None:
+        change(out)
+    log = (out / "log.jsonl").read_text().splitlines()
+    last = json.loads(log[-1]) | {"status": json.loads((out / "verdict.json").read_text())["status"]}
+    (out / "log.jsonl").write_text("\n".join([*log[:-1], json.dumps(last)]))
+    names = [name for name in sealed_files(out) if (out / name).is_file()]
+    (out / SEAL).unlink()
+    write_seal(out, names)
+    return out
+
+
+def restated(told: Mapping[str, Any], file: Path) -> Path:
+    """A statement that was changed, written with its own checksum as whoever made it would have."""
+    predicate = {k: v for k, v in told["predicate"].items() if k != "content_sha256"}
+    found = InTotoStatement.from_bytes(json.dumps(told).encode(), "statement")
+    predicate["content_sha256"] = content_sha256(predicate, found.subject)
+    file.write_text(json.dumps({**told, "predicate": predicate}))
+    return file

@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from memorisk.audits.release.gate import gate
-from memorisk.audits.release.stating import write_statement
+from memorisk.audits.release.stating import state, write_statement
 from memorisk.report.in_toto import ResourceDescriptor
 from memorisk.report.statement import content_sha256
+from tests.audits.release.conftest import restated, rewritten
 from tests.commands import answer, refusal
 
 LIGHT = """
@@ -78,6 +79,14 @@ def test_a_statement_that_was_touched_stops_a_release(runs: Path, stated: Path) 
     answered = gate(stated, images=["clean"])
     assert not answered.passed
     assert "verdict is missing" in answered.line
+
+
+def test_a_pass_by_a_list_at_another_level_stops_a_release(runs: Path, tmp_path: Path) -> None:
+    told = state(rewritten(runs / "runs/losses", tmp_path / "run", verdict={"status": "pass"})).as_json()
+    file = tmp_path / "statement.json"
+    assert "tied to no weights" in gate(restated(told, file), weights=["models/net.safetensors"]).line
+    told["predicate"]["audits"][0]["level"] = 0.02
+    assert "decided at other settings" in gate(restated(told, file), weights=["models/net.safetensors"]).line
 
 
 def test_bad_input_is_no_answer(runs: Path, stated: Path, tmp_path: Path, capsys) -> None:

@@ -19,6 +19,9 @@ from memorisk.audits.release.gate import gate
 from memorisk.audits.release.stating import state, write_statement
 from memorisk.audits.synthetic.audit import audit_synthetic
 from memorisk.images.clean_manifest import manifest_bytes
+from memorisk.images.containers.checking import surplus
+from memorisk.images.readers import read_image
+from memorisk.runs.checksums import checksum, file_sha256, list_folder
 from memorisk.runs.errors import InputError
 from tests.audits.release.conftest import OF, PASSES
 
@@ -136,6 +139,11 @@ def test_a_run_that_hides_names_is_held_to_contents_and_labels(runs: Path, tmp_p
     of_set = {**PASSES, **OF, "pseudonymise": True, "pseudonym_key": key}
     audit_synthetic("train", str(tmp_path / "out"), held_out="held", out=tmp_path / "run", **of_set)
     assert state(tmp_path / "run", images=[tmp_path / "out"]).released
+    shutil.copytree(tmp_path / "out", tmp_path / "named")
+    (tmp_path / "named" / "metadata.csv").unlink()
+    (tmp_path / "named" / "000001.png").rename(tmp_path / "named" / "DOE.png")
+    with pytest.raises(InputError, match="its file names, which the run hid, cannot be compared"):
+        state(tmp_path / "run", images=[tmp_path / "named"])
     table = tmp_path / "out" / "metadata.csv"
     names = table.read_text().splitlines()[1:]
     table.write_bytes(manifest_bytes(names, ["DOE"] * len(names)))
@@ -184,6 +192,108 @@ def test_a_clean_export_is_what_was_audited_and_passes(made: Path, tmp_path: Pat
     Image.fromarray(pixels).save(other_pixel_of)
     with pytest.raises(InputError, match=r"000001\.png is not an image that was audited"):
         state(made / "runs" / "clean", images=[tmp_path / "out"])
+
+
+def deeper(file: Path) -> None:
+    """Put another image into the lower bits of 16, of which an audit at 8 bits sees the upper ones."""
+    seen = np.asarray(Image.open(file)).astype(int) * 257
+    hidden = np.random.default_rng(0).integers(-128, 128, seen.shape)
+    Image.fromarray(np.clip(seen + hidden, 0, 65535).astype(np.uint16)).save(file)
+
+
+def with_density(file: Path) -> None:
+    """Put a plain chunk about display into a PNG file."""
+    data = file.read_bytes()
+    file.write_bytes(data[:33] + chunk(b"pHYs", struct.pack(">2IB", 2835, 2835, 1)) + data[33:])
+
+
+EXPORTS: dict[str, Callable[[Path], object]] = {
+    "lower bits": deeper,
+    "a chunk about display": with_density,
+    "three channels": lambda file: Image.open(file).convert("RGB").save(file),
+    "other compression": lambda file: Image.open(file).save(file, compress_level=1),
+}
+
+
+@pytest.fixture(scope="module")
+def exported(made: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A clean export of a set that passes."""
+    return release(made / "clean", tmp_path_factory.mktemp("exported") / "out").out
+
+
+@pytest.mark.parametrize("name", EXPORTS)
+def test_an_export_in_other_bytes_has_room_for_something_else(
+    made: Path, exported: Path, tmp_path: Path, name: str
+) -> None:
+    shutil.copytree(exported, tmp_path / "out")
+    file = tmp_path / "out" / "000007.png"
+    EXPORTS[name](file)
+    assert surplus(file) is None  # plain by itself
+    with pytest.raises(InputError, match=r"000007\.png has the pixels that were audited, but other bytes"):
+        state(made / "runs" / "clean", images=[tmp_path / "out"])
+
+
+def test_a_file_exchanged_while_it_is_looked_at_is_not_stated(
+    made: Path, exported: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out, good = tmp_path / "out", (exported / "000007.png").read_bytes()
+    shutil.copytree(exported, out)
+    with_density(out / "000007.png")  # as it is when the folder is listed
+
+    def read(path: Path, **how) -> np.ndarray:
+        (out / "000007.png").write_bytes(good)  # and no longer when its pixels are compared
+        return read_image(path, **how)
+
+    monkeypatch.setattr("memorisk.audits.release.set_files.read_image", read)
+    with pytest.raises(InputError, match=r"000007\.png has the pixels that were audited, but other bytes"):
+        state(made / "runs" / "clean", images=[out])
+
+
+@pytest.mark.parametrize("name", ["DOE_{}.png", "DOE/{}.png"])
+def test_an_export_under_other_names_is_none(made: Path, exported: Path, tmp_path: Path, name: str) -> None:
+    out = tmp_path / "out"
+    shutil.copytree(exported, out)
+    (out / "DOE").mkdir()
+    for file in sorted(out.glob("*.png")):
+        file.rename(out / name.format(file.stem))
+    names = sorted(str(file.relative_to(out)) for file in out.rglob("*.png"))
+    (out / "metadata.csv").write_bytes(manifest_bytes(names, [""] * len(names)))
+    if not any((out / "DOE").iterdir()):
+        (out / "DOE").rmdir()
+    with pytest.raises(InputError, match=r"DOE.* not among the files that were audited"):
+        state(made / "runs" / "clean", images=[out])
+
+
+def test_an_export_in_an_order_of_its_own_is_none(made: Path, exported: Path, tmp_path: Path) -> None:
+    shutil.copytree(exported, tmp_path / "out")
+    files = sorted((tmp_path / "out").glob("*.png"))
+    first, second = (file.read_bytes() for file in files[:2])
+    files[0].write_bytes(second)
+    files[1].write_bytes(first)
+    with pytest.raises(InputError, match="its images stand in an order of their own"):
+        state(made / "runs" / "clean", images=[tmp_path / "out"])
+
+
+def test_a_table_of_names_in_an_order_of_its_own_is_no_part_of_a_set(made: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "clean"
+    shutil.copytree(made / "clean", folder)
+    names = sorted(file.name for file in folder.iterdir())
+    (folder / "metadata.csv").write_bytes(manifest_bytes(names, [""] * len(names)))
+    assert state(made / "runs" / "clean", images=[folder]).verdict.status == "pass"
+    names[3], names[4] = names[4], names[3]
+    (folder / "metadata.csv").write_bytes(manifest_bytes(names, [""] * len(names)))
+    with pytest.raises(InputError, match=r"metadata\.csv"):
+        state(made / "runs" / "clean", images=[folder])
+
+
+def test_the_text_of_a_listing_is_not_the_folder(made: Path, stated: Path, tmp_path: Path) -> None:
+    """It has the checksum that the folder is known by, as sha256sum would print it."""
+    lines = (f"{sha256}  {name}\n" for name, sha256 in sorted(list_folder(made / "clean").items()))
+    (tmp_path / "listing").write_text("".join(lines))
+    found = gate(stated, images=[tmp_path / "listing"])
+    assert file_sha256(tmp_path / "listing") == checksum(made / "clean").sha256
+    assert not found.passed
+    assert "is not what was audited" in found.line
 
 
 def chunks(data: bytes) -> list[tuple[bytes, bytes]]:

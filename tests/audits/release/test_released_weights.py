@@ -6,14 +6,17 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from safetensors.torch import load_file
+import torch
+from safetensors.torch import load_file, save_file
 
+from memorisk.audits.feature import audit_feature
 from memorisk.audits.release.exporting import release
 from memorisk.audits.release.gate import gate
 from memorisk.audits.release.stating import state, write_statement
 from memorisk.images.containers.checking import weights_surplus
 from memorisk.images.containers.safetensors import tensors_sha256
 from memorisk.runs.errors import InputError
+from tests.audits.release.conftest import FEATURE
 
 NET = Path("models/net.safetensors")
 
@@ -52,6 +55,8 @@ SURPLUS: dict[str, Callable[[dict, bytes], tuple]] = {
         {name: {**one, "data_offsets": [at + 4 for at in one["data_offsets"]]} for name, one in header.items()},
         b"text" + tensors,
     ),
+    "spaces between": lambda header, tensors: (json.dumps(header, indent=1).encode(), tensors),
+    "escapes": lambda header, tensors: (json.dumps(header).encode().replace(b"weight", b"w\\u0065ight"), tensors),
     "more about a tensor": lambda header, tensors: (
         {name: {**one, "note": "DOE"} for name, one in header.items()}, tensors,
     ),
@@ -67,6 +72,58 @@ def test_what_lies_beside_tensors_is_named_and_refused(runs: Path, tmp_path: Pat
     assert not gate(statement, weights=[file], require="not-fail").passed
     with pytest.raises(InputError, match="is not what any of these runs looked at"):
         state("runs/feature", weights=[file])
+
+
+def turned_round(header: dict, tensors: bytes) -> tuple[dict, bytes]:
+    """The last tensor first."""
+    found, data = {}, b""
+    for name in reversed(header):
+        begin, end = header[name]["data_offsets"]
+        found[name] = {**header[name], "data_offsets": [len(data), len(data) + end - begin]}
+        data += tensors[begin:end]
+    return found, data
+
+
+ORDERS: dict[str, Callable[[dict, bytes], tuple]] = {
+    "tensors": turned_round,
+    "names": lambda header, tensors: (dict(reversed(header.items())), tensors),
+    "members": lambda header, tensors: ({k: dict(reversed(one.items())) for k, one in header.items()}, tensors),
+}
+
+
+@pytest.mark.parametrize("name", ORDERS)
+def test_an_order_of_tensors_that_says_something_is_refused(runs: Path, tmp_path: Path, name: str) -> None:
+    """Of a file that was not audited itself, but has the same tensors; an export is in the library's own order."""
+    file, out, library = (tmp_path / f"{k}.safetensors" for k in ("told", "out", "library"))
+    put(file, *ORDERS[name](*parts(NET)))
+    assert tensors_sha256(file) == tensors_sha256(NET)
+    with pytest.raises(InputError, match="tensors in an order of its own"):
+        state("runs/feature", weights=[file])
+    release(file, out)
+    save_file(load_file(NET), library)
+    assert out.read_bytes() == library.read_bytes()
+    assert state("runs/feature", weights=[out]).released
+
+
+def test_everything_beside_tensors_is_listed_whatever_the_file_is_called(runs: Path, tmp_path: Path) -> None:
+    header, tensors = parts(NET)
+    file, out = tmp_path / "net.bin", tmp_path / "out.safetensors"
+    more = {name: {**one, "note": "DOE"} for name, one in header.items()}
+    written = {"__metadata__": {"patient": "DOE", "born": "1960", "format": "pt"}, **more}
+    put(file, json.dumps(written, indent=1).encode(), tensors + b"image")
+    surplus = weights_surplus(file)
+    assert surplus == [
+        "a header with more room than its tensors need",
+        "text in its header (__metadata__, 2 entries)",
+        f"more about its tensors than type, shape and place ({len(header)} entries)",
+        "5 bytes after its last tensor",
+    ]
+    with pytest.raises(InputError) as refused:
+        state("runs/feature", weights=[file])
+    assert all(one in str(refused.value) for one in surplus)
+    release(file, out)
+    assert weights_surplus(out) == []
+    assert tensors_sha256(out) == tensors_sha256(NET)
 
 
 @pytest.mark.parametrize("place", [0, 1, 7, 8, 9, 40, 200, -1, -2, -100, -1000])
@@ -93,7 +150,7 @@ def test_an_export_has_the_tensors_and_nothing_else(runs: Path, tmp_path: Path) 
     put(file, *SURPLUS["metadata"](*parts(NET)))
     assert "text in its header" in str(weights_surplus(file))
     release(file, out)
-    assert weights_surplus(out) is None
+    assert weights_surplus(out) == []
     assert tensors_sha256(out) == tensors_sha256(NET) == tensors_sha256(file)
     ours, theirs = load_file(out), load_file(NET)
     assert ours.keys() == theirs.keys()
@@ -105,3 +162,11 @@ def test_an_export_has_the_tensors_and_nothing_else(runs: Path, tmp_path: Path) 
     with pytest.raises(InputError, match="is no safetensors file"):
         release(tmp_path / "no.safetensors", tmp_path / "new.safetensors")
     assert not (tmp_path / "new.safetensors").exists()
+
+
+def test_a_format_that_is_not_looked_into_is_told(runs: Path, tmp_path: Path) -> None:
+    torch.save(load_file(NET), tmp_path / "net.pt")
+    audit_feature(f"small_cnn@{tmp_path / 'net.pt'}", out=tmp_path / "run", **FEATURE)
+    told = "only safetensors files are looked into"
+    assert told in state(tmp_path / "run").audits[0].not_examined[0]
+    assert not any(told in one for one in state("runs/feature").audits[0].not_examined)

@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from memorisk.audits.losses import audit_losses
 from memorisk.audits.release.stating import state, write_statement
 from memorisk.audits.synthetic.audit import audit_synthetic
 from memorisk.runs.errors import InputError
 from memorisk.runs.lock import folder_lock
-from tests.audits.release.conftest import PASSES
+from tests.audits.release.conftest import PASSES, rewritten
 from tests.commands import answer, refusal
 
 STATUS = {
@@ -187,3 +188,35 @@ def test_the_command_answers_by_its_exit_code(runs: Path, tmp_path: Path, capsys
     ):
         assert why in refusal(capsys, "statement", "runs/clean", "--out", out)
     assert "named twice" in refusal(capsys, "statement", "runs/clean", "runs/../runs/clean", "--out", tmp_path / "o")
+
+
+@pytest.mark.parametrize("settings", [{"level": 0.02}, {"level": 0.5}, {"correction": "by"}])
+def test_lists_at_other_settings_are_not_stated(runs: Path, tmp_path: Path, settings: dict[str, float | str]) -> None:
+    """Neither looser nor stricter, of runs of this version and of earlier ones."""
+    audit_losses("scores.parquet", out=tmp_path / "run", **settings)
+    with pytest.raises(InputError, match=r"made its lists at level .* without --level and --correction"):
+        state(tmp_path / "run")
+
+
+def test_a_pass_at_a_larger_gap_is_not_stated(runs: Path, tmp_path: Path) -> None:
+    rule = {"form": 2, "level": 0.1, "correction": "bh", "notice": 5.0}
+    losses = runs / "runs" / "losses"
+    loose = rewritten(losses, tmp_path / "loose", verdict={"status": "pass", "rule": rule})
+    with pytest.raises(InputError, match="passed with --notice 5, looser than 2 nats"):
+        state(loose)
+    strict = rewritten(losses, tmp_path / "strict", verdict={"status": "pass", "rule": rule | {"notice": 1.0}})
+    assert state(strict).verdict.status == "pass"
+    assert "noticeable_gap" in {figure.name for figure in state(strict).audits[0].figures}
+    lenient = rule | {"notice": 2.0, "attack_gate": 0.7}
+    with pytest.raises(InputError, match=r"passed with --attack-gate 0\.7, looser than 0\.6"):
+        state(rewritten(losses, tmp_path / "lenient", verdict={"status": "pass", "rule": lenient}))
+
+
+def test_a_pass_by_a_smaller_probability_is_not_stated(runs: Path, tmp_path: Path) -> None:
+    def loosen(folder: Path) -> None:
+        summary = json.loads((folder / "summary.json").read_text())
+        summary["settings"]["recall"] = 0.2
+        (folder / "summary.json").write_text(json.dumps(summary))
+
+    with pytest.raises(InputError, match=r"passed with --recall 0\.2, looser than 0\.8"):
+        state(rewritten(runs / "runs" / "clean", tmp_path / "loose", change=loosen))

@@ -9,8 +9,10 @@ import pytest
 import memorisk
 from memorisk.audits.synthesize.plan import SynthesizePlan
 from memorisk.audits.synthesize.synthesizing import synthesize
+from memorisk.report.earlier_rules import FORMS, PROMISED, verdict_form
 from memorisk.report.result import Result
 from memorisk.runs.errors import InputError
+from tests.audits.release.conftest import rewritten
 from tests.audits.synthesize_set.conftest import N, run
 from tests.audits.synthesize_set.making import HERE, OF
 from tests.commands import refusal
@@ -67,3 +69,10 @@ def test_a_finished_loop_that_was_changed_is_not_given_out_again(made: Result, p
         assert (place / "out" / "kept").is_dir()
     finally:
         table.write_bytes(before)
+
+
+def test_a_finished_loop_that_an_earlier_rule_passed_is_given_out_as_undecided(made: Result, place: Path) -> None:
+    assert verdict_form(made.verdict) == FORMS["synthesize"]
+    rewritten(place / "out", place / "earlier", verdict={"status": "pass", "schema": 1})
+    found = run(place, "earlier", held_out=str(place / "held"), auditor="pca:16", images=N)
+    assert (found.status, found.verdict["why"]) == ("undecided", [PROMISED])

@@ -45,7 +45,7 @@ def test_three_copies_keep_a_pass_away_and_looking_decides(tmp_path: Path) -> No
     review = pd.read_csv("runs/three/review.csv", dtype=str, keep_default_na=False)
     assert review["found_by"].str.startswith("singled out by pixels").tolist()[:COPIED] == [True] * COPIED
     page = Path("runs/three/report.html").read_text()
-    assert page.count("Singled out means: nearer to the set than chance brings anybody") == 1
+    assert page.count("Singled out means: nearer than chance explains for any of so many training") == 1
     for word, status in (("confirm", "fail"), ("dismiss", "pass")):
         filled = review.assign(verdict=word, by="A", reason="looked")
         filled.to_csv(f"{word}.csv", index=False)

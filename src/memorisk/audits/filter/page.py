@@ -34,9 +34,8 @@ from memorisk.report.blocks import (
     Paragraph,
     Section,
     Steps,
-    Text,
 )
-from memorisk.report.formats import count, percent
+from memorisk.report.formats import capitalized, count, percent
 from memorisk.report.result import Result
 
 
@@ -84,9 +83,9 @@ def _lead(result: Result, terms: Terms) -> list[Block]:
     if result.status == "undecided" and n["filtered"]:
         weak = is_weak_alone(v)
         headline, sentence = (words.WEAKLY, words.KEPT_WEAKLY) if weak else (words.UNGUARANTEED, words.KEPT_SO)
-    blocks: list[Block] = [Paragraph(sentence), Heading("Why"), Steps([_sentence(why) for why in v["why"]])]
+    blocks: list[Block] = [Paragraph(sentence), Heading("Why"), Steps([Name(capitalized(why)) for why in v["why"]])]
     if v["what_would_decide"]:
-        blocks += [Heading("What would decide it"), Steps([_sentence(way) for way in v["what_would_decide"]])]
+        blocks += [Heading("What would decide it"), Steps([Name(capitalized(way)) for way in v["what_would_decide"]])]
     if n["n_kept"]:
         blocks.append(Paragraph(words.unpromised(n)))
     if n["n_kept"] and n["weak_features"]:
@@ -122,7 +121,7 @@ def _missed(n: dict[str, Any]) -> tuple[str, str, str]:
     kinds, only = words.promised_kinds(n), "no others promised"
     if len(n["kinds"]) > 3:
         return f"Copies missed, of {len(n['kinds'])} kinds", f"at most {percent(n['miss_rate'])}", f"{kinds}; {only}"
-    return f"{kinds[:1].upper()}{kinds[1:]} copies missed", f"at most {percent(n['miss_rate'])}", only
+    return f"{capitalized(kinds)} copies missed", f"at most {percent(n['miss_rate'])}", only
 
 
 def _setup(result: Result, terms: Terms, redact: bool) -> list[Block]:
@@ -140,8 +139,3 @@ def _setup(result: Result, terms: Terms, redact: bool) -> list[Block]:
     height, width, channels = s["shape"]
     told.append(("Pixels", f"{height} x {width} x {channels}, by {s['settings']['resize']} where they were resized"))
     return setup_section(result, told, [], redact)
-
-
-def _sentence(text: str) -> Text:
-    """A reason, its first letter large; a detector's name may stand in it."""
-    return Name(f"{text[:1].upper()}{text[1:]}")

@@ -15,6 +15,7 @@ from typing import Any
 from memorisk.audits.filter.options import ScreeningOptions
 from memorisk.audits.filter.words import exposed, not_counted
 from memorisk.audits.synthetic.words import Terms
+from memorisk.report.earlier_rules import FORMS
 from memorisk.runs.errors import several
 
 NO_GUARANTEE, NOTHING_KEPT, WEAK_DETECTOR = "no-guarantee", "nothing-kept", "weak-detector"
@@ -45,7 +46,7 @@ def filter_verdict(numbers: dict[str, Any], options: ScreeningOptions, *, audite
         status, why = "fail", [f"every one of the {numbers['n_synthetic']:,} synthetic images is rejected", *why]
         deciding, gate = [*_of_nothing(numbers), *deciding], NOTHING_KEPT
     return {
-        "schema": 2,
+        "schema": FORMS["filter"],
         "audit": "filter",
         "status": status,
         "gate": "never" if options.fail_on == "never" else gate,

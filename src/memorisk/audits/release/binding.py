@@ -9,7 +9,6 @@
 A file that holds more than its image or its tensors is refused in any case (`memorisk.images.containers`).
 """
 
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -20,16 +19,20 @@ from memorisk.audits.release.finished import FinishedAudit
 from memorisk.audits.release.set_files import SetFiles
 from memorisk.audits.synthetic.sets import SYNTHETIC
 from memorisk.images.containers.checking import weights_surplus
+from memorisk.images.containers.safetensors import is_in_order, is_safetensors
 from memorisk.images.listing import read_rows
 from memorisk.models.weights import tensors_of
 from memorisk.report.differences import differences
 from memorisk.report.statement import Released, Subject
 from memorisk.runs.checksums import file_sha256, list_folder, listing_sha256
-from memorisk.runs.errors import InputError, one_line
+from memorisk.runs.errors import InputError, one_line, several
 from memorisk.runs.fingerprint import file_fingerprint
 from memorisk.runs.progress import Progress, quiet
 
 KEPT = "kept"
+_OTHER_FORMATS = (
+    "What the file of weights holds besides them (text, code, images): only safetensors files are looked into."
+)
 _NAME_THEM = "Name what is to be released with --{what}, and it is checked that the run looked at that."
 
 
@@ -50,12 +53,14 @@ class Bound:
         released: The files and folders; none where it cannot be tied to one.
         used: Which of the offered paths these are.
         refused: Offered paths that are not what the run looked at, and why not.
+        not_examined: What of the files nobody looked at.
     """
 
     subject: Subject
     released: tuple[Released, ...] = ()
     used: tuple[Path, ...] = ()
     refused: Mapping[Path, str] = field(default_factory=dict)
+    not_examined: tuple[str, ...] = ()
 
 
 def bind(run: FinishedAudit, subject: Subject, offered: Offered, progress: Progress = quiet) -> Bound:
@@ -89,10 +94,11 @@ def _target(run: FinishedAudit, subject: Subject, offered: Offered) -> Bound:
         return Bound(replace(subject, why="The run did not note which file it looked at: issue its command again."))
     used, refused = [], {}
     for path in (path for path in offered.weights if path.is_file()):
-        if file_sha256(path) != known and (tensors is None or tensors_of(path) != tensors):
+        audited = file_sha256(path) == known
+        if not audited and (tensors is None or tensors_of(path) != tensors):
             continue
-        if (more := weights_surplus(path)) is not None:
-            refused[path] = _holds_more([(path.name, more)], path)
+        if more := _surplus(path, audited=audited):
+            refused[path] = _holds_more([(path.name, one) for one in more], path)
         else:
             used.append(path)
     released = [_of_file("weights", path) for path in used]
@@ -100,7 +106,7 @@ def _target(run: FinishedAudit, subject: Subject, offered: Offered) -> Bound:
         released = [
             Released(what="weights", form="file", listing={"": known}, sha256=known, files=1, bytes=None, audits=())
         ]
-    return replace(_bound(subject, released, tuple(used)), refused=refused)
+    return replace(_bound(subject, released, tuple(used)), refused=refused, not_examined=_unseen(used))
 
 
 def _models(run: FinishedAudit, subject: Subject, offered: Offered) -> Bound:
@@ -114,11 +120,12 @@ def _models(run: FinishedAudit, subject: Subject, offered: Offered) -> Bound:
     found: dict[str, Path] = {}
     used, refused = [], {}
     for path in dict.fromkeys((*offered.weights, *_named_models(run))):
-        value = _known_model(path, wanted, tensors) if path.is_file() else None
+        own = file_fingerprint(path) if path.is_file() else None
+        value = own if own is None or own in wanted else _same_tensors(path, tensors)
         if value is None:
             continue
-        if (more := weights_surplus(path)) is not None:
-            refused[path] = _holds_more([(path.name, more)], path)
+        if more := _surplus(path, audited=value == own):
+            refused[path] = _holds_more([(path.name, one) for one in more], path)
             continue
         found.setdefault(value, path)
         used += [path] if path in offered.weights else []
@@ -126,13 +133,23 @@ def _models(run: FinishedAudit, subject: Subject, offered: Offered) -> Bound:
         why = next(iter(refused.values()), _NAME_THEM.format(what="weights"))
         return Bound(replace(subject, why=why), refused=refused)
     bound = _bound(subject, [_of_file("weights", path) for path in found.values()], tuple(used))
-    return replace(bound, refused=refused)
+    return replace(bound, refused=refused, not_examined=_unseen(list(found.values())))
 
 
-def _known_model(path: Path, wanted: set[str], tensors: Mapping[str, str]) -> str | None:
-    """The fingerprint of the model file that a file is, or that it has the tensors of; None for another file."""
-    value = file_fingerprint(path)
-    return value if value in wanted else tensors.get(tensors_of(path) or "") if tensors else None
+def _surplus(path: Path, *, audited: bool) -> list[str]:
+    """What a file of weights holds besides the tensors; one that was not audited itself must lay them out plainly."""
+    more = weights_surplus(path)
+    return more if more or audited or is_in_order(path) else ["tensors in an order of its own"]
+
+
+def _unseen(paths: list[Path]) -> tuple[str, ...]:
+    """Tell of formats that are not looked into; of a file that was not named the format is not known."""
+    return () if paths and all(is_safetensors(path) for path in paths) else (_OTHER_FORMATS,)
+
+
+def _same_tensors(path: Path, tensors: Mapping[str, str]) -> str | None:
+    """The fingerprint of the model file that a file has the tensors of; None for another file."""
+    return tensors.get(tensors_of(path) or "") if tensors else None
 
 
 def _fingerprints(model: Mapping[str, Any]) -> Iterator[str]:
@@ -163,7 +180,7 @@ def _set(run: FinishedAudit, subject: Subject, offered: Offered, progress: Progr
             continue
         files = SetFiles.of(path, listing["path"].tolist())
         problem = files.difference(listing, depth=depth, hidden=hidden, progress=progress)
-        if problem is None and (more := files.surplus(progress)):
+        if problem is None and (more := files.surplus(depth=depth, progress=progress)):
             problem = _holds_more(more, path)
         if problem is None:
             return replace(
@@ -190,7 +207,7 @@ def _kept(run: FinishedAudit, subject: Subject, offered: Offered, progress: Prog
             "run's command again"
         )
     files = SetFiles(folder, listing)
-    if more := files.surplus(progress):
+    if more := files.surplus(depth=int(run.config.get("depth", 8)), progress=progress):
         raise InputError(_holds_more(more, folder))
     used, refused = [], {}
     for path in (path for path in offered.images if path.exists()):
@@ -202,15 +219,16 @@ def _kept(run: FinishedAudit, subject: Subject, offered: Offered, progress: Prog
 
 
 def _holds_more(found: list[tuple[str, str]], path: Path) -> str:
-    """Say which files hold more than an audit sees, and what to do."""
-    kinds = Counter(what for _, what in found)
-    name, what = found[0]
-    more = f" and {len(found) - 1:,} more files" if len(found) > 1 else ""
-    others = f" ({len(kinds)} kinds of surplus)" if len(kinds) > 1 else ""
-    place = "" if path.name == name else f" in {one_line(path, 80)}"
+    """Say which files hold more than an audit sees, of the first one all of it, and what to do."""
+    names = list(dict.fromkeys(name for name, _ in found))
+    own = [what for name, what in found if name == names[0]]
+    kinds = len({what for _, what in found} - set(own))
+    more = f" and {several(len(names) - 1, 'more file', 'more files')}" if len(names) > 1 else ""
+    others = f" ({several(kinds, 'other kind', 'other kinds')} of surplus in the others)" if kinds else ""
+    place = "" if path.name == names[0] else f" in {one_line(path, 80)}"
     return (
-        f"{one_line(name, 80)}{more}{place} holds {what}{others}, which no audit looks at: memorisk release writes it "
-        "anew without"
+        f"{one_line(names[0], 80)}{more}{place} {'hold' if more else 'holds'} {'; '.join(own)}{others}, which no audit "
+        f"looks at: memorisk release writes {'them' if more else 'it'} anew without"
     )
 
 

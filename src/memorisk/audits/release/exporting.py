@@ -4,27 +4,25 @@ What lies beside images in files and folders (text, previews, further frames, ot
 an audit of the original takes the export for what was audited, because pixels and tensors are the same.
 """
 
-import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from memorisk.images.clean_set import CleanSet, write_clean_set
 from memorisk.images.containers.parsing import SurplusError
-from memorisk.images.containers.safetensors import read_header, read_parts
+from memorisk.images.containers.safetensors import header_bytes, in_order, is_safetensors, read_header, read_parts
 from memorisk.images.decoding import PixelRule
 from memorisk.images.options import ImageOptions
-from memorisk.images.overlap import refuse_overlap
+from memorisk.images.overlap import named_sources, refuse_among, refuse_overlap
 from memorisk.images.rows import manifest_sources, usable_processes
 from memorisk.images.sources import load_manifest
+from memorisk.images.stacks import frames_left
 from memorisk.runs.errors import InputError, one_line
 from memorisk.runs.files import atomic_path
 from memorisk.runs.lock import folder_lock
 from memorisk.runs.progress import Progress, quiet
 from memorisk.runs.settings import settings_of
-
-_WEIGHTS = ".safetensors"
 
 
 @dataclass(frozen=True)
@@ -34,8 +32,10 @@ class Export:
     out: Path
     images: int
     """Images written; 0 for weights."""
-    left: dict[str, str]
+    left: dict[str, str] = field(default_factory=dict)
     """Files that were not read and stay behind, with the reason."""
+    frames_left: dict[str, int] = field(default_factory=dict)
+    """How many frames, pages and slices of files that were read stay behind."""
 
 
 def release(source: str | Path, out: str | Path, *, progress: Progress = quiet, **settings: Any) -> Export:
@@ -56,7 +56,7 @@ def release(source: str | Path, out: str | Path, *, progress: Progress = quiet, 
         1000
     """
     target = Path(out)
-    if Path(source).suffix.lower() == _WEIGHTS and Path(source).is_file():
+    if Path(source).is_file() and is_safetensors(Path(source)):
         if settings:
             raise InputError(
                 f"settings of images are given ({next(iter(settings))}), and {one_line(source)} holds weights"
@@ -64,10 +64,11 @@ def release(source: str | Path, out: str | Path, *, progress: Progress = quiet, 
         return _release_weights(Path(source), target)
     options = settings_of(ImageOptions, settings)
     options.validate()
-    refuse_overlap(target, {"SOURCE": source})
+    refuse_overlap(target, named_sources({"SOURCE": source, "--image-root": options.image_root}))
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
         raise InputError(f"OUT {one_line(target)} exists: name a new or empty folder")
     manifest = load_manifest(source, options)
+    refuse_among(target, manifest)
     sources = manifest_sources(manifest)
     target.parent.mkdir(parents=True, exist_ok=True)
     with folder_lock(target.parent, name=f".{target.name}.lock"):
@@ -82,7 +83,9 @@ def release(source: str | Path, out: str | Path, *, progress: Progress = quiet, 
         )
     (target.parent / f".{target.name}.lock").unlink(missing_ok=True)
     left = dict(zip(manifest.skipped["path"].astype(str), manifest.skipped["reason"].astype(str), strict=True))
-    return Export(target, len(written.names), left | _unreadable(written, manifest.table["path"].astype(str).tolist()))
+    left |= _unreadable(written, manifest.table["path"].astype(str).tolist())
+    progress("counting frames that stay behind", 0, 0)
+    return Export(target, len(written.names), left, frames_left(manifest, options.slice_plane))
 
 
 def _unreadable(written: CleanSet, paths: list[str]) -> dict[str, str]:
@@ -90,7 +93,7 @@ def _unreadable(written: CleanSet, paths: list[str]) -> dict[str, str]:
 
 
 def _release_weights(source: Path, out: Path) -> Export:
-    """Write the tensors of a file in their order, with a header that says nothing else.
+    """Write the tensors of a file in the format's own order, with a header that says nothing else.
 
     Raises:
         InputError: The file is no safetensors, or ``out`` exists.
@@ -102,12 +105,12 @@ def _release_weights(source: Path, out: Path) -> Export:
             header, begin = read_header(file, source.stat().st_size)
         except SurplusError as error:
             raise InputError(f"{one_line(source)} is no safetensors file: it has {error}") from None
-        ordered = dict(sorted(header.items(), key=lambda one: one[1]["data_offsets"]))
-        told = json.dumps(ordered, separators=(",", ":")).encode()
-        told += b" " * (-len(told) % 8)
+        ordered = in_order(header)
         out.parent.mkdir(parents=True, exist_ok=True)
         with atomic_path(out) as temporary, Path(temporary).open("wb") as target:
-            target.write(len(told).to_bytes(8, "little") + told)
-            for part in read_parts(file, begin, max((one["data_offsets"][1] for one in header.values()), default=0)):
-                target.write(part)
-    return Export(out, 0, {})
+            target.write(header_bytes(ordered))
+            for name in ordered:
+                first, end = header[name]["data_offsets"]
+                for part in read_parts(file, begin + first, end - first):
+                    target.write(part)
+    return Export(out, 0)

@@ -14,7 +14,7 @@ from typing import Any
 
 import pandas as pd
 
-from memorisk.report.earlier_rules import by_todays_rule
+from memorisk.report.earlier_rules import result_today
 from memorisk.report.redaction import redact
 from memorisk.report.result import Result, refuse_changed
 from memorisk.runs.checksums import SEAL, file_sha256
@@ -149,7 +149,7 @@ def _opened(folder: Path, kind: str, config: Mapping[str, Any]) -> FinishedAudit
             raise InputError(f"{one_line(folder)}: {_LAST[kind]} is of another result than {VERDICT}; {AGAIN}")
         result = result.replace(verdict={**result.verdict, "kept": whole.get("kept")})
     counted = len(set(result.per_group["group"])) if "group" in result.per_group else None
-    clean = _without_paths(redact(by_todays_rule(result)), config)
+    clean = _without_paths(redact(result_today(result)), config)
     return FinishedAudit(
         folder, kind, config, clean.verdict, clean.summary, clean.all_tables(), counted, file_sha256(folder / SEAL)
     )

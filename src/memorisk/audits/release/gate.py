@@ -10,15 +10,16 @@ from pathlib import Path
 
 from memorisk.audits.release.joining import joined
 from memorisk.report.differences import differences
+from memorisk.report.earlier_rules import audit_today, is_earlier
 from memorisk.report.envelope import LARGEST_ENVELOPE, open_envelope
 from memorisk.report.signatures import SignatureError
 from memorisk.report.statement import (
     FAIL,
-    FORMS,
     LISTED,
     LISTS,
     PASS,
     UNDECIDED,
+    AuditStatement,
     NotWholeError,
     Released,
     Statement,
@@ -199,33 +200,44 @@ def _problems(
     verdict, of_runs = statement.verdict, joined(statement.audits).status
     if verdict.status != of_runs:
         yield f"the statement says {verdict.status}, and its runs together {of_runs}: write it again"
-    if verdict.status != PASS and not (require == "not-fail" and verdict.status == UNDECIDED):
-        why = one_line(verdict.why[0], 200) if verdict.why else "without a reason"
-        yield f"the verdict is {verdict.status} ({why}): {_TO_DO[verdict.status]}"
-    yield from _earlier(statement)
+    audits = [audit_today(audit) for audit in statement.audits]
+    today = joined(audits)
+    if today.status != FAIL:
+        yield from _earlier(audits)
+    if today.status != PASS and not (require == "not-fail" and today.status == UNDECIDED):
+        why = one_line(today.why[0], 200) if today.why else "without a reason"
+        yield f"the verdict is {today.status} ({why}): {_TO_DO[today.status]}"
+    yield from _at_other_settings(statement)
     for one in given:
         if _of(statement, one) is None:
             yield _not_audited(statement, one)
 
 
-def _earlier(statement: Statement) -> Iterator[str]:
-    """Passes that an earlier rule gave, or a list at another level: they may not stand."""
+def _earlier(audits: Sequence[AuditStatement]) -> Iterator[str]:
+    """Runs whose verdict an earlier rule gave; they stop a release whatever it requires."""
+    for number, audit in enumerate(audits, 1):
+        if is_earlier(audit.why):
+            yield f"run {number} ({audit.kind}): {audit.why[0]}; what would decide it: {audit.what_would_decide[0]}"
+
+
+def _at_other_settings(statement: Statement) -> Iterator[str]:
+    """Passes by a list at another level or correction than the verdict's."""
     for number, audit in enumerate(statement.audits, 1):
-        if audit.status != PASS or audit.kind not in FORMS:
-            continue
         lists = {"level": audit.level, "correction": audit.settings.get("correction", LISTS["correction"])}
-        if audit.settings.get("verdict_form") != FORMS[audit.kind]:
-            yield (
-                f"the pass of run {number} ({audit.kind}) was given by the rule of an earlier version and may not "
-                "stand: issue the run's command again, and state it again"
-            )
-        elif audit.kind in LISTED and lists != LISTS:
+        if audit.status == PASS and audit.kind in LISTED and lists != LISTS:
             yield f"run {number} ({audit.kind}) was decided at other settings than {LISTS}: audit it again without them"
 
 
 def _of(statement: Statement, offered: _Offered) -> Released | None:
-    """What was audited with this content."""
-    return next((one for one in statement.released if (one.what, one.sha256) == (offered.what, offered.sha256)), None)
+    """What was audited with this content: the checksum of a folder is that of a text, which a file could hold."""
+    return next(
+        (
+            one
+            for one in statement.released
+            if (one.what, one.sha256) == (offered.what, offered.sha256) and one.listing == offered.listing
+        ),
+        None,
+    )
 
 
 def _not_audited(statement: Statement, offered: _Offered) -> str:

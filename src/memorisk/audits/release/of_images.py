@@ -15,13 +15,15 @@ from memorisk.audits.release.wording import (
     without_columns,
 )
 from memorisk.audits.synthetic.options import VERDICT_LEVEL, SyntheticOptions
+from memorisk.report.earlier_rules import verdict_form
 from memorisk.report.statement import PASS, AuditStatement, Figure, Method, Part, Subject
 from memorisk.runs.errors import InputError, one_line, several
+from memorisk.statistics.planted_copies import BOUND_LEVEL
 
 _KINDS = ("exact", "noised", "jpeg", "flipped", "rotated", "cropped", "pasted")
 _SETTINGS = ("seed", "size", "resize", "depth", "channels")
 _WEAK = (
-    "Images were compared point by point alone, which finds no copies that are cropped or turned, or mirrored and "
+    "Images were compared point by point alone, which misses copies that are cropped or turned, or mirrored and "
     "changed."
 )
 
@@ -55,7 +57,7 @@ def of_synthetic(run: FinishedAudit) -> AuditStatement:
         units=units,
         n_units=whole(v["n_train_patients"]),
         n_models=None,
-        level=v["level"] if v["schema"] == 1 else VERDICT_LEVEL,
+        level=v["level"] if verdict_form(v) == 1 else VERDICT_LEVEL,
         correction=_correction(v, f"false discovery rate over all training {units} (Benjamini-Hochberg)"),
         figures=tuple(_synthetic_figures(v, units)),
         not_examined=(*_kinds_not_tried(v), *_unread(v), *OF_IMAGES),
@@ -70,7 +72,7 @@ def of_synthetic(run: FinishedAudit) -> AuditStatement:
         ),
         seeds=(int(run.config.get("seed", 0)),),
         settings=settings_of_run(run.config, (*_SETTINGS, "recall", "plants"))
-        | {"features": str(v["features"]), "measure": str(v["measure"]), "verdict_form": v["schema"]},
+        | {"features": str(v["features"]), "measure": str(v["measure"]), "verdict_form": verdict_form(v)},
         versions=dict(run.summary.get("versions") or {}),
         run_sha256=run.sha256,
     )
@@ -82,12 +84,12 @@ def _synthetic_figures(v: Any, units: str) -> list[Figure]:
         Figure(name="generated", title="Generated images", value=v["n_synthetic"]),
         Figure(name="held_out", title=f"Held-out {units}", value=held),
         Figure(
-            name="listed", title=f"Training {units} listed as copied",
+            name="listed", title=f"Training {units} listed as nearer to the set than chance explains",
             value=v.get("n_listed_at_verdict", v["n_listed"]), n=n, unit=units,
         ),
         Figure(name="singled_out", title="Generated images singled out", value=v.get("n_singled"),
                n=whole(v["n_synthetic"]), unit="generated images"),
-        Figure(name="noticed_if_copied", title=f"Copied {units} of whom one would surely have been noticed, fewest",
+        Figure(name="noticed_if_copied", title=f"Fewest copied {units} of whom one would surely have been noticed",
                value=v.get("fewest_copied")),
         Figure(
             name="shortest_list", title=f"Fewest {units} that could have been listed",
@@ -111,7 +113,7 @@ def _synthetic_figures(v: Any, units: str) -> list[Figure]:
     if v["copies_bound"] is not None:
         found.append(
             Figure(name="copies_at_most", title="Share of the set that is copies of planted kinds, at most",
-                   high=v["copies_bound"], confidence=0.95, n=whole(v["n_synthetic"]), unit="generated images")
+                   high=v["copies_bound"], confidence=BOUND_LEVEL, n=whole(v["n_synthetic"]), unit="generated images")
         )  # fmt: skip
     if (unlike := v["unlike"]) is not None:
         found.append(
@@ -179,7 +181,7 @@ def _screened(run: FinishedAudit, question: str, page: str) -> AuditStatement:
         | {
             "detectors": "; ".join(map(str, v["detectors"])),
             "families": "; ".join(map(str, v["families"])),
-            "verdict_form": v["schema"],
+            "verdict_form": verdict_form(v),
         },
         versions=dict(run.summary.get("versions") or {}),
         run_sha256=run.sha256,

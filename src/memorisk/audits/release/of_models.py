@@ -14,9 +14,9 @@ from memorisk.audits.release.wording import (
     whole,
     without_columns,
 )
-from memorisk.report.statement import LISTS, PASS, UNDECIDED, AuditStatement, Figure, Method, Part, Subject
+from memorisk.report.earlier_rules import verdict_form
+from memorisk.report.statement import LISTS, PASS, AuditStatement, Figure, Method, Part, Subject
 from memorisk.runs.errors import InputError, one_line, several
-from memorisk.statistics.verdict import EARLIER_PASS, is_earlier_pass
 
 _CORRECTIONS = {
     "bh": "false discovery rate over all classes together (Benjamini-Hochberg on the classes, then within them)",
@@ -32,7 +32,7 @@ _ELSEWHERE = "Only losses were given: which models they are of cannot be seen."
 
 
 def of_classifier(run: FinishedAudit) -> AuditStatement:
-    """A classifier's audit, or that of losses; a pass of an earlier version is not repeated.
+    """A classifier's audit, or that of losses.
 
     Args:
         run: Of either kind.
@@ -45,14 +45,14 @@ def of_classifier(run: FinishedAudit) -> AuditStatement:
     v, s, units = run.verdict, run.summary, "patients" if run.summary.get("groups_given") else "images"
     lost = run.kind == "losses"
     target = s.get("target")
-    earlier, rule = is_earlier_pass(v), v.get("rule") or {}
+    rule = v.get("rule") or {}
     return AuditStatement(
         kind=run.kind,
         question="Which patients does a classifier of this recipe expose?",
-        status=UNDECIDED if earlier else str(v["status"]),
+        status=str(v["status"]),
         gate=str(v["gate"]),
-        why=(EARLIER_PASS,) if earlier else of_texts(v, "why"),
-        what_would_decide=("the run's command, issued again",) if earlier else of_texts(v, "what_would_decide"),
+        why=of_texts(v, "why"),
+        what_would_decide=of_texts(v, "what_would_decide"),
         subject=Subject(
             what="outputs" if lost else "weights" if target else "recipe",
             why=_ELSEWHERE if lost else "" if target else _RECIPE,
@@ -80,7 +80,7 @@ def of_classifier(run: FinishedAudit) -> AuditStatement:
         seeds=tuple(int(seed) for seed in v.get("seeds") or ()),
         settings={"design": v.get("design"), "protocol": v.get("protocol"), "model": _named(s.get("model"))}
         | settings_of_run(run.config, ("correction", "splits", "score_augmentations"))
-        | {"verdict_form": rule.get("form", 1), "notice": rule.get("notice"), "attack_gate": rule.get("attack_gate")},
+        | {"verdict_form": verdict_form(v), "notice": rule.get("notice"), "attack_gate": rule.get("attack_gate")},
         versions=dict(v.get("versions") or {}),
         run_sha256=run.sha256,
     )  # fmt: skip
@@ -229,9 +229,9 @@ def _not_scored(run: FinishedAudit, units: str) -> list[str]:
 def _assumptions(run: FinishedAudit) -> tuple[str, ...]:
     """What the figures rest on."""
     said = [
-        "Test images are drawn at random from the same people as the images that models saw.",
+        "Test images, of people whom no model saw, are a random part of the same data.",
         "Patients are independent of each other.",
-        "The training that is released is of this recipe, data and size, or the twins speak for it.",
+        "What is released was trained by this recipe on as many data of this kind: the audited models speak for it.",
     ]
     if not run.summary.get("groups_given"):
         said.append(NO_PATIENTS)
@@ -244,15 +244,14 @@ def _limits(run: FinishedAudit) -> tuple[str, ...]:
     said = []
     if trained and s.get("n_images"):
         said.append(
-            f"Each model was trained on {trained:,.0f} of {s['n_images']:,} images: a model of more of them remembers "
-            "others, and other amounts."
+            f"Each model was trained on {trained:,.0f} of {s['n_images']:,} images: one trained on more of them may "
+            "remember others, and more or less of them."
         )
     if run.kind == "classifier" and not s.get("target"):
         said.append("The recipe was audited, and no released file.")
-    said.append(
-        "Nobody flagged is not nobody remembered: gaps below the noticeable one, and one in five of that size, stay "
-        "unseen."
-    )
+    gap = (s.get("noticeable") or {}).get("gap")
+    missed = "up to one in five with the noticeable gap, and more with a smaller one" if gap else "whatever the gap"
+    said.append(f"Whoever is not flagged may be remembered all the same: {missed}.")
     return tuple(said)
 
 
@@ -268,7 +267,7 @@ def of_feature(run: FinishedAudit) -> AuditStatement:
         Figure(
             name="m", title="M: log sensitivity to the mark, beside its controls", value=v["M"], low=v["M_low"],
             high=v["M_high"], confidence=0.95 if v["M_low"] is not None else None, p_value=v["p_value"],
-            n=whole(v["n_models"]), unit="models",
+            n=whole(v["n_models"]), unit="model" if v["n_models"] == 1 else "models",
         ),
         Figure(name="smallest_p", title="Smallest p that was possible", value=v["smallest_p"]),
         Figure(
@@ -289,16 +288,16 @@ def of_feature(run: FinishedAudit) -> AuditStatement:
         data=(Part(part="probes", fingerprint=str(models.get("probes") or ""), images=whole(v["n_probes"])),)
         if models.get("probes")
         else (),
-        units="probes",
+        units="model" if v["n_models"] == 1 else "models",
         n_units=whole(v["n_models"]),
         n_models=whole(v["n_models"]),
         level=v["level"],
-        correction="none: one mark, one test",
+        correction="no correction: one mark, one test",
         figures=tuple(figures),
         not_examined=("Every other mark, name and person in the training data.", *OF_A_MODEL),
         assumptions=(
             "The mark was given as it stood in the image: size, place and grey values.",
-            "The model's input was normalised as was said.",
+            "The model's input was normalised as stated.",
             "Controls are marks that the model never saw, and reference models never saw the mark.",
             SEEDED,
         ),
@@ -313,7 +312,7 @@ def of_feature(run: FinishedAudit) -> AuditStatement:
         ),
         seeds=(int(run.config.get("seed", 0)),),
         settings=settings_of_run(run.config, ("n_controls", "opacity", "redraws"))
-        | {"kind_of_mark": str((s.get("mark") or {}).get("kind", "")), "verdict_form": v.get("schema", 1)},
+        | {"kind_of_mark": str((s.get("mark") or {}).get("kind", "")), "verdict_form": verdict_form(v)},
         versions={},
         run_sha256=run.sha256,
     )

@@ -154,7 +154,8 @@ def _described(run: FinishedAudit, offered: Offered, progress: Progress) -> tupl
         except OSError as error:  # of what is to be released, not of the run
             where = one_line(error.filename or run.folder, 120)
             raise InputError(f"{where} cannot be read: {one_line(error.strerror or error, 80)}") from None
-    return _with_unread(run, replace(audit, subject=tie.subject), tie), tie
+    audit = replace(audit, subject=tie.subject, not_examined=(*tie.not_examined, *audit.not_examined))
+    return _with_unread(run, audit, tie), tie
 
 
 def _with_unread(run: FinishedAudit, audit: AuditStatement, tie: Bound) -> AuditStatement:

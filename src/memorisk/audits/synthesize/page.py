@@ -38,7 +38,7 @@ from memorisk.report.blocks import (
     Steps,
     Table,
 )
-from memorisk.report.formats import count, percent
+from memorisk.report.formats import capitalized, count, percent
 from memorisk.report.result import Result
 
 
@@ -86,10 +86,11 @@ def _lead(result: Result, terms: Terms) -> list[Block]:
     (kind, headline), sentence = words.HEADLINES[result.status], words.SENTENCES[result.status]
     if is_nothing_kept(n):
         (kind, headline), sentence = words.NOTHING, words.NOTHING_KEPT
-    why = [Name(f"{reason[:1].upper()}{reason[1:]}") for reason in v["why"]]
+    why = [Name(capitalized(reason)) for reason in v["why"]]
     blocks: list[Block] = [Paragraph(sentence), Heading("Why"), Steps(why)]
     if v["what_would_decide"]:
-        blocks += [Heading("What would decide it"), Steps([Name(str(way)) for way in v["what_would_decide"]])]
+        ways = [Name(capitalized(str(way))) for way in v["what_would_decide"]]
+        blocks += [Heading("What would decide it"), Steps(ways)]
     facts = [
         Fact("Kept", count(n["n_kept"]), f"of {count(n['n_asked'])}"),
         Fact("Drawn", count(n["n_drawn"]), f"{count(n['n_rejected'])} rejected"),

@@ -49,6 +49,7 @@ from memorisk.images.overlap import refuse_overlap
 from memorisk.images.planting import planted_kinds
 from memorisk.images.store import ImageStore
 from memorisk.models.generators import Generator, load_generator
+from memorisk.report.earlier_rules import result_today
 from memorisk.report.page import render_page
 from memorisk.report.result import Result, refuse_changed
 from memorisk.runs.csv_tables import write_csv
@@ -177,7 +178,7 @@ def _run(
         if (run / FINISHED).is_file():
             _clear(run)
             refuse_changed(run.path, "draw again into a new --out")  # kept images may be in use: they are not redrawn
-            return Result.load(run.path)
+            return result_today(Result.load(run.path))
         run.log("started", versions=versions(), machine=machine())
         result = _loop(run, asked, found, names, progress)
         run.log("finished", status=result.status)

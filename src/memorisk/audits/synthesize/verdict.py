@@ -15,10 +15,8 @@ from memorisk.audits.filter.verdict import BETTER, FEWER, HIGHER, filter_verdict
 from memorisk.audits.synthesize.final_audit import NEARER_LEVEL
 from memorisk.audits.synthesize.options import SynthesizeOptions
 from memorisk.audits.synthesize.outlook import said_of
+from memorisk.report.earlier_rules import FORMS
 from memorisk.runs.errors import several
-
-SCHEMA = 2
-"""Of ``verdict.json``; in 1 the auditor passed sets by the rule before METHODS' second form."""
 
 
 def loop_verdict(numbers: dict[str, Any], options: SynthesizeOptions) -> dict[str, Any]:
@@ -39,7 +37,7 @@ def loop_verdict(numbers: dict[str, Any], options: SynthesizeOptions) -> dict[st
         status = "undecided"
     why = [*(reason for reason, _ in bad), *why, *(reason for reason, _ in doubts)]
     deciding = list(dict.fromkeys([*deciding, *(way for _, way in (*bad, *doubts))]))
-    first = {"schema": SCHEMA, "audit": "synthesize", "status": status, "gate": of_filter["gate"]}
+    first = {"schema": FORMS["synthesize"], "audit": "synthesize", "status": status, "gate": of_filter["gate"]}
     return (
         first
         | {"why": why or _passed(numbers), "what_would_decide": deciding, "exposed": of_filter["exposed"]}

@@ -95,7 +95,7 @@ class Published:
 
 @dataclass(frozen=True, eq=False)
 class SingledOut:
-    """Who is nearer to the set than chance brings anybody, by one detector (`memorisk.statistics.singled_out`)."""
+    """Single out who is nearer to the set than chance explains, by one detector (`memorisk.statistics.singled_out`)."""
 
     near: TailCut
     """On closeness."""

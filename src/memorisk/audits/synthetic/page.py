@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from memorisk.audits.synthetic import words
-from memorisk.audits.synthetic.kinds import about, least_found
+from memorisk.audits.synthetic.kinds import least_found
 from memorisk.audits.synthetic.pair_sections import (
     cluster_block,
     confirmed_callout,
@@ -45,9 +45,11 @@ from memorisk.report.blocks import (
     Table,
     Text,
 )
-from memorisk.report.formats import count, percent, probability
+from memorisk.report.formats import capitalized, count, percent, probability
 from memorisk.report.frames import rows, texts, truths
 from memorisk.report.result import Result
+from memorisk.report.statement import WAYS
+from memorisk.runs.errors import several
 
 
 def synthetic_page(result: Result, pictures: Pictures | None = None, *, redact: bool = False) -> Page:
@@ -100,11 +102,12 @@ def _lead(result: Result, terms: Terms) -> list[Block]:
     """The verdict in words, why, what would decide it, and the numbers to carry away."""
     v = result.verdict
     kind, headline = words.HEADLINES[result.status]
-    blocks: list[Block] = [Paragraph(terms.fill(words.SENTENCES[result.status], about=about(v["plant_kinds"])))]
-    blocks += [Heading("Why"), Steps([_sentence(why) for why in v["why"]])]
+    certain = result.status == "fail" and v["n_certain_copies"] + v["n_confirmed"]
+    blocks: list[Block] = [Paragraph(terms.fill(words.CERTAIN if certain else words.SENTENCES[result.status]))]
+    blocks += [Heading("Why"), Steps([capitalized(why) for why in v["why"]])]
     if v["what_would_decide"]:
-        blocks += [Heading("What would decide it"), Steps([_sentence(way) for way in v["what_would_decide"]])]
-    return [Callout(kind, terms.fill(headline), blocks), Facts(_facts(result.summary["numbers"], terms))]
+        blocks += [Heading(WAYS[result.status]), Steps([capitalized(way) for way in v["what_would_decide"]])]
+    return [Callout(kind, headline, blocks), Facts(_facts(result.summary["numbers"], terms))]
 
 
 def _facts(n: dict[str, Any], terms: Terms) -> list[Fact]:
@@ -130,18 +133,19 @@ def _facts(n: dict[str, Any], terms: Terms) -> list[Fact]:
         found,
         *_least_found(n),
         *_rates(n),
-        *_fewest(n, terms),
+        *_fewest(n),
         Fact("Synthetic images", count(n["n_synthetic"])),
         Fact(f"Held-out {terms.units}", _count(n["n_held_patients"], "none given")),
     ]
 
 
-def _fewest(n: dict[str, Any], terms: Terms) -> list[Fact]:
+def _fewest(n: dict[str, Any]) -> list[Fact]:
     """Of how many copies one at least would surely have been noticed."""
     if n["recall"] is None or "fewest_copied" not in n:
         return []
     fewest = n["fewest_copied"]
-    return [Fact("Noticed if copied", "not sure of any" if fewest is None else terms.counted(fewest), "a pass needs 1")]
+    told = "no number" if fewest is None else several(fewest, "copy", "copies")
+    return [Fact("Surely noticed from", told, "a pass needs 1")]
 
 
 def _beside_near(n: dict[str, Any]) -> list[str]:
@@ -206,7 +210,7 @@ def _exposed(result: Result, terms: Terms, pictures: Pictures | None, redact: bo
 
 
 def _singled(result: Result, terms: Terms, redact: bool) -> list[Block]:
-    """The pairs that are nearer than chance brings anybody."""
+    """Lay out the pairs that are nearer than chance explains."""
     names = [
         Column(source="image", heading="Synthetic image", row_heading=True),
         Column(source="training_image", heading="Training image"),
@@ -222,7 +226,7 @@ def _singled(result: Result, terms: Terms, redact: bool) -> list[Block]:
     shown = Table(
         frame=result.tables["singled_out"],
         columns=columns,
-        caption=f"Pairs that are singled out, and how many training {terms.units} chance would bring as near.",
+        caption=f"Pairs that are singled out, with the number of training {terms.units} expected as near by chance.",
         elsewhere="tables/singled_out.parquet",
         visible_rows=10,
     )
@@ -368,8 +372,3 @@ def _no_list(n: dict[str, Any]) -> str:
 
 def _count(value: Any, missing: str = "not known") -> str:
     return missing if value is None else count(value)
-
-
-def _sentence(text: str) -> Text:
-    """A reason, its first letter large; it holds no name of a user's."""
-    return f"{text[:1].upper()}{text[1:]}"

@@ -26,12 +26,13 @@ from memorisk.report.blocks import (
     Thumbnail,
 )
 from memorisk.report.distance_figure import distance_plot
-from memorisk.report.formats import count, decimal, percent, probability
+from memorisk.report.formats import capitalized, count, decimal, percent, probability
 from memorisk.report.frames import numbers, rows, texts
 from memorisk.report.result import Result
 from memorisk.report.series_figure import series_plot
 from memorisk.report.thumbnails import data_uri
 from memorisk.statistics.calibration import group_values
+from memorisk.statistics.planted_copies import BOUND_LEVEL
 
 _MOST = 25
 
@@ -57,16 +58,16 @@ def _power(result: Result, terms: Terms) -> list[Block]:
     n = result.summary["numbers"]
     blocks: list[Block] = [
         Paragraph(terms.fill(words.POWER)),
-        Paragraph(f"{n['promise'][:1].upper()}{n['promise'][1:]}."),
+        Paragraph(f"{capitalized(n['promise'])}."),
         _kinds_table(result, terms),
         _kinds_figure(result),
     ]
     if n["copies_bound"] is not None:
         blocks.append(
             Paragraph(
-                f"At most {percent(n['copies_bound'])} of the set are copies of the "
-                "planted kinds, in whatever mixture (hence by the kind found least), if its images were drawn "
-                "independently."
+                f"At most {percent(n['copies_bound'])} of the set are copies of the planted kinds, in whatever mixture "
+                f"(hence by the kind found least), with {words.share(BOUND_LEVEL)} confidence, if its images were "
+                "drawn independently."
             )
         )
     return blocks

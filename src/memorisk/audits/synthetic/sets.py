@@ -112,7 +112,7 @@ def decode(found: Manifests, options: SyntheticOptions, progress: Progress) -> S
         held, images, patients, hashes = apart(stores[TRAIN], held)
     progress("looking for pages and frames that are left out", 0, 0)
     plane = options.slice_plane
-    left = tuple(frames_left(stores[part].manifest, plane) for part in (TRAIN, SYNTHETIC))
+    left = tuple(sum(frames_left(stores[part].manifest, plane).values()) for part in (TRAIN, SYNTHETIC))
     return Sets(stores[TRAIN], stores[SYNTHETIC], held, images, patients, hashes, tuple(notes), (left[0], left[1]))
 
 

@@ -22,11 +22,11 @@ from typing import Any
 from memorisk.audits.synthetic.kinds import about, not_surely_found, ways_out
 from memorisk.audits.synthetic.options import VERDICT_LEVEL, SyntheticOptions
 from memorisk.audits.synthetic.words import Terms, p_words, share
+from memorisk.report.earlier_rules import FORMS
 from memorisk.runs.errors import several
+from memorisk.statistics.planted_copies import BOUND_LEVEL
 from memorisk.statistics.singled_out import CHANCE, ENOUGH_HELD_OUT
 
-SCHEMA = 2
-"""Of ``verdict.json``; 1 was the rule before METHODS' second form (`memorisk.report.earlier_rules`)."""
 AHEAD_LEVEL = 0.05
 """At or below this p the training patients nearer than every held-out one are too many for chance."""
 NEAR_LEVEL = 0.01
@@ -49,7 +49,7 @@ def synthetic_verdict(numbers: dict[str, Any], options: SyntheticOptions) -> dic
         options: What a pass needs.
     """
     terms = Terms(numbers["units"])
-    status, why, deciding = "fail", _found(numbers, terms), []
+    status, why, deciding = "fail", _found(numbers, terms), [_after_failure(numbers)]
     unlike = _unlike(numbers, terms)
     apart = unlike is not None and not numbers["unlike"]["together"]
     if why and unlike is not None and apart and not numbers["n_certain_copies"] + numbers["n_confirmed"]:
@@ -64,7 +64,7 @@ def synthetic_verdict(numbers: dict[str, Any], options: SyntheticOptions) -> dic
         status = "undecided" if why else "pass"
         why = why or _passed(numbers, terms)
     return {
-        "schema": SCHEMA,
+        "schema": FORMS["synthetic"],
         "audit": "synthetic",
         "status": status,
         "gate": "never" if options.fail_on == "never" else "copied",
@@ -81,7 +81,7 @@ def _found(numbers: dict[str, Any], terms: Terms) -> list[str]:
         said.append(f"a person confirmed {several(n, 'pair', 'pairs')} as a copy of a training image")
     if n := numbers["n_certain_copies"]:
         are = "image has" if n == 1 else "images have"
-        shared = "" if numbers["n_held_patients"] is None else " that no held-out image shares"
+        shared = "" if numbers["n_held_patients"] is None else ", and of no held-out one"
         said.append(f"{n:,} synthetic {are} the very pixels of a training image, as it is, mirrored or turned{shared}")
     if n := numbers["n_listed_at_verdict"]:
         are = f"{terms.counted(n, 'training')} {'is' if n == 1 else 'are'}"
@@ -90,13 +90,25 @@ def _found(numbers: dict[str, Any], terms: Terms) -> list[str]:
             "a list are expected to be there by chance"
         )
     if numbers["p_ahead"] is not None and numbers["p_ahead"] <= AHEAD_LEVEL:
-        said.append(
-            f"{numbers['n_ahead']:,} training {terms.units} lie nearer to the set than every held-out one; by chance "
-            f"so many would with probability {p_words(numbers['p_ahead'])}"
-        )
+        who = f"{terms.counted(numbers['n_ahead'], 'training')} {'lies' if numbers['n_ahead'] == 1 else 'lie'}"
+        by_chance = f"a random split has so many with probability {p_words(numbers['p_ahead'])}"
+        said.append(f"{who} nearer to the set than every held-out one; {by_chance}")
     if numbers["near_p"] is not None and numbers["near_p"] <= NEAR_LEVEL:
         said.append(_near_words(numbers, terms))
     return said
+
+
+def _after_failure(numbers: dict[str, Any]) -> str:
+    """What can be done about a failure, and how often a set without copies fails."""
+    if numbers["n_certain_copies"] + numbers["n_confirmed"]:
+        return (
+            "the set without the images that expose somebody (memorisk filter), audited again: another copy, a little "
+            "farther from its source, may remain"
+        )
+    return (
+        f"these pairs, looked at (--gallery), and judged in review.csv (--review): about {share(AHEAD_LEVEL)} of sets "
+        "without any copy fail by chance, and pairs that are dismissed count as no copies"
+    )
 
 
 def _judged(numbers: dict[str, Any]) -> list[str]:
@@ -178,14 +190,14 @@ def _dismissed_copies(numbers: dict[str, Any]) -> tuple[str, str] | None:
 
 
 def _singled_out(numbers: dict[str, Any], terms: Terms) -> tuple[str, str] | None:
-    """Images nearer to somebody than chance brings anybody: too few for a list, and no pass."""
+    """Images nearer to somebody than chance explains: too few for a list, and no pass."""
     if not (n := numbers["n_singled"]):
         return None
-    are, whose = ("image is", "its") if n == 1 else ("images are", "their")
+    are = "image is" if n == 1 else "images are"
     return (
         f"{n:,} synthetic {are} singled out: nearer to {terms.counted(numbers['n_singled_patients'], 'training')} than "
-        f"chance brings an image to any ({whose} pairs head review.csv; of sets without copies at most {share(CHANCE)} "
-        "have one)",
+        f"chance explains; of sets without copies at most {share(CHANCE)} have such an image (the pairs head "
+        "review.csv)",
         "these pairs, looked at (--gallery), and judged in review.csv (--review); or the set without these images",
     )
 
@@ -329,11 +341,12 @@ def _passed(numbers: dict[str, Any], terms: Terms) -> list[str]:
     told = [
         f"this pass is about {about(numbers['plant_kinds'])}",
         f"no training {terms.unit} is listed as nearer to the set than held-out {terms.units} are",
-        f"no image is singled out, and {numbers['promise']}",
+        "no image is singled out",
+        numbers["promise"],
     ]
     if numbers["copies_bound"] is not None and numbers["copies_bound"] < 0.5:
         told.append(
             f"at most {100 * numbers['copies_bound']:.1f} % of the set are copies of the planted kinds, in whatever "
-            "mixture, if its images were drawn independently"
+            f"mixture, with {share(BOUND_LEVEL)} confidence, if its images were drawn independently"
         )
     return told

@@ -47,26 +47,30 @@ class Terms:
 
 HEADLINES: dict[str, tuple[Kind, str]] = {
     "pass": ("pass", "No copying of the kinds that were tried was found"),
-    "fail": ("fail", "The synthetic images expose training {units}"),
+    "fail": ("fail", "Not ready for release"),
     "undecided": ("undecided", "Could not be decided"),
 }
 SENTENCES = {
-    "pass": "This pass is about {about}. No training {unit} is listed or singled out: none lies nearer to the "
-    "synthetic images than chance brings {units} {whom} the generator never saw. One such copy would have been "
-    "noticed, with the probability below.",
-    "fail": "Do not release the set as it is: it holds {of_one}, or comes nearer to training {units} than chance and "
-    "likeness explain. The images concerned are shown below.",
+    "pass": "No training {unit} lies nearer to the synthetic images than chance explains, beside {units} {whom} the "
+    "generator never saw. Which kinds of copies this is about, and how surely one would have been noticed, stands "
+    "below.",
+    "fail": "Do not release the set: training {units} lie nearer to it than {units} {whom} the generator never saw do, "
+    "by more than chance explains in 19 of 20 sets without copies. A copy is one reason; a generator that fits a small "
+    "training set closely is another. The pairs are shown below.",
     "undecided": "This is not a pass: what was given does not settle whether training {units} are copied.",
 }
+CERTAIN = "Do not release the set: it holds {of_one}. The pairs are shown below."
+"""Of a failure that pixels or a person settled."""
 LISTED = (
     "Listed means: nearer to the synthetic images than {units} {whom} the generator never saw, by more than chance "
     "explains. A copy is one reason. A generator that fits a small training set closely comes nearer to all of it "
     "without copying anybody; look at the pairs."
 )
 SINGLED = (
-    "Singled out means: nearer to the set than chance brings anybody of so many, by the distance itself or by how much "
-    "nearer than to the next real {unit}. The chance is read from held-out {units}, whose nearest tenth is continued. "
-    "Few of them make no list, and one is enough to keep a pass away: look at the pair, and judge it in review.csv."
+    "Singled out means: nearer than chance explains for any of so many training {units}, by the distance itself or by "
+    "how much nearer than to the next real {unit}. The chance is computed from a tail fitted to the nearest tenth of "
+    "the held-out {units}. One such pair keeps a pass away, and fails no set by itself: look at it, and judge it in "
+    "review.csv."
 )
 AHEAD = (
     "Of a random split about {expected} training {units} would be in this table. Most of them are there for another "
@@ -115,8 +119,9 @@ NO_POWER = {
     "pass.",
 }
 WEAK = (
-    "Pixels compare images point by point: a copy that is turned, cropped or mirrored lies far from its source. What "
-    "is not found by them may still be there. Name a detector trained to find copies, or an encoder, with --detector."
+    "Pixels compare images point by point: a copy that is turned, cropped, or mirrored and changed lies far from its "
+    "source. What is not found by them may still be there. Name a detector trained to find copies, or an encoder, with "
+    "--detector."
 )
 SHORT_LISTS = (
     "A p-value is no smaller than 1 / ({n_held} + 1), however near a copy is. Few copied {units} can be listed only "

@@ -23,7 +23,7 @@ from memorisk.report.blocks import (
     Table,
     Text,
 )
-from memorisk.report.formats import count, percent
+from memorisk.report.formats import capitalized, count, percent
 from memorisk.report.steps_figure import steps_plot
 from memorisk.runs.environment import versions
 
@@ -236,7 +236,7 @@ def _meaning(watch: "MemorizationWatch") -> list[Block]:
             f"A training patient counts who is nearer to the drawn images than all but {o.nominal:.0%} of held-out "
             f"patients are. A generator that knows neither part has {o.nominal:.0%}.",
         ),
-        ("What stops", f"{RULES[o.stop_on][:1].upper()}{RULES[o.stop_on][1:]}. {watch.rule}"),
+        ("What stops", f"{capitalized(RULES[o.stop_on])}. {watch.rule}"),
         (
             "Error",
             f"A training that memorizes nothing is stopped at any of its looks with a probability of at most "

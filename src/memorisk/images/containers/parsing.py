@@ -1,5 +1,10 @@
 """What the parsers share: the exception that names a surplus, and a reader that never leaves its bytes."""
 
+from math import ceil, floor
+
+_USUAL = (72, 75, 96, 100, 120, 144, 150, 180, 200, 240, 250, 300, 350, 360, 400, 500, 600, 1200)
+"""Dots an inch that programs set."""
+
 
 class SurplusError(Exception):
     """A file holds more than its image, or breaks its format where more could lie; the message is a noun phrase."""
@@ -45,3 +50,12 @@ class Reader:
         """
         if self.left:
             raise SurplusError(f"{self.left:,} bytes after the end of the {self.what}")
+
+
+def resolutions(inches: float) -> list[int]:
+    """Pixels in a length at the usual resolutions, rounded either way; any other number could say something.
+
+    Args:
+        inches: A unit of length is so many to an inch: 0.0254 for a metre, 2.54 for a centimetre.
+    """
+    return sorted({round_up(dpi / inches) for dpi in _USUAL for round_up in (floor, ceil)})

@@ -5,9 +5,10 @@ palettes (colours that no pixel uses can hold anything), and a profile that is n
 """
 
 import zlib
+from struct import pack
 
 from memorisk.images.containers.icc import check_profile
-from memorisk.images.containers.parsing import Reader, SurplusError
+from memorisk.images.containers.parsing import Reader, SurplusError, resolutions
 
 _HIDDEN = {
     b"tEXt": "text", b"zTXt": "text", b"iTXt": "text", b"eXIf": "EXIF data", b"tIME": "a date", b"sPLT": "a palette",
@@ -15,8 +16,17 @@ _HIDDEN = {
     b"tRNS": "transparency, under which pixels are not seen",
     b"acTL": "an animation", b"fcTL": "further frames", b"fdAT": "further frames",
 }  # fmt: skip
-_SIZES = {b"gAMA": (4,), b"cHRM": (32,), b"sRGB": (1,), b"pHYs": (9,), b"sBIT": (1, 3), b"bKGD": (2, 6), b"cICP": (4,)}
-"""Chunks about how pixels are shown, with their possible lengths."""
+_SRGB = (31270, 32900, 64000, 33000, 30000, 60000, 15000, 6000)
+_DISPLAY = {
+    b"gAMA": {pack(">I", gamma) for gamma in (45455, 100000)},
+    b"cHRM": {pack(">8I", *_SRGB)},
+    b"sRGB": {bytes([intent]) for intent in range(4)},
+    b"pHYs": {pack(">2IB", n, n, 1) for n in resolutions(0.0254)} | {pack(">2IB", 1, 1, 0)},
+    b"sBIT": {bytes([bits] * samples) for bits in range(1, 17) for samples in (1, 3)},
+    b"bKGD": {pack(">H", grey) * samples for grey in (0, 1, 3, 15, 255, 65535) for samples in (1, 3)},
+    b"cICP": {bytes(code) for code in ((1, 13, 0, 1), (12, 13, 0, 1), (9, 16, 0, 1), (9, 18, 0, 1))},
+}
+"""Chunks about how pixels are shown, with what programs write there: in any other value text could stand."""
 _SAMPLES = {0: 1, 2: 3}
 """Samples of a pixel by colour type: grey, RGB."""
 _DEPTHS = {0: (1, 2, 4, 8, 16), 2: (8, 16)}
@@ -25,11 +35,15 @@ _PASSES = ((0, 0, 8, 8), (4, 0, 8, 8), (0, 4, 4, 8), (2, 0, 4, 4), (0, 2, 2, 4),
 _AT_ONCE = 1 << 20
 
 
-def png_surplus(data: bytes) -> None:
+def png_surplus(data: bytes, *, depth: int = 16) -> None:
     """Parse a PNG file.
 
+    Args:
+        data: The file.
+        depth: Bits of a sample that an audit saw.
+
     Raises:
-        SurplusError: It holds something besides the pixels of one image.
+        SurplusError: It holds something besides the pixels of one image, or samples of more bits.
     """
     reader = Reader(data, "PNG")
     reader.take(8)
@@ -43,6 +57,8 @@ def png_surplus(data: bytes) -> None:
         if name == b"IDAT":
             if pixels and seen[-1] != b"IDAT":
                 raise SurplusError("image data in two places")
+            if not body:
+                raise SurplusError("an empty chunk (IDAT)")
             pixels.append(body)
         elif name in seen:
             raise SurplusError(f"a chunk that stands twice ({_shown(name)})")
@@ -52,7 +68,7 @@ def png_surplus(data: bytes) -> None:
             _check_chunk(name, body)
         seen.append(name)
     reader.end()
-    _check_pixels(b"".join(pixels), _raw_size(header))
+    _check_pixels(b"".join(pixels), _raw_size(header, depth))
 
 
 def _chunk(reader: Reader) -> tuple[bytes, bytes]:
@@ -77,8 +93,10 @@ def _check_chunk(name: bytes, body: bytes) -> None:
     elif name == b"IEND":
         if body:
             raise SurplusError("data in its last chunk (IEND)")
-    elif len(body) not in _SIZES.get(name, ()):
+    elif name not in _DISPLAY:
         raise SurplusError(f"an unknown chunk ({_shown(name)})")
+    elif body not in _DISPLAY[name]:
+        raise SurplusError(f"unusual values in a chunk about display ({_shown(name)})")
 
 
 def _check_embedded(body: bytes) -> None:
@@ -93,11 +111,26 @@ def _check_embedded(body: bytes) -> None:
         raise SurplusError("a broken colour profile (iCCP)") from None
     if not decoder.eof or decoder.unused_data or rest[:1] != b"\0":
         raise SurplusError("data after its colour profile (iCCP)")
+    if len(rest) > _longest(len(profile)):
+        raise SurplusError("data among its colour profile (iCCP)")
     check_profile(profile)
 
 
-def _raw_size(header: bytes) -> int:
-    """Bytes of all rows before compression, each with its filter byte."""
+def _longest(size: int) -> int:
+    """Bytes that compressed data have at most (zlib's ``deflateBound``): blocks that give nothing can be of any number.
+
+    Args:
+        size: Bytes before compression.
+    """
+    return size + (size >> 3) + (size >> 6) + 64
+
+
+def _raw_size(header: bytes, audited: int) -> int:
+    """Bytes of all rows before compression, each with its filter byte.
+
+    Raises:
+        SurplusError: It is no header of a plain picture, or its samples have more bits than the audited ones.
+    """
     if len(header) != 13:
         raise SurplusError("a header that is none of PNG")
     width, height = (int.from_bytes(header[i : i + 4], "big") for i in (0, 4))
@@ -108,11 +141,16 @@ def _raw_size(header: bytes) -> int:
         raise SurplusError(_HIDDEN[b"PLTE"])
     if depth not in _DEPTHS.get(colour, ()) or compression or filtering or interlace > 1 or not width * height:
         raise SurplusError("a header that is none of PNG")
+    seen = audited if colour == 0 else 8  # of colours of 16 bits Pillow, and so every audit, gives the upper 8
+    if depth > seen:
+        raise SurplusError(f"samples of {depth} bits, of which the audit sees the upper {seen}")
     bits = depth * _SAMPLES[colour]
     passes = _PASSES if interlace else ((0, 0, 1, 1),)
     total = 0
     for left, top, right, down in passes:
         columns, rows = -(-(width - left) // right), -(-(height - top) // down)
+        if columns > 0 and rows > 0 and columns * bits % 8:
+            raise SurplusError("rows with bits of no pixel")
         if columns > 0 and rows > 0:
             total += rows * (1 + -(-columns * bits // 8))
     return total
@@ -125,6 +163,8 @@ def _check_pixels(data: bytes, expected: int) -> None:
         SurplusError: It gives more or fewer, or more data follow.
     """
     decoder, found = zlib.decompressobj(), 0
+    if len(data) > _longest(expected):
+        raise SurplusError("more image data than its pixels need (IDAT)")
     try:
         while not decoder.eof and found <= expected:
             part = decoder.decompress(data, _AT_ONCE)

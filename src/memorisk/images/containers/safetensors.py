@@ -7,6 +7,7 @@ must not need one.
 import hashlib
 import json
 from collections.abc import Iterator
+from dataclasses import dataclass
 from math import prod
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -16,6 +17,10 @@ from memorisk.images.containers.parsing import SurplusError
 METADATA = "__metadata__"
 _PLAIN = {"format": ("pt", "np", "tf", "flax", "mlx")}
 """Metadata that say nothing but which library wrote the file."""
+_MEMBERS = ("dtype", "shape", "data_offsets")
+_NONE = "a header that is none of safetensors"
+_ALIGNED = 8
+"""Tensors begin at a multiple of so many bytes; spaces fill the header."""
 _AT_ONCE = 1 << 20
 _LARGEST_HEADER = 100_000_000  # the format's own limit
 _BITS = {
@@ -24,25 +29,54 @@ _BITS = {
 }  # fmt: skip
 
 
-def tensor_surplus(file: BinaryIO, size: int) -> None:
-    """Parse the header of a safetensors file.
+@dataclass(frozen=True)
+class _Header:
+    """What a header declares, and what it holds besides."""
+
+    tensors: dict[str, dict[str, Any]]
+    """``dtype``, ``shape`` and ``data_offsets`` by name, in the order of the file."""
+    begin: int
+    """Where the first tensor begins in the file."""
+    end: int
+    """Bytes of all tensors."""
+    surplus: list[str]
+
+
+def is_safetensors(path: Path) -> bool:
+    """Tell whether a file is safetensors, by its name or by its first bytes: readers go by these.
+
+    Args:
+        path: The file.
+
+    Raises:
+        OSError: It cannot be read.
+    """
+    with path.open("rb") as file:
+        start = file.read(9)
+    length = int.from_bytes(start[:8], "little")
+    return path.suffix.lower() == ".safetensors" or (start[8:] == b"{" and length <= path.stat().st_size - 8)
+
+
+def tensor_surplus(file: BinaryIO, size: int) -> list[str]:
+    """Name everything that a safetensors file holds besides tensors.
 
     Args:
         file: Open at its beginning.
         size: Bytes of the file.
 
+    Returns:
+        A noun phrase each; none for tensors alone.
+
     Raises:
-        SurplusError: It holds something other than tensors.
+        SurplusError: The file is no safetensors.
     """
-    header, length = _header(file, size)
-    _check_metadata(header.pop(METADATA, {}))
-    end = _check_tensors(header)
-    if size - 8 - length != end:
-        raise SurplusError(f"{size - 8 - length - end:,} bytes after the last tensor")
+    header = _header(file, size)
+    after = size - header.begin - header.end
+    return [*header.surplus, *([f"{after:,} bytes after its last tensor"] if after else [])]
 
 
-def read_header(file: BinaryIO, size: int) -> tuple[dict[str, Any], int]:
-    """Read the tensors that a file declares.
+def read_header(file: BinaryIO, size: int) -> tuple[dict[str, dict[str, Any]], int]:
+    """Read the tensors that a file declares, whatever else it holds.
 
     Args:
         file: Open at its beginning.
@@ -54,73 +88,139 @@ def read_header(file: BinaryIO, size: int) -> tuple[dict[str, Any], int]:
     Raises:
         SurplusError: The file is no safetensors.
     """
-    header, length = _header(file, size)
-    header.pop(METADATA, None)
-    _check_tensors(header)
-    return header, 8 + length
+    header = _header(file, size)
+    return header.tensors, header.begin
 
 
-def _header(file: BinaryIO, size: int) -> tuple[dict[str, Any], int]:
-    """The parsed header, and its length.
+def in_order(tensors: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Lay tensors out as the format's own library does: larger types first, then by name.
+
+    Any other order, of some hundred tensors, has room for some hundred letters.
+
+    Args:
+        tensors: As `read_header` gives them.
+
+    Returns:
+        The same in the order of the file, with ``data_offsets`` in it.
+    """
+    types, found, place = list(_BITS), {}, 0
+    for name in sorted(tensors, key=lambda name: (-types.index(tensors[name]["dtype"]), name)):
+        begin, end = tensors[name]["data_offsets"]
+        found[name] = {**tensors[name], "data_offsets": [place, place + end - begin]}
+        place += end - begin
+    return found
+
+
+def is_in_order(path: Path) -> bool:
+    """Tell whether a file begins as ``memorisk release`` writes these tensors.
+
+    Args:
+        path: A safetensors file.
+
+    Raises:
+        SurplusError: The file is no safetensors.
+    """
+    with path.open("rb") as file:
+        tensors, begin = read_header(file, path.stat().st_size)
+        file.seek(0)
+        return file.read(begin) == header_bytes(in_order(tensors))
+
+
+def header_bytes(tensors: dict[str, dict[str, Any]]) -> bytes:
+    """Write the header of a file that holds these tensors and nothing else, with its length before it.
+
+    Args:
+        tensors: As `in_order` gives them.
+    """
+    told = json.dumps(tensors, separators=(",", ":"), ensure_ascii=False).encode("utf-8", "surrogatepass")
+    told += b" " * (-len(told) % _ALIGNED)
+    return len(told).to_bytes(8, "little") + told
+
+
+def _header(file: BinaryIO, size: int) -> _Header:
+    """Parse the header.
 
     Raises:
         SurplusError: It is none of safetensors.
     """
     length = int.from_bytes(file.read(8), "little")
     if not 2 <= length <= min(_LARGEST_HEADER, size - 8):
-        raise SurplusError("a header that is none of safetensors")
-    return _parsed(file.read(length)), length
+        raise SurplusError(_NONE)
+    raw = file.read(length)
+    found = _parsed(raw)
+    surplus = [] if _is_plain(raw, found) else ["a header with more room than its tensors need"]
+    surplus += _free_text(found.pop(METADATA, {}))
+    if more := sum(len(set(one) - set(_MEMBERS)) for one in found.values() if isinstance(one, dict)):
+        surplus.append(f"more about its tensors than type, shape and place ({more:,} entries)")
+    tensors, end = _declared(found)
+    if end > size - 8 - length:
+        raise SurplusError("a safetensors file that ends too early")
+    return _Header(tensors, 8 + length, end, surplus)
 
 
 def _parsed(raw: bytes) -> dict[str, Any]:
-    """The header, in which no name stands twice and nothing but the padding of the format follows."""
+    """The header's JSON, in which no name stands twice."""
 
     def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         if len({name for name, _ in pairs}) < len(pairs):
             raise SurplusError("a header in which a name stands twice")
         return dict(pairs)
 
-    if len(raw) - len(raw.rstrip(b" ")) > 8:  # the format aligns tensors to 8 bytes
-        raise SurplusError("a header with more room than its tensors need")
     try:
         found = json.loads(raw.decode("utf-8"), object_pairs_hook=once)
     except (ValueError, RecursionError):
-        raise SurplusError("a header that is none of safetensors") from None
+        raise SurplusError(_NONE) from None
     if not isinstance(found, dict):
-        raise SurplusError("a header that is none of safetensors")
+        raise SurplusError(_NONE)
     return found
 
 
-def _check_metadata(metadata: Any) -> None:
-    """Refuse free text.
+def _is_plain(raw: bytes, found: dict[str, Any]) -> bool:
+    """Whether a header is written as JSON libraries write it, with no more than the format's padding after it.
+
+    Spaces between its parts, and escapes where none are needed, can say anything.
+    """
+    text = raw.rstrip(b" ")
+    if len(raw) - len(text) > _ALIGNED:
+        return False
+    forms = (
+        json.dumps(found, separators=separators, ensure_ascii=escaped)
+        for separators in ((",", ":"), (", ", ": "))
+        for escaped in (False, True)
+    )
+    return any(text == form.encode("utf-8", "surrogatepass") for form in forms)
+
+
+def _free_text(metadata: Any) -> list[str]:
+    """Name metadata that say more than which library wrote the file.
 
     Raises:
-        SurplusError: There is some.
+        SurplusError: They are none of safetensors.
     """
     if not isinstance(metadata, dict):
-        raise SurplusError("a header that is none of safetensors")
-    for name, value in metadata.items():
-        if value not in _PLAIN.get(name, ()):
-            raise SurplusError("text in its header (__metadata__)")
+        raise SurplusError(_NONE)
+    n = sum(value not in _PLAIN.get(name, ()) for name, value in metadata.items())
+    return [f"text in its header ({METADATA}, {n:,} {'entry' if n == 1 else 'entries'})"] if n else []
 
 
-def _check_tensors(header: dict[str, Any]) -> int:
-    """Check that tensors lie back to back, each as long as its shape says; where the last one ends.
+def _declared(found: dict[str, Any]) -> tuple[dict[str, dict[str, Any]], int]:
+    """Tensors that lie back to back, each as long as its shape says; and where the last one ends.
 
     Raises:
         SurplusError: They do not.
     """
     place = 0
     try:
-        for one in sorted(header.values(), key=lambda one: one["data_offsets"]):
+        for one in sorted(found.values(), key=lambda one: one["data_offsets"]):
             begin, end = one["data_offsets"]
-            bits = prod(one["shape"]) * _BITS[one["dtype"]]
-            if set(one) != {"dtype", "shape", "data_offsets"} or begin != place or (end - begin) * 8 != bits:
+            if any(type(n) is not int or n < 0 for n in (begin, end, *one["shape"])):
+                raise SurplusError(_NONE)
+            if begin != place or (end - begin) * 8 != prod(one["shape"]) * _BITS[one["dtype"]]:
                 raise SurplusError("data between its tensors")
             place = end
     except (KeyError, TypeError, ValueError):
-        raise SurplusError("a header that is none of safetensors") from None
-    return place
+        raise SurplusError(_NONE) from None
+    return {name: {member: one[member] for member in _MEMBERS} for name, one in found.items()}, place
 
 
 def tensors_sha256(path: Path) -> str:
