@@ -168,8 +168,8 @@ def main() -> None:
         f"A pass says that nobody was flagged, that a single patient with a gap of {NOTICE:g} nats would have been "
         f"noticed with probability {PASS_POWER:g}, and that no attack that was tried reaches AUC {ATTACK_GATE:g}. "
         "These digits are remembered: a pass would be wrong. Where the noticeable gap is “none” a single image of that "
-        "class is not surely noticed, so that no audit of this size could pass. How often verdicts are true is simulated in "
-        "[results/verdict_truth.md](results/verdict_truth.md), of sets in "
+        "class is not surely noticed, so that no audit of this size could pass. How often verdicts are true is "
+        "simulated in [results/verdict_truth.md](results/verdict_truth.md), of sets in "
         "[results/verdict_truth_sets.md](results/verdict_truth_sets.md).",
         "",
         *verdicts(given.runs),
