@@ -11,6 +11,7 @@ from scipy import stats
 from sklearn.metrics import roc_auc_score
 
 from memorisk.audits.classifier import audit_classifier
+from memorisk.audits.release.stating import state
 from memorisk.audits.target import attack_target, reorder, replicates, target_scores, unseen_references
 from memorisk.cli import main
 from memorisk.images.readers import read_image
@@ -48,8 +49,13 @@ SETTINGS = {"model": "resnet20_cifar", "normalise": "model", "models": 6, "epoch
 
 
 @pytest.fixture(scope="module")
-def audited(cifar, published, tmp_path_factory) -> Result:
-    found = audit_classifier(cifar, out=tmp_path_factory.mktemp("t") / "run", target=published, **SETTINGS)
+def run_folder(tmp_path_factory) -> Path:
+    return tmp_path_factory.mktemp("t") / "run"
+
+
+@pytest.fixture(scope="module")
+def audited(cifar, published, run_folder) -> Result:
+    found = audit_classifier(cifar, out=run_folder, target=published, **SETTINGS)
     assert isinstance(found, Result)
     return found
 
@@ -113,6 +119,17 @@ def test_twins_of_one_epoch_do_not_speak_for_it(audited):
     told = next(reason for reason in audited.verdict["why"] if reason.startswith("the given model is another model"))
     assert "its test accuracy is 0.8" in told
     assert set(audited.verdict["target"]["aucs"]) == {"loss_threshold", "lira_offline", "rmia_offline"}
+
+
+def test_a_statement_has_the_worst_attack_within_a_class_and_no_name_of_it(audited, run_folder):
+    rows = [row for row in audited.summary["target"]["classes"] if row["auc"] is not None]
+    worst = max(rows, key=lambda row: row["auc"])
+    (told,) = state(run_folder).audits
+    figures = {figure.name: figure for figure in told.figures}
+    assert figures["target_class_attacks"].value == len(rows) == 3 * 10
+    largest = figures["largest_target_class_auc"]
+    assert (largest.value, largest.low, largest.high) == (worst["auc"], worst["low"], worst["high"])
+    assert largest.value > max(auc["auc"] for auc in audited.summary["target"]["attacks"].values())
 
 
 def test_a_given_split_has_no_p_values_unless_it_was_random(audited):

@@ -1,6 +1,7 @@
 """What the audits of models say: of a classifier, of losses from elsewhere, of a mark."""
 
-from math import exp
+from collections.abc import Mapping, Sequence
+from math import exp, isfinite
 from typing import Any
 
 from memorisk.audits.options import ATTACK_GATE, NOTICE
@@ -179,6 +180,25 @@ def _attack_figures(run: FinishedAudit) -> list[Figure]:
             value=auc["auc"], low=auc["low"], high=auc["high"], confidence=0.95, n=int(auc["n_groups"]), unit=units,
         )
         for name, auc in (target.get("attacks") or {}).items()
+    ] + _largest_within_a_class(target.get("classes") or [], units)  # fmt: skip
+
+
+def _largest_within_a_class(rows: Sequence[Mapping[str, Any]], units: str) -> list[Figure]:
+    """How many attacks within classes were measured on the very model, and the largest AUC; no class is named."""
+    measured = [row for row in rows if row["auc"] is not None and isfinite(row["auc"])]
+    if not measured:
+        return []
+    top = max(measured, key=lambda row: row["auc"])
+    return [
+        Figure(
+            name="target_class_attacks", title="Attacks within a class that were measured on the very model",
+            value=len(measured),
+        ),
+        Figure(
+            name="largest_target_class_auc",
+            title="Largest AUC within a class on the very model (chosen by its value: a description)",
+            value=top["auc"], low=top["low"], high=top["high"], confidence=0.95, n=int(top["n_groups"]), unit=units,
+        ),
     ]  # fmt: skip
 
 
