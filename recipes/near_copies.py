@@ -3,7 +3,8 @@
     python recipes/near_copies.py DATA [--out docs/results/near_copies.md]
 
 DATA holds ``eye_oct``, ``nih_cxr14_64``, ``ham10000_224``, ``busi_ultrasound``, ``cifar10_jpg`` and
-``fashion_mnist_png``. No image is printed, and no name of one.
+``fashion_mnist_png``. Some are asked again under a field that all images share, black outside, beside smooth noise in
+such fields (`guarantee_simulation.made_images`). No image is printed, and no name of one.
 """
 
 import argparse
@@ -16,6 +17,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image, ImageEnhance, ImageFilter
 
+from guarantee_simulation import field, made_images
 from memorisk.images.duplicates import closest_apart, details, thumbnail
 from memorisk.images.near_copies import between_sets, copy_rule, near_copies
 from memorisk.images.readers import read_image
@@ -23,7 +25,7 @@ from memorisk.images.whitening import fit_whitening
 from memorisk.statistics.chance_pairs import CHANCE, chance_threshold, pairs_of_people, tail_depth
 
 EARLIER = 0.95  # correlation of details alone that counted until 2026-11-23
-COPIED, SPLITS = 60, 2
+COPIED, SPLITS, N_MADE = 200, 8, 1000
 Vectors = Callable[[np.ndarray], np.ndarray]
 
 
@@ -32,19 +34,57 @@ class Set:
     """Where images lie and how their names tell whose they are."""
 
     name: str
-    folder: str
-    ending: str
-    ids: bool
+    folder: str = ""
+    """Empty: made images."""
+    ending: str = ""
+    ids: bool = False
     every: int = 1
+    shape: str = ""
+    """Of the field that all images lie under (`guarantee_simulation.field`)."""
+
+    def files(self, data: Path) -> list[Path]:
+        """Its images."""
+        found = sorted((data / self.folder).rglob(f"*{self.ending}"))
+        return [f for f in found if "_mask" not in f.name][:: self.every]
+
+    def whose(self, data: Path) -> np.ndarray:
+        """The person of each image, or its number where nobody says."""
+        if not self.folder:
+            return np.arange(N_MADE).astype(str)
+        return np.array([f.name.split("_")[0] if self.ids else str(k) for k, f in enumerate(self.files(data))])
+
+    def reader(self, data: Path) -> Callable[[int], np.ndarray]:
+        """What reads an image by its number: pixels of one to three channels, black outside the field."""
+        if not self.folder:
+            return made_images(self.shape, N_MADE).__getitem__
+        files = self.files(data)
+
+        def read(row: int) -> np.ndarray:
+            """Its pixels."""
+            image = read_image(files[row])[..., :3]
+            return image * covered(self.shape, image.shape[:2])[..., None] if self.shape else image
+
+        return read
+
+
+def covered(shape: str, size: tuple[int, ...]) -> np.ndarray:
+    """The field at a size [height, width]."""
+    mask = Image.fromarray(field(shape)).resize((size[1], size[0]), Image.Resampling.NEAREST)
+    return np.asarray(mask).astype(np.uint8)
 
 
 SETS = (
     Set("eye scans (OCT)", "eye_oct", ".jpg", True),
     Set("chest X-rays, 64 px", "nih_cxr14_64/NIH1000", ".png", True),
-    Set("skin lesions", "ham10000_224/images", ".jpg", False, 3),
+    Set("skin lesions", "ham10000_224/images", ".jpg", False),
     Set("breast ultrasound", "busi_ultrasound", ".png", False),
     Set("CIFAR-10", "cifar10_jpg/train", ".jpg", False, 3),
     Set("Fashion-MNIST", "fashion_mnist_png", ".png", False, 10),
+    Set("eye scans, round field", "eye_oct", ".jpg", True, shape="round"),
+    Set("chest X-rays, border", "nih_cxr14_64/NIH1000", ".png", True, shape="border"),
+    Set("skin lesions, fan", "ham10000_224/images", ".jpg", False, shape="fan"),
+    Set("CIFAR-10, round field", "cifar10_jpg/train", ".jpg", False, 3, shape="round"),
+    *(Set(f"made, {shape}", shape=shape) for shape in ("round", "fan", "border")),
 )
 
 
@@ -103,15 +143,9 @@ def thresholds_of(vectors: np.ndarray, who: np.ndarray, expected: Sequence[float
 
 def of_set(data: Path, one: Set) -> tuple[list[str], list[str], list[str]]:
     """A row of each table."""
-    files = [f for f in sorted((data / one.folder).rglob(f"*{one.ending}")) if "_mask" not in f.name][:: one.every]
-    whose = np.array([f.name.split("_")[0] if one.ids else str(f) for f in files])
-
-    def read(row: int) -> np.ndarray:
-        """Pixels of one to three channels."""
-        return read_image(files[row])[..., :3]
-
-    contents = np.array([hash(read(row).tobytes()) for row in range(len(files))])
-    small = np.stack([thumbnail(read(row)) for row in range(len(files))])
+    whose, read = one.whose(data), one.reader(data)
+    contents = np.array([hash(read(row).tobytes()) for row in range(len(whose))])
+    small = np.stack([thumbnail(read(row)) for row in range(len(whose))])
     rule = copy_rule(small, whose, read, ids_given=one.ids)
     found = near_copies(small, rule, read)
     apart = whose[found.first] != whose[found.second]
@@ -120,7 +154,7 @@ def of_set(data: Path, one: Set) -> tuple[list[str], list[str], list[str]]:
     sure = apart & found.confirmed
     equal = contents[found.first[sure]] == contents[found.second[sure]]
     first = [
-        one.name, f"{len(files):,}", f"{len(set(whose)):,}{'' if one.ids else ' (no ids)'}", f"{earlier.sum():,}",
+        one.name, f"{len(whose):,}", f"{len(set(whose)):,}{'' if one.ids else ' (no ids)'}", f"{earlier.sum():,}",
         f"{rule.chance.similarity or 1:.3f}", f"{rule.chance.rate:.1e}", f"{apart.sum():,}", f"{sure.sum():,}",
         f"{equal.sum():,}",
     ]  # fmt: skip

@@ -121,6 +121,14 @@ def test_under_three_seeds_groups_alone(s):
     assert jackknife_interval(values, "trimmed_mean").conditional
 
 
+def test_seeds_count_while_a_cell_more_is_there_than_groups_and_seeds_need():
+    values = table(6, g=5, s=4)  # 4 * 3 degrees of freedom are left for the error
+    for n, conditional in ((11, False), (12, True)):
+        holes = values.copy()
+        holes.ravel()[np.flatnonzero((np.indices(values.shape) > 0).all(0).ravel())[:n]] = np.nan
+        assert two_way_interval(holes).conditional is conditional
+
+
 def test_empty_rows_and_columns_are_left_out():
     values = table(7)
     padded = np.full((14, 5), np.nan)

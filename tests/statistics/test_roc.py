@@ -8,7 +8,7 @@ from sklearn.metrics import roc_auc_score
 from sklearn.metrics import roc_curve as sklearn_roc_curve
 
 from memorisk.runs.errors import InputError
-from memorisk.statistics.jackknife import JackknifeInterval, unavailable
+from memorisk.statistics.jackknife import JackknifeInterval, jackknife_variance, unavailable
 from memorisk.statistics.placements import group_deleted_auc
 from memorisk.statistics.roc import (
     auc,
@@ -189,6 +189,21 @@ def test_deletions_equal_recomputation_also_for_groups_on_both_sides(ties):
     assert half == pytest.approx(t.ppf(0.975, interval.df) * np.sqrt(variance) / (a * (1 - a)), rel=1e-9)
     assert (logit(interval.high) + logit(interval.low)) / 2 == pytest.approx(logit(a), abs=1e-9)
     assert (interval.n_groups, interval.n_seeds) == (25, 4)
+
+
+def test_members_non_members_and_groups_on_both_sides_have_a_spread_of_their_own():
+    rng = np.random.default_rng(8)
+    group = np.repeat(np.arange(21), 4)
+    kind = np.select([np.arange(21) < 10, np.arange(21) < 16], [1, 0], 2)
+    role = np.where(kind[group] == 2, np.tile([1, 0, 0, 1], 21), kind[group])
+    score = rng.normal(size=84) * np.where(kind[group] == 0, 3.0, 1.0)
+    variance, df = jackknife_variance(naive_deletions(score[None], role[None], group), kind)
+    found = seed_auc_jackknife(score[None], role[None], group)
+    assert found.df == pytest.approx(df, rel=1e-9)
+    assert df != pytest.approx(jackknife_variance(naive_deletions(score[None], role[None], group), 0 * kind)[1])
+    a = found.estimate
+    half = t.ppf(0.975, df) * np.sqrt(variance) / (a * (1 - a))
+    assert (logit(found.high) - logit(found.low)) / 2 == pytest.approx(half, rel=1e-9)
 
 
 def test_one_seed_form_and_renamed_groups():

@@ -1,6 +1,7 @@
 """Table 4 of paper 004 as a recipe: each row's settings can be had, and say what the paper's row says."""
 
-import importlib.util
+import importlib
+from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
 from types import ModuleType
@@ -14,13 +15,10 @@ FILE = Path(__file__).parents[2] / "recipes" / "lcmem_ablation.py"
 
 
 @pytest.fixture(scope="module")
-def recipe() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("lcmem_ablation", FILE)
-    assert spec is not None
-    assert spec.loader is not None
-    found = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(found)
-    return found
+def recipe() -> Iterator[ModuleType]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(FILE.parent)
+        yield importlib.import_module(FILE.stem)
 
 
 def test_each_row_is_the_papers(recipe: ModuleType) -> None:
