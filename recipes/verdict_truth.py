@@ -30,6 +30,7 @@ import pandas as pd
 
 from memorisk.audits.analysis import PER_CLASS, class_findings, verdict_table
 from memorisk.audits.attack_table import ALL, attack_rows, attacks_for_verdict, paper_attacks, reference_attacks
+from memorisk.audits.class_tests import without_flips
 from memorisk.audits.context import Context
 from memorisk.audits.evidence import Evidence, Items
 from memorisk.audits.options import NOTICE, AnalysisOptions
@@ -124,13 +125,14 @@ def judged(evidence: Evidence, options: AnalysisOptions) -> tuple[Decision, floa
     """
     findings = class_findings(evidence, options, Context(design=evidence.design))
     table = pd.DataFrame([f.row for f in findings], columns=pd.Index(PER_CLASS))
-    decision = decide(verdict_table(table), notice=options.notice, n_seeds=len(evidence.seeds))
+    rule = {"notice": options.notice, "n_seeds": len(evidence.seeds), "flips": not without_flips(evidence)}
+    decision = decide(verdict_table(table), **rule)
     if decision.status != FAIL:
         scored = [*paper_attacks(evidence), *reference_attacks(evidence)]
         rows = attack_rows(evidence, scored, (ALL,), options.attack_gate)
         found = attack_findings(attacks_for_verdict(rows, None, True, {}), options.attack_gate, GROUPS)
-        decision = decide(verdict_table(table), notice=options.notice, n_seeds=len(evidence.seeds), findings=found)
-    asked = [int(n) for way in decision.what_would_decide for n in re.findall(r"(\d+) models", way)]
+        decision = decide(verdict_table(table), **rule, findings=found)
+    asked = [int(n) for way in decision.what_would_decide for n in re.findall(r"about (\d+) models", way)]
     return decision, float(table["noticeable_gap"].max()), max(asked, default=0)
 
 

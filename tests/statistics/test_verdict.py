@@ -171,6 +171,18 @@ def test_what_would_have_been_noticed_is_told_in_words_that_explain_themselves()
     assert noticed_words(None, units, "a") == ""
 
 
+def test_without_flips_more_models_are_not_asked_for():
+    """Room is level / C (n_test + 1) / m there, whatever the number of models: 2 need 100 times as many as 20 + 1."""
+    seen = row("b", room=0.02, noticeable_gap=math.inf, n_test_groups=20)
+    assert verdict(seen, flips=False).what_would_decide == [
+        "class b: the design balanced (--design balanced) in place of paper, in which more models help no list, or at "
+        "least 2,099 groups of it in the test part"
+    ]
+    assert "design" not in verdict(seen).what_would_decide[0]
+    roomy = row("b", room=2.0, noticeable_gap=5.0, n_test_groups=2099)
+    assert "more groups of it, in the test part, too" in verdict(roomy, flips=False).what_would_decide[0]
+
+
 def test_where_no_number_of_models_would_do_more_people_are_asked_for():
     for models in ({}, {"models_needed": NAN}):
         said = verdict(row(noticeable_gap=5.0, **models)).what_would_decide[0]

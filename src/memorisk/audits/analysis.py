@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from memorisk.audits.attack_table import attack_table, attacks_for_verdict
-from memorisk.audits.class_tests import ClassFindings, audit_class, list_groups
+from memorisk.audits.class_tests import ClassFindings, audit_class, list_groups, without_flips
 from memorisk.audits.classifier_words import ATTACKS
 from memorisk.audits.context import Context
 from memorisk.audits.coverage import not_scored, units_of, unpaired
@@ -87,7 +87,7 @@ def analyse(evidence: Evidence, options: AnalysisOptions, context: Context) -> R
         "target": context.target,
         "privacy": context.privacy,
     }
-    decision = _decision(per_class, attacks, summary, options, context)
+    decision = _decision(per_class, attacks, summary, options, context, flips=not without_flips(evidence))
     return Result(
         per_image=image_table(evidence, findings, per_group),
         per_group=per_group,
@@ -104,6 +104,8 @@ def _decision(
     summary: dict[str, Any],
     options: AnalysisOptions,
     context: Context,
+    *,
+    flips: bool,
 ) -> Decision:
     """Decide by the classes, the attacks and the other findings; a pass also says what the attacks reached."""
     units = units_of(summary)
@@ -117,6 +119,7 @@ def _decision(
         notice=options.notice,
         units=units,
         n_seeds=len(summary["seeds"]),
+        flips=flips,
         findings=others,
     )
     if decision.status != PASS:

@@ -111,14 +111,14 @@ def _listing(evidence: Evidence, scored: np.ndarray, test: np.ndarray) -> ClassL
     """Collect the data of a class's list; its level is divided among the classes later."""
     items, gap = evidence.items, evidence.gap
     groups = items.group[test].astype(str), evidence.sign[:, scored], items.group[scored].astype(str)
-    if _without_flips(evidence):
+    if without_flips(evidence):
         some = np.ones((1, len(scored)))
         mean = gap[:, test].mean(axis=0, keepdims=True)
         return class_list(mean, groups[0], some, groups[2], VERDICT_LEVEL, flip=False)
     return class_list(gap[:, test], *groups, VERDICT_LEVEL)
 
 
-def _without_flips(evidence: Evidence) -> bool:
+def without_flips(evidence: Evidence) -> bool:
     """Say whether the roles of the two models are not symmetric, so that signs may not be flipped."""
     return evidence.design == "paper" and evidence.assigned is None
 
@@ -133,7 +133,7 @@ def _excess(evidence: Evidence, table: np.ndarray, summary: dict[str, object], t
     items, seeds = evidence.items, len(evidence.seeds)
     unseen = group_table(evidence.gap[:, test], np.ones((seeds, len(test))), items.group[test].astype(str)).values
     gained: dict[str, object] = {"test_mean": float(unseen.mean()) if unseen.size else float("nan")}
-    if not _without_flips(evidence):
+    if not without_flips(evidence):
         return gained | {"excess": summary["mean"], "excess_low": summary["low"], "excess_high": summary["high"]}
     if not unseen.size or not len(table):
         return gained | dict.fromkeys(("excess", "excess_low", "excess_high"), float("nan"))
@@ -217,7 +217,7 @@ def _p_values(
     evidence: Evidence, scored: np.ndarray, unit: np.ndarray, test: np.ndarray, test_unit: np.ndarray
 ) -> UnitPValues:
     gap = evidence.gap
-    if _without_flips(evidence):
+    if without_flips(evidence):
         return unit_p_values(gap[:, scored].mean(axis=0), unit, gap[:, test].mean(axis=0), test_unit)
     return sign_flip_p_values(
         gap[:, scored], evidence.sign[:, scored], unit, gap[:, test], test_unit, ranking="studentized"

@@ -154,6 +154,8 @@ def _cannot_pass(plan: Plan, classes: list[dict[str, Any]], notice: float) -> tu
     which = several(len(blind), "class", "classes")
     models = [row["models_needed"] for row in blind]
     way = "more patients of them are needed"
+    if plan.design == "paper":
+        way = "whatever the number of models, the design paper leaves lists no room; a pass needs --design balanced"
     if np.isfinite(models).any():
         n = int(np.nanmax(models))
         way = f"a pass needs at least {n} models (--models {n}), and more where trainings differ much"

@@ -1,12 +1,13 @@
 """What all images of a set share is taken away from each, so that what is left tells one person from another.
 
 All eyes show the same layers, all chest X-rays the same ribs, all scans of a device the same field, border and text:
-their details correlate (25,391 pairs of different people among 1,548 eye images from 0.95 on). The mean of every pixel
-over the set is taken away, and the rest is turned into principal components each of which is divided by its spread
-over the set and a floor: what many images share to a varying degree (where a layer lies, how wide a field is, which of
-two views this is) counts no more than what few do. Masked pixels and borders that never change have no spread and are
-in no component. METHODS section 6 divides each pixel by its own spread; this is the same for all directions at once,
-and it parts copies from chance further (`recipes/near_copies.py`).
+their details correlate (by 0.95 or more in 1,062,094 of the pairs of 2,861 skin lesions that all lie under one fan,
+`recipes/near_copies.py`). The mean of every pixel over the set is taken away, and the rest is turned into principal
+components each of which is divided by its spread over the set and a floor: what many images share to a varying degree
+(where a layer lies, how wide a field is, which of two views this is) counts no more than what few do. Masked pixels and
+borders that never change have no spread and are in no component. METHODS section 6 divides each pixel by its own
+spread; this is the same for all directions at once, and it parts copies from chance further
+(`recipes/near_copies.py`).
 
 A set of n images gives n / 4 components, at most 256: with as many as images, any two images, copies too, would be at
 right angles. Below `LEAST` images nothing is learned.

@@ -92,6 +92,7 @@ def decide(
     notice: float = 2.0,
     units: Units = GROUPS,
     n_seeds: int = 0,
+    flips: bool = True,
     findings: Sequence[Finding] = (),
 ) -> Decision:
     """Apply the verdict rule to the table of classes.
@@ -111,6 +112,8 @@ def decide(
         units: What a group is called.
         n_seeds: Seeds that this audit had; 0 for unknown. With fewer than three no class's limits count, so that only
             flagged groups fail and nothing passes.
+        flips: Whether the signs of the seeds' gaps may be flipped; False in the `paper` design, where more models give
+            a list no more room.
         findings: What other parts of the audit found. One that fails fails the audit; one that is undecided keeps
             every pass away, and is told where the audit fails, too.
 
@@ -144,7 +147,7 @@ def decide(
         if any(int(row["flagged"]) > 0 for row in rows):
             deciding.insert(ahead, _by_chance(units))
         return Decision(FAIL, gate, why, deciding, tiers)
-    doubts = [doubt for row in rows for doubt in _doubts(row, gate, notice, units)]
+    doubts = [doubt for row in rows for doubt in _doubts(row, gate, notice, units, flips)]
     if not rows:
         doubts = [("no class was audited", "a class with enough images to be split")]
     elif few is not None:
@@ -228,7 +231,7 @@ def _failure(row: dict[str, Any], gate: str, units: Units, few: bool) -> tuple[t
     return (-low if above else math.inf, -flagged), f"class {name}: {', and '.join(reasons)}"
 
 
-def _doubts(row: dict[str, Any], gate: str, notice: float, units: Units) -> list[tuple[str, str]]:
+def _doubts(row: dict[str, Any], gate: str, notice: float, units: Units, flips: bool) -> list[tuple[str, str]]:
     """Why this class leaves the gate undecided, each with what would decide it."""
     name, low, high = one_line(row["label"], 80), float(row["low"]), float(row["high"])
     doubts = []
@@ -253,7 +256,7 @@ def _doubts(row: dict[str, Any], gate: str, notice: float, units: Units) -> list
             )
         )
     if unnoticed := _unnoticed(row, notice, units):
-        doubts.append((f"class {name}{unnoticed}", f"class {name}: {_to_notice(row, notice, units)}"))
+        doubts.append((f"class {name}{unnoticed}", f"class {name}: {_to_notice(row, notice, units, flips)}"))
     return doubts
 
 
@@ -290,13 +293,19 @@ def _unnoticed(row: dict[str, Any], notice: float, units: Units) -> str:
     return ""
 
 
-def _to_notice(row: dict[str, Any], notice: float, units: Units) -> str:
+def _to_notice(row: dict[str, Any], notice: float, units: Units, flips: bool) -> str:
     """What would let the class's list notice one patient."""
-    models = row.get("models_needed", math.nan)
+    models, room, n_test = row.get("models_needed", math.nan), float(row["room"]), row.get("n_test_groups", math.nan)
+    if not flips and room < MIN_ROOM:
+        wanted = "many more" if pd.isna(n_test) else f"at least {math.ceil(MIN_ROOM / room * (n_test + 1)) - 1:,}"
+        return (
+            "the design balanced (--design balanced) in place of paper, in which more models help no list, or "
+            f"{wanted} {units.many} of it in the test part"
+        )
     if not pd.isna(models):
         n = int(models)
         return f"about {n} models (--models {n}), by the spread of these trainings, or more {units.many} of it"
-    if math.isnan(float(row["room"])):
+    if math.isnan(room):
         return f"{units.many} of it in the test part, from one random split"
     return (
         f"more {units.many} of it, in the test part, too; at the spread of these trainings {2 * MOST_SEEDS} models "
