@@ -100,7 +100,7 @@ def drawn(n: int, seed: int) -> list[Mutant]:
 
 
 def tests_of(module: str) -> list[str]:
-    """A module's own test files: those of its room that import it, or that bear its package's name."""
+    """A module's own test files, its namesake first: those of its room that import it or bear its package's name."""
     dotted = module.removesuffix(".py").replace("/", ".").removesuffix(".__init__")
     package, _, name = dotted.rpartition(".")
     imports = re.compile(
@@ -110,6 +110,7 @@ def tests_of(module: str) -> list[str]:
     named = tuple(f"test_{part}_" for part in below)
     files = sorted((ROOT / "tests" / room).rglob("test_*.py"))
     own = [p for p in files if p.name.startswith(named) or imports.search(p.read_text(encoding="utf-8"))]
+    own.sort(key=lambda p: (p.stem != f"test_{name}", name not in p.stem, p.name))
     return [p.relative_to(ROOT).as_posix() for p in own]
 
 
@@ -177,19 +178,20 @@ def main() -> int:
     copies: SimpleQueue[Copy] = SimpleQueue()
     for k in range(asked.processes):
         copies.put(Copy((asked.work / f"copy-{k}" / "project").absolute(), python))
-    seconds: dict[str, float] = {}
+    seconds: dict[str, float] = {}  # of each file of tests, without any change
 
     def judged(mutant: Mutant) -> dict:
         if (key := json.dumps(asdict(mutant))) in known:
             return known[key]
         tests, copy = tests_of(mutant.module), copies.get()
         try:
-            if mutant.module not in seconds and tests:
-                begun = time.monotonic()
-                if copy.fails(tests, None):
-                    raise RuntimeError(f"{', '.join(tests)} fail without any change")
-                seconds[mutant.module] = time.monotonic() - begun
-            limit = PATIENCE * seconds.get(mutant.module, 0.0) + START
+            for test in tests:
+                if test not in seconds:
+                    begun = time.monotonic()
+                    if copy.fails([test], None):
+                        raise RuntimeError(f"{test} fails without any change")
+                    seconds[test] = time.monotonic() - begun
+            limit = PATIENCE * sum(seconds[test] for test in tests) + START
             alive, change = copy.survives(mutant, tests, limit) if tests else (True, "no test imports the module")
         finally:
             copies.put(copy)

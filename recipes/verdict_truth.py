@@ -182,9 +182,19 @@ CELLS: dict[str, World] = {
 }
 """16 models, 1,000 patients and 2 classes unless said otherwise."""
 MORE = dict.fromkeys(
-    ("nobody", "nobody, 24 models", "twice the noise: nobody", "heavy tails: nobody", "unequal noise: nobody"), 5
+    (
+        "nobody",
+        "nobody, 24 models",
+        "twice the noise: nobody",
+        "heavy tails: nobody",
+        "unequal noise: nobody",
+        "1 at 2 nats",
+        "heavy tails: 1 at 2 nats",
+    ),
+    5,
 )
-"""Times as many audits: lists are false in up to one audit in ten, and a limit below that takes a thousand."""
+"""Times as many audits: a limit of 10 % of lists that are false in one audit in ten takes a thousand, as one of 5 % of
+passes does where 3 % pass."""
 
 
 @dataclass(frozen=True)
