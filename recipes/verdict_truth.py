@@ -203,7 +203,7 @@ class Counted:
 
     status: dict[str, int]
     gaps: list[float]
-    """The noticeable gap of each audit."""
+    """The noticeable gap of each audit; NaN where no class could be tested."""
     wrong: int
     """Passes though a patient with a gap of the audit's noticeable one or more was there."""
     again: dict[str, int]
@@ -247,7 +247,7 @@ def row(name: str, world: World, found: Counted) -> str:
         bound = f"pass at most {100 * clopper_pearson(found.status['pass'], n).high:.1f}"
     elif not world.n_planted and not world.share:
         bound = f"fail at most {100 * clopper_pearson(found.status['fail'], n).high:.1f}"
-    middle = float(np.median(found.gaps))
+    middle = float(np.nanmedian(found.gaps))
     noticed = "none" if np.isinf(middle) else f"{middle:.2g}"
     again = ", ".join(f"{k} {v}" for k, v in sorted(found.again.items()))
     return f"| {name} | {n} | {' | '.join(shown)} | {bound} | {noticed} | {found.wrong} | {again} |"
