@@ -470,7 +470,7 @@ def test_the_gate_decides_the_exit_code(capsys, images, tmp_path):
 def test_the_plan_says_that_few_seeds_cannot_pass_in_the_words_of_the_verdict(capsys, run, images, tmp_path):
     def plan(models: int, *more: object) -> str:
         command = ("audit", "classifier", images, "--out", tmp_path / "few", "--models", models, "--epochs", 1)
-        return answer(capsys, *command, "--processes", 1, "--dry-run", *more)[1]
+        return answer(capsys, *command, "--processes", 1, "--dry-run", "--one-image-per-patient", *more)[1]
 
     for models in (2, 4):
         reason, way = few_seeds(models // 2) or ("", "")
@@ -479,8 +479,9 @@ def test_the_plan_says_that_few_seeds_cannot_pass_in_the_words_of_the_verdict(ca
     assert "note: this audit cannot pass with 2 seeds" in plan(4)
     verdict = json.loads((run / "verdict.json").read_text())
     told = list(zip(verdict["why"], verdict["what_would_decide"], strict=True))
-    assert told[1] == few_seeds(2)
-    assert "not better than guessing" in told[0][0]  # more of such models would decide nothing
+    assert told[2] == few_seeds(2)
+    assert "no patient ids were given" in told[0][0]
+    assert "not surely better than guessing" in told[1][0]  # more of such models would decide nothing
     assert not any("seeds" in note for note in json.loads(plan(6, "--json"))["notes"])
 
 

@@ -285,7 +285,7 @@ def test_the_verdict_file_says_all_that_a_pipeline_needs(result):
         ),
     }
     assert verdict["schema"] == 2
-    rule = {"form": 2, "level": 0.1, "correction": "bh", "power": 0.9, "notice": 2.0, "attack_gate": 0.6}
+    rule = {"form": 3, "level": 0.1, "correction": "bh", "power": 0.9, "notice": 2.0, "attack_gate": 0.6}
     assert verdict["rule"] == rule
     assert verdict["noticeable"]["gap"] == result.per_class["noticeable_gap"].max()
     assert verdict["n_models"] == 16
@@ -348,7 +348,18 @@ def test_models_that_learned_nothing_pass_nothing():
     coin = np.random.default_rng(0).random((2, *evidence.loss_a.shape)) < 0.5
     found = analyse(replace(evidence, correct_a=coin[0], correct_b=coin[1]), OPTIONS, CONTEXT)
     assert found.status == "undecided"
-    assert "not better than guessing" in found.verdict["why"][0]
+    assert "not surely better than guessing on unseen images" in found.verdict["why"][0]
+
+
+def test_without_patient_ids_a_pass_needs_that_nobody_has_two_images():
+    """Images of a patient on both sides of the split: the unseen ones are remembered, too, and hide it."""
+    evidence = _learned(twin_evidence(sizes={"a": 150, "b": 150}, n_test=80))
+    unknown = replace(CONTEXT, groups_given=False)
+    found = analyse(evidence, OPTIONS, unknown)
+    assert found.status == "undecided"
+    assert found.verdict["why"][0].startswith("no patient ids were given")
+    assert "--one-image-per-patient" in found.verdict["what_would_decide"][0]
+    assert analyse(evidence, replace(OPTIONS, one_image_per_patient=True), unknown).status == "pass"
 
 
 def test_patients_without_a_partner_leave_it_undecided():
@@ -359,7 +370,7 @@ def test_patients_without_a_partner_leave_it_undecided():
     assert found.status == "undecided"
     assert found.verdict["not_scored"]["without_partner"] == 1
     assert "1 patient (1 image) had no partner" in found.verdict["why"][0]
-    alone = analyse(both, OPTIONS, replace(CONTEXT, groups_given=False))
+    alone = analyse(both, replace(OPTIONS, one_image_per_patient=True), replace(CONTEXT, groups_given=False))
     assert "1 image had no partner" in alone.verdict["why"][0]
 
 

@@ -171,14 +171,19 @@ def test_a_dry_run_counts_what_the_run_then_does(tmp_path):
 
 def test_a_dry_run_names_the_models_that_notice_a_single_patient(tmp_path):
     """Were trainings to differ by the patient's gap alone: fewer models would never do, so that these are the least."""
-    few = audit_classifier("digits", out=tmp_path / "few", **SMALL | {"models": 8}, dry_run=True)
+    known = {"one_image_per_patient": True, "dry_run": True}
+    few = audit_classifier("digits", out=tmp_path / "few", **SMALL | {"models": 8} | known)
     assert isinstance(few, DryRun)
     assert "a single patient with a gap of 2 nats would not be noticed in nine of ten cases" in few.notes[0]
     models = int(max(row["models_needed"] for row in few.classes))
     assert f"a pass needs at least {models} models (--models {models})" in few.notes[0]
-    enough = audit_classifier("digits", out=tmp_path / "enough", **SMALL | {"models": models}, dry_run=True)
+    enough = audit_classifier("digits", out=tmp_path / "enough", **SMALL | {"models": models} | known)
     assert isinstance(enough, DryRun)
     assert enough.notes == ()
+    unknown = audit_classifier("digits", out=tmp_path / "unknown", **SMALL | {"models": models}, dry_run=True)
+    assert isinstance(unknown, DryRun)
+    (note,) = unknown.notes
+    assert note.startswith("this audit cannot pass: no patient ids were given")
     assert all(row["room"] >= 2 and row["noticeable_gap"] <= 2 for row in enough.classes)
     assert any(row["room"] < 2 for row in few.classes)
 
@@ -192,7 +197,8 @@ def test_a_dry_run_tells_of_a_split_that_decides_nothing_before_it_asks_for_mode
     plan = audit_classifier(folder, out=tmp_path / "run", **SMALL | {"models": 4, "splits": "given"}, dry_run=True)
     assert isinstance(plan, DryRun)
     assert "--splits given-random" in plan.notes[0]
-    assert "at least 3 seeds" in plan.notes[1]
+    assert "no patient ids" in plan.notes[1]
+    assert "at least 3 seeds" in plan.notes[2]
 
 
 def test_the_placebo_adds_its_trainings_and_says_what_it_saw(tmp_path):

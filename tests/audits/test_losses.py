@@ -40,6 +40,26 @@ def test_an_audits_own_scores_give_its_own_tables(small_run, tmp_path):
     assert (tmp_path / "run" / "report.html").is_file()
 
 
+def test_a_model_that_stands_twice_or_says_one_thing_is_refused(table, tmp_path):
+    """No gap could be noticed in them: such tables passed, with a noticeable gap of 0.25 nats."""
+    a, b = ((table["seed"] == table["seed"].min()) & (table["role"] == role) for role in sorted(set(table["role"])))
+    twice = table.copy()
+    order = ["image", "label"]
+    twice.loc[b.to_numpy(), "loss"] = twice[b][order].merge(table[a][[*order, "loss"]], on=order)["loss"].to_numpy()
+    constant = table.assign(loss=np.where(b, 0.5, table["loss"]))
+    for wrong, said in (
+        (
+            twice,
+            r"model A of seed \d+ and model B of seed \d+ have the same loss for each of the \d+ images: score every",
+        ),
+        (constant, r"model B of seed \d+ has the loss 0\.5 for each of the \d+ images: give losses, not a constant"),
+    ):
+        wrong.drop(columns=["margin"]).to_parquet(tmp_path / "wrong.parquet")
+        with pytest.raises(InputError, match=said):
+            audit_losses(tmp_path / "wrong.parquet", out=tmp_path / "none")
+        assert not (tmp_path / "none").exists()
+
+
 def test_the_example_of_the_docs_runs(tmp_path, monkeypatch):
     spec = importlib.util.spec_from_file_location("losses_sklearn", RECIPE)
     assert spec is not None

@@ -218,6 +218,15 @@ def test_labels_are_data():
     assert "\u202e" not in found.why[0]
 
 
+@pytest.mark.parametrize(("low", "high", "status"), [(-0.15, -0.14, "undecided"), (-0.1, -0.01, "pass")])
+def test_a_mean_far_below_zero_is_no_pass(low, high, status):
+    """No training makes models worse on what they saw; twice the half-interval below 0 is no chance either."""
+    found = verdict(row(low=low, high=high))
+    assert found.status == status
+    assert ("is surely below 0 (-0.15 to -0.14 nats)" in found.why[0]) == (status == "undecided")
+    assert ("exchanged" in "".join(found.what_would_decide)) == (status == "undecided")
+
+
 def test_no_verdict_depends_on_the_order_of_classes():
     rng = np.random.default_rng(0)
     rows = [row(str(i), low, low + rng.random() * 0.3) for i, low in enumerate(rng.uniform(-0.2, 0.5, 6))]
@@ -227,7 +236,7 @@ def test_no_verdict_depends_on_the_order_of_classes():
 
 def test_more_evidence_never_turns_a_pass_into_anything_else():
     """Lowering an upper limit, or the lower one with it, keeps a pass; raising a lower limit keeps a failure."""
-    for high in np.linspace(-0.1, 0.6, 15):
+    for high in np.linspace(0.0, 0.6, 13):
         here = verdict(row(low=-0.2, high=high)).status
         below = verdict(row(low=-0.2, high=high - 0.05)).status
         assert not (here == "pass" and below != "pass")

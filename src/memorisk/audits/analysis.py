@@ -36,6 +36,14 @@ NOT_RANDOM = Finding(
     first=True,
 )
 """Without such a split no model and no patient more gives a p-value."""
+NO_PATIENTS = Finding(
+    UNDECIDED,
+    "no patient ids were given: a patient with images in training and test part hides what is remembered of them",
+    "patient ids (--group-from, --group-column; of losses a column group); or --one-image-per-patient, where nobody "
+    "has two images",
+    first=True,
+)
+"""Without ids, images of one patient may stand on both sides: the null then holds what it is to be held against."""
 PER_CLASS = (
     *("label", "n", "frequency", "n_groups", "n_scored", "n_groups_scored", "n_test_groups"),
     *("mean", "median", "trimmed_mean", "low", "high", "tier", "smallest_list", "list_level"),
@@ -111,7 +119,7 @@ def _decision(
     units = units_of(summary)
     titles = {name: title for name, (title, _) in ATTACKS.items()}
     tried = attacks_for_verdict(attacks, context.target, context.random_split, titles)
-    others = attack_findings(tried, options.attack_gate, units) + other_findings(context, summary, units)
+    others = attack_findings(tried, options.attack_gate, units) + other_findings(context, options, summary, units)
     decision = decide(
         verdict_table(per_class),
         # Without a gate nothing stops a pipeline, but the status still says what was found.
@@ -261,12 +269,15 @@ def form_words(evidence: Evidence, context: Context) -> str:
     return f"the corrected form, design {context.design} ({kind}): {s} twin pairs, {2 * s} models"
 
 
-def other_findings(context: Context, summary: dict[str, Any], units: Units) -> list[Finding]:
+def other_findings(context: Context, options: AnalysisOptions, summary: dict[str, Any], units: Units) -> list[Finding]:
     """List what else keeps a pass away, and must be settled before more models or patients are of use.
 
-    A split that was not drawn at random, people not scored, models that learned nothing, a target unlike its twins.
+    A split that was not drawn at random, patients who are not known, people not scored, models that learned nothing, a
+    target unlike its twins.
     """
     found, utility = [] if context.random_split else [NOT_RANDOM], summary["utility"]
+    if not context.groups_given and not options.one_image_per_patient:
+        found.append(NO_PATIENTS)
     if summary["without_partner"]:
         reason = f"{unpaired(summary, units)} had no partner, so nothing is known of them"
         way = (
@@ -276,8 +287,8 @@ def other_findings(context: Context, summary: dict[str, Any], units: Units) -> l
         found.append(Finding(UNDECIDED, reason, way, first=True))
     if utility["beats_guessing"] is False:
         reason = (
-            f"the models are not better than guessing ({beside_guessing(utility)}): models that learned nothing "
-            "remember nothing"
+            f"the models are not surely better than guessing on unseen images ({beside_guessing(utility)}): what is "
+            "remembered depends on what is learned, and a pass needs models that learned the task"
         )
         way = "the training that the released model really had (--epochs, --lr, --model, --weights)"
         found.append(Finding(UNDECIDED, reason, way, first=True))

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from memorisk.audits.analysis import NOT_RANDOM, class_findings
+from memorisk.audits.analysis import NO_PATIENTS, NOT_RANDOM, class_findings
 from memorisk.audits.classifier_cost import classifier_cost
 from memorisk.audits.classifier_jobs import Recipe, make_jobs, training_processes
 from memorisk.audits.context import Context
@@ -84,7 +84,7 @@ def describe_plan(
         classes,
         {k: unscored[k] for k in ("without_partner", "without_partner_images")},
         None if each is None else each * images / training_processes(options),
-        _cannot_pass(plan, classes, options.notice),
+        _cannot_pass(plan, classes, options.notice, store.manifest.groups_given or options.one_image_per_patient),
     )
 
 
@@ -141,11 +141,12 @@ def _empty_evidence(plan: Plan) -> Evidence:
     return stack_evidence(plan.items, plan.design, [d.seed for d in plan.designs], halves)
 
 
-def _cannot_pass(plan: Plan, classes: list[dict[str, Any]], notice: float) -> tuple[str, ...]:
-    """That a pass needs a random split, or more seeds, in all or to notice a single patient, by the verdict's rule."""
+def _cannot_pass(plan: Plan, classes: list[dict[str, Any]], notice: float, patients_known: bool) -> tuple[str, ...]:
+    """That a pass needs a random split, patient ids, or more seeds, in all or to notice a single patient."""
     notes = []
-    if not plan.parts.random:
-        notes.append(f"this audit cannot pass: {NOT_RANDOM.why}; a pass needs {NOT_RANDOM.what_would_decide}")
+    for doubt, holds in ((NOT_RANDOM, not plan.parts.random), (NO_PATIENTS, not patients_known)):
+        if holds:
+            notes.append(f"this audit cannot pass: {doubt.why}; a pass needs {doubt.what_would_decide}")
     if (few := few_seeds(len(plan.designs))) is not None:
         notes.append(f"this audit cannot pass with {few[0]}; a pass needs {few[1]}")
     blind = [row for row in classes if row["room"] < MIN_ROOM or row["notice_power"] < PASS_POWER]

@@ -48,6 +48,7 @@ def audit_losses(file: str | Path, *, out: str | Path, **settings: Any) -> Resul
     options = settings_of(LossesOptions, settings)
     path = Path(file)
     evidence = evidence_from_table(with_losses(read_scores(path)))
+    check_models_differ(evidence)
     fixed = {"scores": file_fingerprint(path), "pseudonymise": options.pseudonymise}
     names = Pseudonyms.from_options(options)
     config = {"file": str(file), "out": str(out), **asdict(options), "run": fixed}
@@ -73,6 +74,29 @@ def audit_losses(file: str | Path, *, out: str | Path, **settings: Any) -> Resul
         write_report(run, result, gallery=None, redact=options.redact)
         run.log("finished", status=result.status)
     return result
+
+
+def check_models_differ(evidence: Evidence) -> None:
+    """Refuse tables in which a model stands twice, or gives every image one loss: no gap could be noticed in them.
+
+    Raises:
+        InputError: Two models have the same loss for every image, or a model has one loss for all.
+    """
+    seen: dict[bytes, str] = {}
+    roles = ("the candidate", "the independent model") if evidence.design == "paper" else ("model A", "model B")
+    for role, losses in zip(roles, (evidence.loss_a, evidence.loss_b), strict=True):
+        for seed, loss in zip(evidence.seeds, losses, strict=True):
+            name = f"{role} of seed {seed}"
+            if len(loss) > 1 and np.ptp(loss) == 0:
+                raise InputError(
+                    f"{name} has the loss {loss[0]:g} for each of the {len(loss):,} images: give losses, not a constant"
+                )
+            other = seen.setdefault(loss.tobytes(), name)
+            if len(loss) > 1 and other != name:
+                raise InputError(
+                    f"{other} and {name} have the same loss for each of the {len(loss):,} images: score every model by "
+                    "its own weights"
+                )
 
 
 def _notes(evidence: Evidence) -> list[str]:

@@ -51,6 +51,9 @@ class AnalysisOptions:
     attack_gate: float = ATTACK_GATE
     """No attack may tell members from others with this AUC (0.5 is guessing), on the twins or on --target."""
 
+    one_image_per_patient: bool = False
+    """Assert that no patient has two images: without patient ids a pass needs this said."""
+
     def validate(self) -> None:
         """Check every value.
 

@@ -15,7 +15,10 @@ from memorisk.report.statement import FAIL, PASS, UNDECIDED, AuditStatement
 if TYPE_CHECKING:
     from memorisk.report.result import Result
 
-FORMS: Mapping[str, int] = dict.fromkeys(("classifier", "losses", "synthetic", "synthesize", "filter", "feature"), 2)
+FORMS: Mapping[str, int] = dict.fromkeys(("synthetic", "synthesize", "filter", "feature"), 2) | {
+    "classifier": 3,
+    "losses": 3,
+}
 """Form of the verdict's rule by kind of run: of a classifier in ``rule["form"]`` of ``verdict.json``, of others in its
 ``schema``, of any in ``settings["verdict_form"]`` of a statement. Verdicts of other kinds stand."""
 BY_REFERENCES = "rank among reference models trained without the mark"

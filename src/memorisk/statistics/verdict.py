@@ -255,6 +255,14 @@ def _doubts(row: dict[str, Any], gate: str, notice: float, units: Units, flips: 
                 f"class {name}: a shorter interval, by more models (seeds) or more images of it",
             )
         )
+    if high + (high - low) / 2 < 0:
+        doubts.append(
+            (
+                f"class {name}: its mean gap M is surely below 0 ({low:.3g} to {high:.3g} nats): the models that were "
+                "trained on an image answer it worse, which no training does",
+                f"class {name}: a check of who was trained on what (members and others may be exchanged)",
+            )
+        )
     if unnoticed := _unnoticed(row, notice, units):
         doubts.append((f"class {name}{unnoticed}", f"class {name}: {_to_notice(row, notice, units, flips)}"))
     return doubts

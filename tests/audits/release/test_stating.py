@@ -199,7 +199,7 @@ def test_lists_at_other_settings_are_not_stated(runs: Path, tmp_path: Path, sett
 
 
 def test_a_pass_at_a_larger_gap_is_not_stated(runs: Path, tmp_path: Path) -> None:
-    rule = {"form": 2, "level": 0.1, "correction": "bh", "notice": 5.0}
+    rule = {"form": 3, "level": 0.1, "correction": "bh", "notice": 5.0}
     losses = runs / "runs" / "losses"
     loose = rewritten(losses, tmp_path / "loose", verdict={"status": "pass", "rule": rule})
     with pytest.raises(InputError, match="passed with --notice 5, looser than 2 nats"):

@@ -167,6 +167,7 @@ def _doubts(numbers: dict[str, Any], options: SyntheticOptions, terms: Terms) ->
         _near_pairs(numbers, terms),
         _memorized_pairs(numbers),
         _seen_held_out(numbers),
+        _near_held_out(numbers, terms),
         _unlike(numbers, terms),
         _nobody_known(numbers),
         _unseen_detector(numbers),
@@ -231,6 +232,17 @@ def _near_pairs(numbers: dict[str, Any], terms: Terms) -> tuple[str, str] | None
     if not some or (numbers["n_near_held"] and (p is None or p > DOUBT_LEVEL)):
         return None
     return _near_words(numbers, terms), "these pairs, looked at (--gallery), and judged in review.csv (--review)"
+
+
+def _near_held_out(numbers: dict[str, Any], terms: Terms) -> tuple[str, str] | None:
+    """Nobody's image comes so near by chance: the generator saw them, or the two parts were exchanged."""
+    if not (n := numbers["n_near_held"]):
+        return None
+    return (
+        f"{terms.counted(n, 'held-out')} {'has' if n == 1 else 'have'} a nearly identical synthetic image: the "
+        "generator may have been trained on them, or TRAIN and the held-out images be exchanged",
+        f"held-out images of people {terms.whom} the generator never saw, and TRAIN as it was trained on",
+    )
 
 
 def _memorized_pairs(numbers: dict[str, Any]) -> tuple[str, str] | None:
