@@ -186,8 +186,6 @@ MORE = dict.fromkeys(
         "nobody",
         "nobody, 24 models",
         "twice the noise: nobody",
-        "heavy tails: nobody",
-        "unequal noise: nobody",
         "1 at 2 nats",
         "heavy tails: 1 at 2 nats",
     ),
