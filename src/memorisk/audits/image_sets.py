@@ -126,6 +126,21 @@ def select_rows(store: ImageStore, rows: np.ndarray) -> ImageStore:
     )
 
 
+LEAST_SHOWN = 3
+"""Grey levels of 256 from the darkest to the brightest value: an image with fewer shows rounding alone."""
+
+
 def is_blank(store: ImageStore, rows: np.ndarray) -> np.ndarray:
     """[n] whether an image has one value only: nobody is recognised in it."""
-    return np.array([image.min() == image.max() for image in (np.asarray(store.images[row]) for row in rows)], bool)
+    return _range(store, rows) == 0
+
+
+def shows_nothing(store: ImageStore) -> np.ndarray:
+    """[N] whether an image spans fewer than `LEAST_SHOWN` grey levels, as a 16-bit file does that holds 0 to 255."""
+    level = 257 if store.images.dtype == np.uint16 else 1
+    return _range(store, np.arange(len(store.images))) < LEAST_SHOWN * level
+
+
+def _range(store: ImageStore, rows: np.ndarray) -> np.ndarray:
+    """[n] brightest value of an image less its darkest."""
+    return np.array([int(image.max()) - int(image.min()) for image in (np.asarray(store.images[row]) for row in rows)])

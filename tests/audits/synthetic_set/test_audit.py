@@ -140,6 +140,9 @@ def test_a_pass_needs_power_and_says_what_it_covers(place: Path) -> None:
         said = doubts(alike)  # nobody's image is so near by chance: the parts are not what they are said to be
         assert "5 held-out patients have a nearly identical synthetic image" in said[0]
         assert "TRAIN and the held-out images be exchanged" in said[0]
+    dark = doubts({"n_synthetic_blank": 2})
+    assert "2 synthetic images show next to nothing (fewer than 3 grey levels of 256)" in dark[0]
+    assert "images check" in dark[1]
     of_parts = {"p_value": 0.001, "share": 0.98, "expected": 0.52, "across": 0.6, "across_expected": 0.4}
     apart, close = ({"unlike": of_parts | {"together": together}} for together in (False, True))
     assert "98 % of nearest neighbours lie in the same part" in doubts(apart)[0]

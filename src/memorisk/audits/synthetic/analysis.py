@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from memorisk.audits.image_sets import is_blank
+from memorisk.audits.image_sets import is_blank, shows_nothing
 from memorisk.audits.pseudonyms import Pseudonyms
 from memorisk.audits.synthetic.clusters import Clusters, copy_clusters
 from memorisk.audits.synthetic.detector_tables import detector_table, paired_table, spread_table
@@ -186,6 +186,7 @@ def numbers_of(evidence: SyntheticEvidence, found: Findings, options: SyntheticO
         "patients_by_word": options.one_image_per_patient and not sets.groups_given,
         "detector_unseen": any(UNSEEN in view.features.notes for view in views),
         "n_synthetic_unread": n_unread(sets.synthetic),
+        "n_synthetic_blank": int(shows_nothing(sets.synthetic).sum()),
         "n_train_unread": n_unread(sets.train),
         "n_train_frames_left": sets.frames_left[0],
         "n_synthetic_frames_left": sets.frames_left[1],

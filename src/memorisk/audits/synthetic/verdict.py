@@ -19,6 +19,7 @@ with probability at most 3.5 %, whatever the detector (the largest of P(Bin(40, 
 
 from typing import Any
 
+from memorisk.audits.image_sets import LEAST_SHOWN
 from memorisk.audits.synthetic.kinds import about, not_surely_found, ways_out
 from memorisk.audits.synthetic.options import VERDICT_LEVEL, SyntheticOptions
 from memorisk.audits.synthetic.words import Terms, p_words, share
@@ -306,6 +307,13 @@ def _not_looked_at(numbers: dict[str, Any]) -> tuple[str, str] | None:
             f"{several(n, 'file or image', 'files or images')} of the synthetic set {'was' if n == 1 else 'were'} not "
             "read, and nothing is said of them",
             "a synthetic set of images that can be read, without other files",
+        )
+    if n := numbers.get("n_synthetic_blank", 0):
+        return (
+            f"{several(n, 'synthetic image shows', 'synthetic images show')} next to nothing (fewer than {LEAST_SHOWN} "
+            "grey levels of 256): what the files hold was not seen, as under transparency, or in 16-bit files of "
+            "values to 255",
+            "the set without these images, or with files that show what they hold (memorisk images check names them)",
         )
     if 2 * distinct < numbers["n_synthetic"]:
         return (
