@@ -203,11 +203,11 @@ def copied(source: np.ndarray, other: np.ndarray, kind: str, sd: np.ndarray, rng
 
 
 def _store(name: str, groups: np.ndarray) -> ImageStore:
-    """A store of which only ids and contents matter."""
+    """A store of which only ids and contents matter; its images show something, black and white."""
     ids = np.array([f"{name} {i}" for i in range(len(groups))], dtype=object)
     table = pd.DataFrame({"image": ids, "path": ids, "label": "", "group": groups}, dtype=object)
     nothing = pd.DataFrame({"image": [], "path": [], "reason": []})
-    pixels = np.zeros((len(ids), 1, 1, 1), np.uint8)
+    pixels = np.tile(np.array([0, 255], np.uint8).reshape(1, 1, 2, 1), (len(ids), 1, 1, 1))
     store = ImageStore(pixels, Manifest(table, None, name), name, Path(name), nothing, ids)
     vars(store)["data_hash"] = name
     return store
