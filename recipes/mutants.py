@@ -81,9 +81,10 @@ def mutants_of(path: Path) -> Iterator[Mutant]:
 
 
 def _annotations(tree: ast.AST) -> Iterator[tuple[tuple[int, int], tuple[int, int]]]:
-    """Begin and end of each annotation."""
+    """Begin and end of each annotation and decorator."""
     for node in ast.walk(tree):
-        for found in (getattr(node, "annotation", None), getattr(node, "returns", None)):
+        own = getattr(node, "annotation", None), getattr(node, "returns", None)
+        for found in (*own, *getattr(node, "decorator_list", ())):
             if isinstance(found, ast.expr) and found.end_lineno is not None and found.end_col_offset is not None:
                 yield (found.lineno, found.col_offset), (found.end_lineno, found.end_col_offset)
 
