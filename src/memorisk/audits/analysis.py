@@ -132,7 +132,10 @@ def _decision(
     )
     if decision.status != PASS:
         return decision
-    return replace(decision, why=[*decision.why, passed_words(tried, options.attack_gate, units)])
+    by_word = (
+        [] if context.groups_given else ["nobody has two images: whoever ran this said so (--one-image-per-patient)"]
+    )
+    return replace(decision, why=[*decision.why, passed_words(tried, options.attack_gate, units), *by_word])
 
 
 def _verdict(

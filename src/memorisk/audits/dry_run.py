@@ -142,7 +142,7 @@ def _empty_evidence(plan: Plan) -> Evidence:
 
 
 def _cannot_pass(plan: Plan, classes: list[dict[str, Any]], notice: float, patients_known: bool) -> tuple[str, ...]:
-    """That a pass needs a random split, patient ids, or more seeds, in all or to notice a single patient."""
+    """Say where a pass needs a random split, patient ids, or more seeds, in all or to notice a single patient."""
     notes = []
     for doubt, holds in ((NOT_RANDOM, not plan.parts.random), (NO_PATIENTS, not patients_known)):
         if holds:
@@ -174,7 +174,7 @@ def _context(plan: Plan) -> Context:
 
 
 def _outlook(evidence: Evidence, plan: Plan, options: ClassifierOptions) -> list[dict[str, Any]]:
-    """What could be said of each class, by the very analysis, on losses that hold nothing."""
+    """Compute what could be said of each class, by the very analysis, on losses that hold nothing."""
     kept = ("label", "n", "n_groups_scored", "n_test_groups", "smallest_list", "testable", "why_not")
     kept += ("room", "noticeable_gap", "notice_power", "models_needed")
     return [{k: f.row[k] for k in kept} for f in class_findings(evidence, options, _context(plan))]

@@ -79,6 +79,9 @@ def audit_losses(file: str | Path, *, out: str | Path, **settings: Any) -> Resul
 def check_models_differ(evidence: Evidence) -> None:
     """Refuse tables in which a model stands twice, or gives every image one loss: no gap could be noticed in them.
 
+    Args:
+        evidence: The losses of all models.
+
     Raises:
         InputError: Two models have the same loss for every image, or a model has one loss for all.
     """
@@ -100,7 +103,7 @@ def check_models_differ(evidence: Evidence) -> None:
 
 
 def _notes(evidence: Evidence) -> list[str]:
-    """What the report must say of models that it never saw."""
+    """Tell what the report must say of models that it never saw."""
     notes = ["The models were trained elsewhere; what is said of the design is what the table's rows show."]
     if not (evidence.items.split == "train").any():
         notes.append(

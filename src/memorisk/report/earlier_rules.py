@@ -24,8 +24,8 @@ FORMS: Mapping[str, int] = dict.fromkeys(("synthetic", "synthesize", "filter", "
 BY_REFERENCES = "rank among reference models trained without the mark"
 """How a verdict of `audit feature` and the method of its statement name the comparison that can fail a model."""
 PASSED = (
-    "an earlier version of memorisk passed this run without asking what it would have noticed, so that the pass may "
-    "not stand"
+    "an earlier version of memorisk passed this run by a rule that passed what it could not notice, so that its pass "
+    "may not stand"
 )
 PROMISED = (
     "an earlier version of memorisk made the promise of this run, which fails where different people look alike, so "
@@ -96,7 +96,7 @@ def _may_not_stand(kind: str, status: str, form: int, *, method: str, promised: 
 
 
 def is_earlier(why: object) -> bool:
-    """Whether reasons are those that stand in place of an earlier verdict.
+    """Say whether reasons are those that stand in place of an earlier verdict.
 
     Args:
         why: Of a verdict or of a run of a statement.

@@ -166,7 +166,7 @@ def decide(
 
 
 def noticed_words(found: Mapping[str, Any] | None, units: Units, label: str) -> str:
-    """What the audit would have noticed of one patient, in one sentence; on the first screen of every report.
+    """Say in one sentence what the audit would have noticed of one patient; on the first screen of every report.
 
     Args:
         found: `gap` in nats (None or infinite: no gap is surely noticed), `power` with `low` and `high` where known;
@@ -192,7 +192,7 @@ def noticed_words(found: Mapping[str, Any] | None, units: Units, label: str) -> 
 
 
 def _by_chance(units: Units) -> str:
-    """How many flags chance explains, and what tells them from memorization."""
+    """Say how many flags chance explains, and what tells them from memorization."""
     level = f"{100 * VERDICT_LEVEL:.0f} %"
     return (
         f"more models, which tell chance from memorization: at most {level} of the flagged {units.many} are expected "
@@ -302,7 +302,7 @@ def _unnoticed(row: dict[str, Any], notice: float, units: Units) -> str:
 
 
 def _to_notice(row: dict[str, Any], notice: float, units: Units, flips: bool) -> str:
-    """What would let the class's list notice one patient."""
+    """Say what would let the class's list notice one patient."""
     models, room, n_test = row.get("models_needed", math.nan), float(row["room"]), row.get("n_test_groups", math.nan)
     if not flips and room < MIN_ROOM:
         wanted = "many more" if pd.isna(n_test) else f"at least {math.ceil(MIN_ROOM / room * (n_test + 1)) - 1:,}"

@@ -9,6 +9,7 @@ from memorisk.audits.release.finished import FinishedAudit
 from memorisk.audits.release.wording import (
     NO_PATIENTS,
     OF_A_MODEL,
+    ONE_IMAGE,
     SEEDED,
     of_texts,
     settings_of_run,
@@ -121,7 +122,7 @@ def _named(model: Any) -> str | None:
 
 
 def _class_figures(run: FinishedAudit, units: str) -> list[Figure]:
-    """What was found over all classes, and the largest mean of one."""
+    """Tell what was found over all classes, and the largest mean of one."""
     table: Any = run.tables["per_class"]
     n = run.counted
     flagged = int(table["flagged"].sum()) if len(table) else 0
@@ -184,7 +185,7 @@ def _attack_figures(run: FinishedAudit) -> list[Figure]:
 
 
 def _largest_within_a_class(rows: Sequence[Mapping[str, Any]], units: str) -> list[Figure]:
-    """How many attacks within classes were measured on the very model, and the largest AUC; no class is named."""
+    """Count the attacks within classes that were measured on the very model, with the largest AUC; name no class."""
     measured = [row for row in rows if row["auc"] is not None and isfinite(row["auc"])]
     if not measured:
         return []
@@ -203,7 +204,7 @@ def _largest_within_a_class(rows: Sequence[Mapping[str, Any]], units: str) -> li
 
 
 def _promises(summary: Any) -> list[Figure]:
-    """What a private training promises, and what was proved of it."""
+    """Tell what a private training promises, and what was proved of it."""
     privacy = summary.get("privacy") or {}
     promise, bound = privacy.get("promise") or {}, privacy.get("bound") or {}
     names = {
@@ -224,7 +225,7 @@ def _promises(summary: Any) -> list[Figure]:
 
 
 def _not_scored(run: FinishedAudit, units: str) -> list[str]:
-    """Whom nothing is said of."""
+    """Count those of whom nothing is said."""
     missed, left = run.verdict.get("not_scored") or {}, run.verdict.get("left_out") or {}
     said = []
     if n := missed.get("not_scored_images"):
@@ -247,19 +248,19 @@ def _not_scored(run: FinishedAudit, units: str) -> list[str]:
 
 
 def _assumptions(run: FinishedAudit) -> tuple[str, ...]:
-    """What the figures rest on."""
+    """List what the figures rest on."""
     said = [
         "Test images, of people whom no model saw, are a random part of the same data.",
         "Patients are independent of each other.",
         "What is released was trained by this recipe on as many data of this kind: the audited models speak for it.",
     ]
     if not run.summary.get("groups_given"):
-        said.append(NO_PATIENTS)
+        said.append(ONE_IMAGE if run.config.get("one_image_per_patient") else NO_PATIENTS)
     return (*said, SEEDED)
 
 
 def _limits(run: FinishedAudit) -> tuple[str, ...]:
-    """What does not follow."""
+    """List what does not follow."""
     trained, s = run.summary.get("n_trained_on"), run.summary
     said = []
     if trained and s.get("n_images"):

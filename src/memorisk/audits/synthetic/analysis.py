@@ -83,7 +83,7 @@ def analyse_synthetic(evidence: SyntheticEvidence, options: SyntheticOptions, na
 
 
 def _paired(evidence: SyntheticEvidence, found: Findings, options: SyntheticOptions) -> tuple[PairedFindings, ...]:
-    """What each detector says of the pairs; nothing where nobody was paired."""
+    """Ask each detector about the pairs; return nothing where nobody was paired."""
     pairing = evidence.pairing
     if pairing is None:
         return ()
@@ -99,7 +99,7 @@ def _paired(evidence: SyntheticEvidence, found: Findings, options: SyntheticOpti
 
 
 def _clusters(flags: list[Flag], evidence: SyntheticEvidence, found: Findings) -> Clusters:
-    """Who is copied by which images together."""
+    """Find who is copied by which images together."""
     store, rule = evidence.sets.synthetic, evidence.copies.rule
     pairs = [(flag.synthetic, flag.train) for flag in flags] + found.pixels.confirmed
     first = np.unique(store.pixel_hashes.astype(str), return_index=True)[1]
@@ -281,7 +281,7 @@ def _published(found: Published) -> dict[str, Any]:
 
 
 def _lists(found: Findings, options: SyntheticOptions) -> list[dict[str, Any]]:
-    """How many held-out patients a list of so many copied ones needs, for some lengths around what is possible."""
+    """Count the held-out patients that a list of so many copied ones needs, for lengths around what is possible."""
     assert found.asked is not None
     n = len(found.asked.unit)
     lengths = {1, *(max(1, round(n * share)) for share in (0.01, 0.05, 0.1, 0.2))}

@@ -88,7 +88,7 @@ def synthetic_page(result: Result, pictures: Pictures | None = None, *, redact: 
 
 
 def _paired(result: Result, terms: Terms, pictures: Pictures | None, redact: bool) -> list[Section]:
-    """Of images whose origin was said."""
+    """Lay out the pairs of images whose origin was said."""
     if result.summary["numbers"]["paired"] is None:
         return []
     shown = []
@@ -140,7 +140,7 @@ def _facts(n: dict[str, Any], terms: Terms) -> list[Fact]:
 
 
 def _fewest(n: dict[str, Any]) -> list[Fact]:
-    """Of how many copies one at least would surely have been noticed."""
+    """Say of how many copies one at least would surely have been noticed."""
     if n["recall"] is None or "fewest_copied" not in n:
         return []
     fewest = n["fewest_copied"]
@@ -149,7 +149,7 @@ def _fewest(n: dict[str, Any]) -> list[Fact]:
 
 
 def _beside_near(n: dict[str, Any]) -> list[str]:
-    """What stands beside the nearly identical ones."""
+    """Say what stands beside the nearly identical ones."""
     held = [] if n["n_near_held"] is None else [f"held out: {count(n['n_near_held'])}"]
     return [*held, *([f"{count(n['n_dismissed_near'])} pairs dismissed"] if n["n_dismissed_near"] else [])]
 

@@ -100,7 +100,7 @@ def _found(numbers: dict[str, Any], terms: Terms) -> list[str]:
 
 
 def _after_failure(numbers: dict[str, Any]) -> str:
-    """What can be done about a failure, and how often a set without copies fails."""
+    """Say what can be done about a failure, and how often a set without copies fails."""
     if numbers["n_certain_copies"] + numbers["n_confirmed"]:
         return (
             "the set without the images that expose somebody (memorisk filter), audited again: another copy, a little "
@@ -113,7 +113,7 @@ def _after_failure(numbers: dict[str, Any]) -> str:
 
 
 def _judged(numbers: dict[str, Any]) -> list[str]:
-    """What a person decided, whatever the verdict; it stands before everything else."""
+    """Say what a person decided, whatever the verdict; it stands before everything else."""
     said = []
     if n := numbers["n_dismissed"]:
         alike = {"pixel-identical": numbers["n_dismissed_identical"], "nearly identical": numbers["n_dismissed_near"]}
@@ -140,7 +140,7 @@ def _one_image_each(numbers: dict[str, Any]) -> list[str]:
 
 
 def _near_words(numbers: dict[str, Any], terms: Terms) -> str:
-    """How many patients have a nearly identical synthetic image."""
+    """Say how many patients have a nearly identical synthetic image."""
     ours, held = numbers["n_near_train"], numbers["n_near_held"]
     have = "has" if ours == 1 and held is None else "have"
     if held is None:
@@ -236,7 +236,7 @@ def _near_pairs(numbers: dict[str, Any], terms: Terms) -> tuple[str, str] | None
 
 
 def _near_held_out(numbers: dict[str, Any], terms: Terms) -> tuple[str, str] | None:
-    """Nobody's image comes so near by chance: the generator saw them, or the two parts were exchanged."""
+    """Doubt held-out people whom the set resembles: the generator saw them, or the two parts were exchanged."""
     if not (n := numbers["n_near_held"]):
         return None
     return (
@@ -357,7 +357,7 @@ def _seen_held_out(numbers: dict[str, Any]) -> tuple[str, str] | None:
 
 
 def _passed(numbers: dict[str, Any], terms: Terms) -> list[str]:
-    """What a pass rests on."""
+    """Say what a pass rests on."""
     told = [
         f"this pass is about {about(numbers['plant_kinds'])}",
         f"no training {terms.unit} is listed as nearer to the set than held-out {terms.units} are",

@@ -202,7 +202,7 @@ NOT_LOOKED_AT: tuple[str, ...] = (
 
 
 def assumptions(terms: Terms, groups_given: bool) -> list[Text]:
-    """What the p-values rest on.
+    """List what the p-values rest on.
 
     Args:
         terms: What a group is called.
