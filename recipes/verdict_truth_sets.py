@@ -71,6 +71,8 @@ class World:
     these first."""
     narrow_held: float = 1.0
     """Spread of the held-out patients, in that of the training patients."""
+    inverted: bool = False
+    """Whether the whole set, copies and all, stands with its sign exchanged, as an export in negative would."""
 
 
 ROWS = {
@@ -78,6 +80,7 @@ ROWS = {
     "nobody, fitted": World(fitted=True),
     "nobody, narrow generator (0.5)": World(spread=0.5),
     "nobody, narrow generator (0.5), beside 800": World(spread=0.5, n_held=800),
+    "nobody, wide generator (1.2)": World(spread=1.2),
     "nobody, 16 features": World(dimensions=16),
     "nobody, 1 to 5 images a patient": World(most_images=5),
     "nobody, 300 beside 100": World(n_train=300, n_held=100, n_synthetic=300),
@@ -94,6 +97,7 @@ ROWS = {
     "10 noised, held-out people are training people": World(10, same_people=1.0),
     "10 noised, 10 % of held-out people are": World(10, same_people=0.1),
     "10 noised, held-out people of another hospital": World(10, narrow_held=0.8),
+    "10 noised, the whole set inverted": World(10, inverted=True),
 }
 
 
@@ -173,6 +177,7 @@ def draw(world: World, seed: int) -> Drawn:
     sources = first[: world.copies] if known else first[rng.permutation(world.n_train)[: world.copies]]
     where = rng.permutation(world.n_synthetic)[: world.copies]
     made[where] = copied(train[sources], made[where], world.kind, sd, rng)
+    made *= -1 if world.inverted else 1
     equal = np.full(world.n_synthetic, -1)
     equal[where[: len(sources)]] = sources if world.kind == "exact" else -1
     planted = [first[rng.permutation(world.n_train)[:PLANTED]] for _ in MOVED]

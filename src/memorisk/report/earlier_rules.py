@@ -1,9 +1,11 @@
 """Verdicts that an earlier rule gave and that may not stand; report, gate and statement tell them as undecided.
 
-A pass of the first form did not ask what the audit would have noticed. A promise of a filter left people out for
-looking like others, and did not hold where people look alike. A failure of `audit feature` by controls alone did not
-ask whether models that never saw the mark fail so, too. All other failures, and what was undecided, are told as they
-were. This is the one place that knows the form of a verdict's rule; it needs Python's own library alone.
+A pass of the first form did not ask what the audit would have noticed. A pass of the second did not ask whether
+patients were told apart (classifier), or whether the images could be seen for what they are (synthetic). A promise of
+the first form left people out for looking like others, and did not hold where people look alike. A failure of
+`audit feature` by controls alone did not ask whether models that never saw the mark fail so, too. All other failures,
+and what was undecided, are told as they were. This is the one place that knows the form of a verdict's rule; it needs
+Python's own library alone.
 """
 
 from collections.abc import Mapping
@@ -15,9 +17,10 @@ from memorisk.report.statement import FAIL, PASS, UNDECIDED, AuditStatement
 if TYPE_CHECKING:
     from memorisk.report.result import Result
 
-FORMS: Mapping[str, int] = dict.fromkeys(("synthetic", "synthesize", "filter", "feature"), 2) | {
-    "classifier": 3,
-    "losses": 3,
+FORMS: Mapping[str, int] = {
+    "filter": 2,
+    "feature": 2,
+    **dict.fromkeys(("classifier", "losses", "synthetic", "synthesize"), 3),
 }
 """Form of the verdict's rule by kind of run: of a classifier in ``rule["form"]`` of ``verdict.json``, of others in its
 ``schema``, of any in ``settings["verdict_form"]`` of a statement. Verdicts of other kinds stand."""
@@ -51,7 +54,7 @@ def result_today(result: "Result") -> "Result":
     if not why:
         return result
     told = {**v, "status": UNDECIDED, "why": [why], "what_would_decide": [AGAIN if kind == "classifier" else AFRESH]}
-    if not promised:
+    if why != PROMISED:
         return result.replace(verdict=told)
     numbers = {**result.summary["numbers"], "guarantee": ""}
     return result.replace(verdict={**told, "guarantee": ""}, summary={**result.summary, "numbers": numbers})
@@ -88,7 +91,7 @@ def _may_not_stand(kind: str, status: str, form: int, *, method: str, promised: 
     """
     if form >= FORMS.get(kind, 0):
         return ""
-    if kind in ("filter", "synthesize") and promised and status != FAIL:
+    if kind in ("filter", "synthesize") and form < 2 and promised and status != FAIL:
         return PROMISED
     if kind == "feature" and status == FAIL and BY_REFERENCES not in method:
         return FAILED

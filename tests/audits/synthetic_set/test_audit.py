@@ -71,6 +71,16 @@ def test_copied_patients_are_listed_with_the_images_that_expose_them(copies: Res
     assert "listed as nearer to the set" in v["why"][0]
 
 
+def test_images_of_another_kind_do_not_pass(place: Path) -> None:
+    """Every image a copy, inverted: no planted copy is, so that nothing else tells."""
+    train = np.load("clean/train.npz")["images"]
+    np.savez("inverted.npz", images=255 - train[:40])
+    found = audit_synthetic("clean/train.npz", "inverted.npz", held_out="clean/held.npz", out="runs/inverted", **PASSES)
+    assert isinstance(found, Result)
+    assert (found.status, found.verdict["n_synthetic_far"]) == ("undecided", 40)
+    assert [why for why in found.verdict["why"] if "as no planted copy is" in why]
+
+
 def test_descriptive_columns_single_out_the_copies(copies: Result) -> None:
     own, rest = copies.per_image.tail(COPIED), copies.per_image.head(N_SYNTHETIC - COPIED)
     assert own["second_ratio"].max() < 0.6 < rest["second_ratio"].median()
@@ -99,7 +109,7 @@ def test_a_pass_needs_power_and_says_what_it_covers(place: Path) -> None:
     found = run("clean", "runs/passed", **PASSES)
     v = found.verdict
     assert found.status == "pass", v["why"]
-    assert (v["schema"], v["n_singled"], v["fewest_copied"]) == (2, 0, 1)
+    assert (v["schema"], v["n_singled"], v["fewest_copied"]) == (3, 0, 1)
     assert "about 3 kinds of copies, each by itself: exact, flipped, noised; not tried: rotated, jpeg" in v["why"][0]
     assert "if a random training patient had been copied in one of these ways, the copy would have been" in v["why"][3]
     assert (
@@ -143,6 +153,12 @@ def test_a_pass_needs_power_and_says_what_it_covers(place: Path) -> None:
     dark = doubts({"n_synthetic_blank": 2})
     assert "2 synthetic images show next to nothing (fewer than 3 grey levels of 256)" in dark[0]
     assert "images check" in dark[1]
+    assert "1 training image shows next to nothing" in doubts({"n_train_blank": 1})[0]
+    half = numbers["n_synthetic"] // 2
+    assert (
+        synthetic_verdict(numbers | {"n_synthetic_far": half}, synthetic_options({"recall": 0.2}))["status"] == "pass"
+    )
+    assert "lie farther from the training images than 90 % of held-out" in doubts({"n_synthetic_far": half + 1})[0]
     of_parts = {"p_value": 0.001, "share": 0.98, "expected": 0.52, "across": 0.6, "across_expected": 0.4}
     apart, close = ({"unlike": of_parts | {"together": together}} for together in (False, True))
     assert "98 % of nearest neighbours lie in the same part" in doubts(apart)[0]

@@ -49,6 +49,8 @@ from memorisk.statistics.singled_out import (
     tail_cut,
 )
 
+FAR = 0.9
+"""Share of the held-out patients who lie nearer to the training images than an image that is called far."""
 _ROUNDING = 1e-12
 
 
@@ -200,6 +202,11 @@ class Findings:
     """The smallest p-value of the detectors, times their number."""
     unlike_by: int
     """The detector that has it."""
+    far: int | None
+    """Synthetic images that lie farther from the training images than `FAR` of the held-out patients, by the detector
+    by which most do; None without held-out images."""
+    far_by: int
+    """The detector by which most do."""
 
     @property
     def asked(self) -> ReversedQueries | None:
@@ -247,6 +254,7 @@ def find(
         at_verdict = [_lists(d, patients, theirs, VERDICT_LEVEL / number, options.seed)[0] for d in distances]
     made, whose = _singled_by_any(distances, by, patients)
     power, bound = _power(by, copies, plants, patients, int(made.sum()), len(made), options.seed)
+    far = [0 if one.near_new is None else int((one.near_new.share >= FAR).sum()) for one in by]
     return Findings(
         by=by,
         patients=patients,
@@ -266,6 +274,8 @@ def find(
         pixels=_pixels(sets, copies, patients, held, review, lists[0][0].counted if lists else None),
         unlike=_least_alike([one.unlike for one in by]),
         unlike_by=int(np.argmin([math.inf if one.unlike is None else one.unlike.p_value for one in by])),
+        far=max(far) if lists else None,
+        far_by=int(np.argmax(far)),
     )
 
 

@@ -20,6 +20,7 @@ with probability at most 3.5 %, whatever the detector (the largest of P(Bin(40, 
 from typing import Any
 
 from memorisk.audits.image_sets import LEAST_SHOWN
+from memorisk.audits.synthetic.findings import FAR
 from memorisk.audits.synthetic.kinds import about, not_surely_found, ways_out
 from memorisk.audits.synthetic.options import VERDICT_LEVEL, SyntheticOptions
 from memorisk.audits.synthetic.words import Terms, p_words, share
@@ -173,6 +174,7 @@ def _doubts(numbers: dict[str, Any], options: SyntheticOptions, terms: Terms) ->
         _nobody_known(numbers),
         _unseen_detector(numbers),
         _not_looked_at(numbers),
+        _another_kind(numbers, terms),
         _train_unread(numbers),
         _frames_left(numbers),
     ]
@@ -308,7 +310,7 @@ def _not_looked_at(numbers: dict[str, Any]) -> tuple[str, str] | None:
             "read, and nothing is said of them",
             "a synthetic set of images that can be read, without other files",
         )
-    if n := numbers.get("n_synthetic_blank", 0):
+    if n := numbers["n_synthetic_blank"]:
         return (
             f"{several(n, 'synthetic image shows', 'synthetic images show')} next to nothing (fewer than {LEAST_SHOWN} "
             "grey levels of 256): what the files hold was not seen, as under transparency, or in 16-bit files of "
@@ -323,15 +325,41 @@ def _not_looked_at(numbers: dict[str, Any]) -> tuple[str, str] | None:
     return None
 
 
+def _another_kind(numbers: dict[str, Any], terms: Terms) -> tuple[str, str] | None:
+    """Doubt a set of which most lies far off.
+
+    Planted copies are made of training images as they are stored: they say nothing of copies that are inverted, framed
+    or windowed as the whole set is.
+    """
+    n = numbers["n_synthetic_far"]
+    if 2 * n <= numbers["n_synthetic"]:
+        return None
+    by = f" by {numbers['far_by']}" if numbers["n_detectors"] > 1 else ""
+    return (
+        f"{n:,} of {numbers['n_synthetic']:,} synthetic images lie farther from the training images{by} than "
+        f"{share(FAR)} of held-out {terms.units} do: images of another kind, or prepared in another way (inverted, "
+        "framed, another window or size), as no planted copy is",
+        "the generator's images, prepared as the training images are; or a detector trained on how they differ "
+        "(--detector)",
+    )
+
+
 def _train_unread(numbers: dict[str, Any]) -> tuple[str, str] | None:
     """Training images whose copies would not be found."""
-    if not (n := numbers["n_train_unread"]):
-        return None
-    return (
-        f"{several(n, 'file or image', 'files or images')} of the training set {'was' if n == 1 else 'were'} not read: "
-        "copies of these are not found",
-        "training images that can be read, or a folder without these files if nothing was trained on them",
-    )
+    if n := numbers["n_train_unread"]:
+        return (
+            f"{several(n, 'file or image', 'files or images')} of the training set {'was' if n == 1 else 'were'} not "
+            "read: copies of these are not found",
+            "training images that can be read, or a folder without these files if nothing was trained on them",
+        )
+    if n := numbers["n_train_blank"]:
+        return (
+            f"{several(n, 'training image shows', 'training images show')} next to nothing (fewer than {LEAST_SHOWN} "
+            "grey levels of 256): copies of what the generator was trained on are not found",
+            "training images as the generator saw them, or without these files if nothing was trained on them "
+            "(memorisk images check names them)",
+        )
+    return None
 
 
 def _frames_left(numbers: dict[str, Any]) -> tuple[str, str] | None:
