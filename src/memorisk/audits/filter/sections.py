@@ -121,7 +121,7 @@ def exposed_facts(n: dict[str, Any], terms: Terms) -> list[Fact]:
         new = f"rejects {percent(real['low'])} to {percent(real['high'])} of new {terms.units}"
     return [
         Fact(f"Exposed {terms.units}", count(n["n_exposed"]), f"{identical} by identical pixels, {singled} by a score"),
-        Fact("Pointed at, not exposed", terms.counted(words.pointed_at(n)), new),
+        Fact("Pointed at, not singled out", terms.counted(words.pointed_at(n)), new),
     ]
 
 

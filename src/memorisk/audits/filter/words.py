@@ -65,8 +65,8 @@ EXPOSED = (
 EXPOSED_TABLE = "Training {units} at {whom} rejected images point, the closest pair first."
 EXPOSED_COUNTED = (
     "Exposed: {exposed}, {identical} by an image with the very pixels of a training image and {singled} singled out by "
-    "a score. At {others} more a score points that images of other {units} reach as well, which exposes nobody: "
-    "{beside}."
+    "a score. At {others} more a score points that images of other {units} reach as well. This count does not say "
+    "whether these are copied, an audit of the whole set does (memorisk audit synthetic): {beside}."
 )
 BESIDE = "of new {units}, who are copied nowhere, the same threshold rejects {share} [{low}, {high}]"
 BESIDE_UNKNOWN = "which share of new {units} the same threshold rejects is not known"
