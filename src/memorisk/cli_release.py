@@ -106,7 +106,8 @@ def release(
 ) -> int:
     """Write a set of images, or a safetensors file, anew: pixels, labels or tensors, and nothing else.
 
-    Text, previews, further frames and other files stay behind. A statement of an audit of SOURCE covers OUT as well.
+    Text, previews, further frames and other files stay behind. OUT needs no audit of its own where SOURCE has one: with
+    --images OUT (for weights --weights OUT) memorisk statement takes OUT for what was audited, without it it does not.
 
     Parameters
     ----------

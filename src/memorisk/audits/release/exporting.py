@@ -1,7 +1,8 @@
 """``memorisk release``: a set or a file of weights written anew, with the pixels or the tensors and nothing else.
 
 What lies beside images in files and folders (text, previews, further frames, other files) stays behind. A statement of
-an audit of the original takes the export for what was audited, because pixels and tensors are the same.
+an audit of the original that is given the export (``--images``, ``--weights``) takes it for what was audited, because
+pixels and tensors are the same.
 """
 
 from dataclasses import dataclass, field
