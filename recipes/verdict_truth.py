@@ -130,7 +130,8 @@ def judged(evidence: Evidence, options: AnalysisOptions) -> tuple[Decision, floa
     if decision.status != FAIL:
         scored = [*paper_attacks(evidence), *reference_attacks(evidence)]
         rows = attack_rows(evidence, scored, (ALL,), options.attack_gate)
-        found = attack_findings(attacks_for_verdict(rows, None, True, {}), options.attack_gate, GROUPS)
+        tried, n_groups = attacks_for_verdict(rows, None, True, {}), len(np.unique(evidence.items.group.astype(str)))
+        found = attack_findings(tried, options.attack_gate, GROUPS, n_groups)
         decision = decide(verdict_table(table), **rule, findings=found)
     asked = [int(n) for way in decision.what_would_decide for n in re.findall(r"about (\d+) models", way)]
     return decision, float(table["noticeable_gap"].max()), max(asked, default=0)

@@ -15,8 +15,8 @@ QUIET = Attack("Loss threshold", 0.51, 0.47, 0.55, 1.0, 0.0, 1.0, 500, 80, 8, 0.
 SURE = replace(QUIET, name="LiRA", auc=0.9, low=0.86, high=0.93, p_auc=1e-9)
 
 
-def judged(*attacks, gate=0.6):
-    return attack_findings(attacks, gate, PATIENTS)
+def judged(*attacks, gate=0.6, n_groups=600):
+    return attack_findings(attacks, gate, PATIENTS, n_groups)
 
 
 def test_nothing_is_said_where_every_limit_lies_below_the_gate():
@@ -81,9 +81,9 @@ def test_the_way_out_names_what_makes_the_interval_long():
     models = 2 * int(np.ceil(8 * stretch**2))
     assert by_trainings.what_would_decide == f"about {models} models (--models), for shorter intervals of the attacks"
     by_patients = judged(replace(wide, of_trainings=0.0))[0]
-    patients = int(np.ceil(500 * stretch**2))
-    assert by_patients.what_would_decide == (
-        f"about {patients:,} patients, test part included (here 500), for shorter intervals of the attacks"
+    patients = int(np.ceil(600 * stretch**2))
+    assert by_patients.what_would_decide == (  # all 600 of the audit, also where the attack leaves out the test part
+        f"about {patients:,} patients, test part included (here 600), for shorter intervals of the attacks"
     )
     assert "and more models" in judged(replace(wide, of_trainings=0.3))[0].what_would_decide
     at_the_gate = judged(replace(wide, auc=0.6))[0]

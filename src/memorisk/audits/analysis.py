@@ -119,7 +119,8 @@ def _decision(
     units = units_of(summary)
     titles = {name: title for name, (title, _) in ATTACKS.items()}
     tried = attacks_for_verdict(attacks, context.target, context.random_split, titles)
-    others = attack_findings(tried, options.attack_gate, units) + other_findings(context, options, summary, units)
+    others = attack_findings(tried, options.attack_gate, units, summary["n_groups"])
+    others += other_findings(context, options, summary, units)
     decision = decide(
         verdict_table(per_class),
         # Without a gate nothing stops a pipeline, but the status still says what was found.

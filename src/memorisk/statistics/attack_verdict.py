@@ -68,13 +68,14 @@ class Attack:
     """Whether the interval is about these models only."""
 
 
-def attack_findings(attacks: Sequence[Attack], gate: float, units: Units) -> list[Finding]:
+def attack_findings(attacks: Sequence[Attack], gate: float, units: Units, n_groups: int) -> list[Finding]:
     """Turn the results of attacks into findings for the verdict (module docstring).
 
     Args:
         attacks: Every attack that is not a control.
         gate: AUC that no attack may reach, between 0.5 and 1.
         units: Name of a group in sentences.
+        n_groups: Number of groups of the audit, those of the test part included.
 
     Returns:
         Failures where an attack surely finds members, at most one each for the twins, the given model and its classes;
@@ -100,7 +101,8 @@ def attack_findings(attacks: Sequence[Attack], gate: float, units: Units) -> lis
             findings.append(Finding(FAIL, _failure(own, gate, units)))
     if not findings:
         for target, by_class in kinds:
-            findings += _doubts([a for a in attacks if (a.of_target, bool(a.label)) == (target, by_class)], gate, units)
+            kind = [a for a in attacks if (a.of_target, bool(a.label)) == (target, by_class)]
+            findings += _doubts(kind, gate, units, n_groups)
     return findings
 
 
@@ -129,7 +131,7 @@ def _failure(found: Sequence[tuple[Attack, bool, bool]], gate: float, units: Uni
     return f"an attack tells who was in the training (AUC 0.5 is guessing): {'; '.join(told)}{more}"
 
 
-def _doubts(attacks: Sequence[Attack], gate: float, units: Units) -> list[Finding]:
+def _doubts(attacks: Sequence[Attack], gate: float, units: Units, n_groups: int) -> list[Finding]:
     """Say why these attacks, all of one kind, keep a pass away, and the way out; the furthest above the gate first."""
     findings = []
     other = [a for a in attacks if not a.comparable]
@@ -151,10 +153,10 @@ def _doubts(attacks: Sequence[Attack], gate: float, units: Units) -> list[Findin
     ]
     more = f" and {len(furthest) - MOST_NAMED} more" if len(furthest) > MOST_NAMED else ""
     why = f"an attack may reach AUC {gate:g} (0.5 is guessing): {'; '.join(reached)}{more}"
-    return [*findings, Finding(UNDECIDED, why, _way_out(furthest, gate, units))]
+    return [*findings, Finding(UNDECIDED, why, _way_out(furthest, gate, units, n_groups))]
 
 
-def _way_out(attacks: Sequence[Attack], gate: float, units: Units) -> str:
+def _way_out(attacks: Sequence[Attack], gate: float, units: Units, n_groups: int) -> str:
     """Say what would bring every interval to one side of the gate if the AUCs were as estimated."""
     if any(a.conditional and not a.of_target for a in attacks):
         return "at least three seeds (--models 6), so that the intervals speak of other trainings"
@@ -169,10 +171,10 @@ def _way_out(attacks: Sequence[Attack], gate: float, units: Units) -> str:
     models = max(_models(a, gate) for a in attacks)
     if np.isfinite(models):
         return f"about {2 * int(np.ceil(models))} models (--models), for shorter intervals of the attacks"
-    groups = max(a.n_groups * _stretch(a, gate) ** 2 for a in attacks)
+    groups = n_groups * max(_stretch(a, gate) for a in attacks) ** 2  # an attack may leave out the test part
     also = " and more models" if any(a.of_trainings for a in attacks) else ""
     return (
-        f"about {_count(groups)} {units.many}, test part included (here {max(a.n_groups for a in attacks):,}){also}, "
+        f"about {_count(groups)} {units.many}, test part included (here {n_groups:,}){also}, "
         "for shorter intervals of the attacks"
     )
 
