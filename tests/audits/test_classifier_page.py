@@ -74,6 +74,22 @@ def test_the_first_screen_says_what_would_have_been_noticed(status):
     assert "In class a<b> a single patient is not surely noticed, however strongly remembered." in first
 
 
+@pytest.mark.parametrize("status", ["pass", "fail", "undecided"])
+def test_a_gate_that_is_looser_than_the_default_is_told_beside_it(status):
+    result = make_result(status=status)
+
+    def first(**rule):
+        verdict = result.verdict | {"rule": result.verdict["rule"] | rule}
+        return words(render_page(classifier_page(result.replace(verdict=verdict))).split("<nav")[0])
+
+    notice = "a single patient must be noticed only from a gap of 3 nats on (--notice, by default 2)"
+    attacks = "attacks may come up to AUC 0.7 (--attack-gate, by default 0.6)"
+    assert f"It is looser than the default: {notice} and {attacks}." in first(notice=3.0, attack_gate=0.7)
+    assert f"It is looser than the default: {attacks}." in first(attack_gate=0.7)
+    assert f"It is looser than the default: {notice}." in first(notice=3.0, attack_gate=0.6)
+    assert "looser" not in first(notice=1.0, attack_gate=0.55)
+
+
 def test_a_list_at_another_level_is_told_from_the_verdicts_own():
     result = make_result(status="fail")
     told = "than the verdict's own, which holds 7 patients"

@@ -14,6 +14,7 @@ from memorisk.audits.classifier_attacks import attack_section, target_section
 from memorisk.audits.classifier_reading import Reading, as_list, listed, number, settings
 from memorisk.audits.classifier_sections import class_section, null_section, rarity_section
 from memorisk.audits.intervention_page import intervention_section
+from memorisk.audits.options import ATTACK_GATE, NOTICE
 from memorisk.audits.privacy_page import privacy_section
 from memorisk.report.blocks import (
     Block,
@@ -132,7 +133,7 @@ def _few(items: list[str]) -> list[Block]:
 def _sentence(reading: Reading) -> Text:
     """Say in a sentence or two what the verdict means."""
     gate = words.GATES.get(str(reading.verdict.get("gate")), "").format(unit=reading.unit)
-    rule = f" The gate chosen for this audit: {gate}." if gate else ""
+    rule = f" The gate chosen for this audit: {gate}.{_looser(reading)}" if gate else ""
     if reading.status == "pass":
         return (
             f"No {reading.unit} is flagged, no class is remembered more than the gate allows, and no attack that was "
@@ -147,6 +148,21 @@ def _sentence(reading: Reading) -> Text:
             found.append(f"{_plural(above, 'class', 'classes')} surely above the gate")
         return f"Do not release this model. Found: {' and '.join(found) or 'see the reasons below'}.{rule}"
     return f"This audit can say neither that the model passes nor that it fails. This is not a pass.{rule}"
+
+
+def _looser(reading: Reading) -> str:
+    """Name what the gate was told to let through beyond its defaults."""
+    rule = reading.verdict.get("rule")
+    asked = [(number(rule.get(k)) if isinstance(rule, dict) else None) for k in ("notice", "attack_gate")]
+    told = []
+    if asked[0] is not None and asked[0] > NOTICE:
+        told.append(
+            f"a single {reading.unit} must be noticed only from a gap of {asked[0]:g} nats on (--notice, by default "
+            f"{NOTICE:g})"
+        )
+    if asked[1] is not None and asked[1] > ATTACK_GATE:
+        told.append(f"attacks may come up to AUC {asked[1]:g} (--attack-gate, by default {ATTACK_GATE:g})")
+    return f" It is looser than the default: {' and '.join(told)}." if told else ""
 
 
 def _asked(reading: Reading) -> list[Block]:
