@@ -80,7 +80,7 @@ def show_result(result: Result, out: Path, *, as_json: bool) -> None:
     for sentence in (result.summary.get("intervention") or {}).get("sentences", ()):
         console.print(Text(sentence), soft_wrap=True)
     if target := result.summary.get("target"):
-        console.print(_target(target), soft_wrap=True)
+        console.print(_target(target, (result.verdict.get("rule") or {}).get("attack_gate")), soft_wrap=True)
     console.print()
     console.print(Text(STATUS[result.status], style="bold"))
     reasons, noticed = list(result.verdict.get("why") or ["no reason given"]), _noticed(result)
@@ -138,17 +138,18 @@ def _cell(label: str) -> Text:
     return Text(one_line(label, 40), no_wrap=True, overflow="ellipsis")
 
 
-def _target(found: dict[str, Any]) -> Text:
-    """What each attack finds in the very model that is to be released."""
+def _target(found: dict[str, Any], gate: float | None) -> Text:
+    """What each attack finds in the very model that is to be released; the gate is what its AUC is compared with."""
+    from memorisk.statistics.tiers import beside
+
+    def written(value: float | None) -> str:
+        return "unknown" if value is None else beside(value, *([] if gate is None else [gate]))
+
     aucs = ", ".join(
-        f"{name.replace('_', ' ')} {a['auc']:.2f} ({_unsigned(a['low'])} to {_unsigned(a['high'])})"
+        f"{name.replace('_', ' ')} {written(a['auc'])} ({written(a['low'])} to {written(a['high'])})"
         for name, a in found["attacks"].items()
     )
     return Text(f"Attacks on the very model, AUC (95 % interval), 0.5 is a coin: {aucs}")
-
-
-def _unsigned(value: float | None) -> str:
-    return "unknown" if value is None else f"{value:.2f}"
 
 
 def _rarest(found: dict[str, Any]) -> Text:

@@ -90,6 +90,14 @@ def test_a_gate_that_is_looser_than_the_default_is_told_beside_it(status):
     assert "looser" not in first(notice=1.0, attack_gate=0.55)
 
 
+def test_no_rounding_carries_an_auc_to_the_gate():
+    result = make_result(status="pass")
+    near = result.attacks.assign(high=np.where(result.attacks["attack"] == "loss_threshold", 0.5998, 0.55))
+    page = page_text(result.replace(attacks=near))
+    assert ", 0.5998]" in page
+    assert ", 0.600]" not in page
+
+
 def test_a_list_at_another_level_is_told_from_the_verdicts_own():
     result = make_result(status="fail")
     told = "than the verdict's own, which holds 7 patients"

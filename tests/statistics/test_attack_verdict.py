@@ -29,6 +29,13 @@ def test_nothing_is_said_where_every_limit_lies_below_the_gate():
     assert passed_words([], 0.6, PATIENTS) == ""
 
 
+def test_no_rounding_carries_a_number_across_the_gate():
+    assert "has at most 0.598 (" in passed_words([replace(QUIET, high=0.598)], 0.6, PATIENTS)
+    assert "AUC 0.597 (0.55 to 0.604)" in judged(replace(QUIET, auc=0.597, low=0.55, high=0.604))[0].why
+    assert "AUC 0.65, at least 0.604 where less than 0.6" in judged(replace(SURE, auc=0.65, low=0.604))[0].why
+    assert "at least 5.3% of the members" in judged(replace(QUIET, tpr_low=0.053, p_tpr=1e-4))[0].why
+
+
 def test_an_auc_surely_above_the_gate_fails():
     found = judged(QUIET, SURE)
     assert [f.status for f in found] == [FAIL]

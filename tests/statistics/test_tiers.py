@@ -1,7 +1,7 @@
 import pytest
 
 from memorisk.runs.errors import InputError
-from memorisk.statistics.tiers import reaches, tier
+from memorisk.statistics.tiers import beside, reaches, tier
 
 
 @pytest.mark.parametrize(
@@ -18,6 +18,27 @@ from memorisk.statistics.tiers import reaches, tier
 )
 def test_tiers_of_methods(mean, n_groups, expected):
     assert tier(mean, n_groups) == expected
+
+
+@pytest.mark.parametrize(
+    ("value", "gates", "told"),
+    [
+        (0.5983, (0.6,), "0.598"),
+        (0.59999, (0.6,), "0.59999"),
+        (0.6, (0.6,), "0.60"),
+        (0.6004, (0.6,), "0.6004"),
+        (0.604, (0.6, 0.61), "0.604"),
+        (0.51, (0.6,), "0.51"),
+        (0.5983, (), "0.60"),
+        (-0.002, (0.0,), "-0.002"),
+        (float("nan"), (0.6,), "nan"),
+        (float("inf"), (0.6,), "inf"),
+        (0.1 + 0.2, (0.3,), "0.30000000000000004"),
+    ],
+)
+def test_a_number_is_read_on_its_side_of_the_gate(value, gates, told):
+    assert beside(value, *gates) == told
+    assert beside(1.9996, 2.0, digits=3, kind="g") == "1.9996"
 
 
 def test_reaching_a_gate_is_being_in_its_tier_or_a_higher_one():

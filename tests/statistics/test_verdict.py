@@ -38,6 +38,13 @@ def test_pass_needs_every_upper_limit_below_the_gate_and_nobody_flagged():
     ]
 
 
+def test_no_rounding_carries_a_number_across_the_gate():
+    assert "interval, 0.3002" in verdict(row(low=0.3002, high=0.5)).why[0]
+    assert "0.1 to 0.3002 nats, contains 0.3" in verdict(row(low=0.1, high=0.3002)).why[0]
+    assert "(room 1.99, 2 needed)" in verdict(row(room=1.99)).why[0]
+    assert "from a gap of 2.42 nats on, and a pass needs 2.41" in verdict(row(noticeable_gap=2.42), notice=2.41).why[0]
+
+
 @pytest.mark.parametrize(
     ("low", "high", "gate", "status"),
     [

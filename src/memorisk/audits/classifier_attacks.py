@@ -8,6 +8,7 @@ import pandas as pd
 from memorisk.audits import classifier_words as words
 from memorisk.audits.classifier_reading import Reading, number, settings
 from memorisk.audits.classifier_sections import number_list, with_interval
+from memorisk.audits.options import ATTACK_GATE
 from memorisk.report import figures
 from memorisk.report.blocks import (
     Block,
@@ -57,6 +58,7 @@ def attack_section(reading: Reading) -> list[Block]:
             overall,
             "Attacks over all classes, most successful first; the control last. "
             f"{_interval_words(overall, reading.units)}",
+            _gates(reading),
             label=False,
         ),
         Paragraph(_rates_words(overall, reading.units)),
@@ -67,7 +69,8 @@ def attack_section(reading: Reading) -> list[Block]:
         blocks.append(Details("Notes on the attacks", [Definitions(noted, compact=True)], printed=False))
     if not whole.all():
         title = "Attacks, class by class"
-        blocks.append(Details(title, [_attack_table(rows(named, ~whole), f"{title}.", label=True)], printed=False))
+        each = _attack_table(rows(named, ~whole), f"{title}.", _gates(reading), label=True)
+        blocks.append(Details(title, [each], printed=False))
     known = [a for a in words.ATTACKS if a in set(texts(table, "attack"))]
     if known:
         explained = [(words.ATTACKS[a][0], words.ATTACKS[a][1]) for a in known]
@@ -81,12 +84,19 @@ def _title(attack: str, control: bool) -> str:
     return (known[0] if known else attack.replace("_", " ")) + (" (control)" if control else "")
 
 
-def _attack_table(frame: pd.DataFrame, caption: str, *, label: bool) -> Table:
+def _gates(reading: Reading) -> tuple[float, ...]:
+    """List what AUCs are compared with: guessing, and the gate of the verdict."""
+    rule = reading.verdict.get("rule")
+    gate = number(rule.get("attack_gate")) if isinstance(rule, dict) else None
+    return (0.5, ATTACK_GATE if gate is None else gate)
+
+
+def _attack_table(frame: pd.DataFrame, caption: str, gates: tuple[float, ...], *, label: bool) -> Table:
     unknown = "not measurable"
     columns = [
         *([Column(source="label", heading="Class", row_heading=True)] if label else []),
         Column(source="attack", heading="Attack", row_heading=not label),
-        Column(source="auc", heading="AUC [95 % interval]", format="decimal", interval=("low", "high")),
+        Column(source="auc", heading="AUC [95 % interval]", format="decimal", interval=("low", "high"), gates=gates),
         Column(
             source="tpr_at_1pct",
             heading="Found at 1 % false positives",
@@ -140,7 +150,7 @@ def _control(control: pd.DataFrame) -> list[Block]:
     if not len(control) or not {"auc", "low", "high"} <= set(control):
         return []
     row = control.iloc[0]
-    found = f"the attack that cannot work has AUC {with_interval(row, 'auc')}"
+    found = f"the attack that cannot work has AUC {with_interval(row, 'auc', 0.5)}"
     if is_missing(row["low"]) or is_missing(row["high"]):
         return [Paragraph([Strong("The control could not be measured: "), f"{found}."])]
     if row["low"] <= 0.5 <= row["high"]:
@@ -231,13 +241,14 @@ def target_section(reading: Reading) -> list[Block]:
         )
         if isinstance(control := target.get("control"), dict):
             blocks += _control(pd.DataFrame([control]))
-        blocks.append(_attack_table(table, caption, label=False))
+        blocks.append(_attack_table(table, caption, _gates(reading), label=False))
         classes = target.get("classes")
         if isinstance(classes, list) and classes:
             each = pd.DataFrame(classes).astype({"attack": object, "label": object})
             each = each.assign(attack=[_title(a, False) for a in texts(each, "attack")])
             title = "Attacks on the very model, class by class"
-            blocks.append(Details(title, [_attack_table(each, f"{title}.", label=True)], printed=False))
+            shown = _attack_table(each, f"{title}.", _gates(reading), label=True)
+            blocks.append(Details(title, [shown], printed=False))
     known = ("attacks", "classes", "control", "replication", "verdict")
     rest = {_TARGET.get(k, k): v for k, v in target.items() if k not in known}
     return [*blocks, Definitions(settings(rest), compact=True)]

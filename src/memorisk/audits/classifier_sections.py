@@ -24,7 +24,9 @@ from memorisk.report.blocks import (
 from memorisk.report.formats import count, decimal, is_missing, percent, probability
 from memorisk.report.frames import numbers, rows, texts, truths
 from memorisk.statistics.prerequisites import LEVEL
+from memorisk.statistics.tiers import GATES
 
+LIMITS = tuple(GATES.values())
 TIER_TONES: dict[str, Tone] = {
     "HIGH": "bad",
     "MODERATE": "middling",
@@ -40,13 +42,21 @@ def class_section(reading: Reading) -> list[Block]:
         return [Paragraph("No class was scored.")]
     columns = [
         Column(source="label", heading="Class", row_heading=True),
-        Column(source="mean", heading="Mean M [95 % interval]", format="decimal", interval=("low", "high")),
+        Column(
+            source="mean", heading="Mean M [95 % interval]", format="decimal", interval=("low", "high"), gates=LIMITS
+        ),
         Column(source="tier", heading="Tier", tones=TIER_TONES),
         Column(source="flagged", heading=f"{reading.units.capitalize()} flagged", format="count", missing="not tested"),
         Column(source="smallest_list", heading="Smallest list", format="count", missing="none"),
         Column(source="noticeable_gap", heading="Noticeable gap", format="short", missing="none"),
         Column(source="test_mean", heading="Gap of unseen", format="decimal"),
-        Column(source="excess", heading="M less that", format="decimal", interval=("excess_low", "excess_high")),
+        Column(
+            source="excess",
+            heading="M less that",
+            format="decimal",
+            interval=("excess_low", "excess_high"),
+            gates=LIMITS,
+        ),
         Column(source="n", heading="Images", format="count"),
         Column(source="frequency", heading="Share", format="percent"),
         Column(source="n_groups_scored", heading="Scored", format="count"),
@@ -261,12 +271,13 @@ def _null_words(members: np.ndarray, chance: np.ndarray) -> str:
     return "; ".join(shares) + "."
 
 
-def with_interval(row: pd.Series, column: str = "mean") -> str:
-    """Word a number with its interval, for a sentence."""
-    low, high = row.get("low"), row.get("high")
-    limits = "" if is_missing(low) or is_missing(high) else f", 95 % interval {decimal(low)} to {decimal(high)}"
-    value = row.get(column)
-    return ("not known" if is_missing(value) else decimal(value)) + limits
+def with_interval(row: pd.Series, column: str = "mean", *gates: float) -> str:
+    """Word a number with its interval, for a sentence; the gates are what they are compared with."""
+    low, high, value = row.get("low"), row.get("high"), row.get(column)
+    limits = ""
+    if not is_missing(low) and not is_missing(high):
+        limits = f", 95 % interval {decimal(low, gates)} to {decimal(high, gates)}"
+    return ("not known" if is_missing(value) else decimal(value, gates)) + limits
 
 
 def number_list(values: object) -> np.ndarray:

@@ -10,6 +10,7 @@ from typing import Any
 from memorisk.audits.feature_options import FeatureOptions
 from memorisk.report.earlier_rules import BY_REFERENCES, FORMS
 from memorisk.statistics.mark_rank import POWER, references_needed
+from memorisk.statistics.tiers import beside
 
 UNMATCHED = ("letters", "random")
 METHODS = {
@@ -85,7 +86,8 @@ def _decide(rank: dict[str, Any], numbers: dict[str, Any], options: FeatureOptio
     doubts, deciding = _doubts(rank, numbers, options)
     times = f"{exp(rank['m']):.3g} times as sensitive to the mark as "
     than = "the reference models are, each beside marks like it" if rank["n_references"] else "to marks like it"
-    told = f"p {p:.3g} ({METHODS[rank['method']]}; the smallest possible was {rank['smallest_p']:.2g})"
+    smallest = beside(rank["smallest_p"], level, kind="g")
+    told = f"p {beside(p, level, digits=3, kind='g')} ({METHODS[rank['method']]}; the smallest possible was {smallest})"
     found = f"the model is {times}{than}; {told}"
     if rank["method"] != "references":
         return "undecided", [found, *_without(rank, level), *doubts], [_enough(rank, level), *deciding]
@@ -94,14 +96,15 @@ def _decide(rank: dict[str, Any], numbers: dict[str, Any], options: FeatureOptio
             return "undecided", [found, *doubts], deciding
         return "fail", [found], [f"{MORE}: of models that never saw the mark {100 * level:g} % fail by chance"]
     if isfinite(rank["low"]) and rank["low"] > 0:
-        doubts.insert(0, f"the interval of M, {rank['low']:.2f} to {rank['high']:.2f}, lies above 0")
+        doubts.insert(0, f"the interval of M, {beside(rank['low'], 0)} to {rank['high']:.2f}, lies above 0")
         deciding.insert(0, MORE)
     limit = rank["noticeable"]
+    seen_from = beside(exp(limit), options.gate, digits=3, kind="g")
     if limit <= log(options.gate) and not doubts:
-        noticed = f"a model {exp(limit):.3g} times as sensitive or more would have been found in four of five cases"
+        noticed = f"a model {seen_from} times as sensitive or more would have been found in four of five cases"
         return "pass", [found, noticed, ABSENT], []
     if not limit <= log(options.gate):
-        noticed = f"only a model {exp(limit):.3g} times as sensitive or more would have been found in four of five "
+        noticed = f"only a model {seen_from} times as sensitive or more would have been found in four of five "
         noticed += f"cases; a pass needs {options.gate:g} times or less"
         doubts.insert(0, noticed if isfinite(limit) else "nothing would have been found in four of five cases")
         deciding = [MORE, *(way for way in deciding if way != MORE)]

@@ -90,6 +90,8 @@ class Column:
     """A name in :data:`memorisk.report.formats.FORMATS`."""
     interval: tuple[str, str] | None = None
     """Columns with the lower and upper limit, shown in brackets behind the value."""
+    gates: tuple[float, ...] = ()
+    """What decimals are compared with: no rounding carries a number to or across one of them."""
     tones: Mapping[str, Tone] = field(default_factory=dict)
     """Values, as they are written, that are shown as a badge, and its tone."""
     wide: bool = False

@@ -1,11 +1,13 @@
 """How a value of a table is written for a reader: one function per kind, chosen by name in a column's specification."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
+
+from memorisk.statistics.tiers import beside
 
 MINUS = "\N{MINUS SIGN}"
 _DECIMALS = 3
@@ -33,9 +35,9 @@ def count(value: Any) -> str:
     return _signed(f"{float(value):,.0f}")
 
 
-def decimal(value: Any) -> str:
-    """A number with three decimals."""
-    return _signed(f"{float(value):.{_DECIMALS}f}")
+def decimal(value: Any, gates: Sequence[float] = ()) -> str:
+    """A number with three decimals, more where rounding would carry it to or across a gate."""
+    return _signed(beside(float(value), *gates, digits=_DECIMALS))
 
 
 def short(value: Any) -> str:

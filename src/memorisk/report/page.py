@@ -10,7 +10,7 @@ import base64
 import hashlib
 import re
 from collections.abc import Sequence
-from functools import cache
+from functools import cache, partial
 from importlib import resources
 from itertools import count
 from typing import Any
@@ -20,7 +20,7 @@ from markupsafe import Markup, escape
 
 from memorisk.report.blocks import Column, Inline, Link, Name, Page, Strong, Table, Text
 from memorisk.report.drawing import palette_css
-from memorisk.report.formats import FORMATS, is_missing
+from memorisk.report.formats import FORMATS, decimal, is_missing
 from memorisk.report.redaction import REDACTED_PAGE
 from memorisk.report.text import name_html, visible
 
@@ -78,7 +78,8 @@ def cell_html(row: dict[str, Any], column: Column) -> Markup:
         return Markup('<span class="unknown">{}</span>').format(column.missing) if column.missing else _MISSING
     if column.numeric and isinstance(value, str):
         return name_html(value)
-    written = FORMATS[column.format](value)
+    write = partial(decimal, gates=column.gates) if column.format == "decimal" else FORMATS[column.format]
+    written = write(value)
     if written in column.tones:
         return Markup('<span class="badge {}">{}</span>').format(column.tones[written], written)
     shown = name_html(written) if column.format == "text" else escape(written)
@@ -87,7 +88,7 @@ def cell_html(row: dict[str, Any], column: Column) -> Markup:
     limits = [row.get(c) for c in column.interval]
     if any(is_missing(v) for v in limits):
         return shown
-    low, high = (FORMATS[column.format](v) for v in limits)
+    low, high = (write(v) for v in limits)
     return Markup('{} <span class="ci">[{}, {}]</span>').format(shown, low, high)
 
 

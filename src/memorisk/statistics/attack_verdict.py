@@ -22,6 +22,7 @@ from scipy.special import logit
 
 from memorisk.runs.errors import one_line
 from memorisk.statistics.multiple import holm
+from memorisk.statistics.tiers import beside
 from memorisk.statistics.verdict import FAIL, UNDECIDED, Finding, Units
 
 SURE_RATE = 0.05
@@ -113,7 +114,7 @@ def passed_words(attacks: Sequence[Attack], gate: float, units: Units) -> str:
     nearest = max(attacks, key=lambda a: a.high)
     return (
         f"no attack that was tried reaches AUC {gate:g} (0.5 is guessing): the nearest, {_where(nearest)}, has at most "
-        f"{nearest.high:.2f} ({_over(nearest, units)})"
+        f"{beside(nearest.high, gate)} ({_over(nearest, units)})"
     )
 
 
@@ -123,9 +124,11 @@ def _failure(found: Sequence[tuple[Attack, bool, bool]], gate: float, units: Uni
     for attack, by_auc, by_rate in found[:MOST_NAMED]:
         parts = []
         if by_auc:
-            parts.append(f"AUC {attack.auc:.2f}, at least {attack.low:.2f} where less than {gate:g} is allowed")
+            auc, low = beside(attack.auc, gate), beside(attack.low, gate)
+            parts.append(f"AUC {auc}, at least {low} where less than {gate:g} is allowed")
         if by_rate:
-            parts.append(f"at least {attack.tpr_low:.0%} of the members found at 1 % false positives")
+            found_low = beside(100 * attack.tpr_low, 100 * SURE_RATE, digits=0)
+            parts.append(f"at least {found_low}% of the members found at 1 % false positives")
         told.append(f"{_where(attack)}, {', and '.join(parts)} ({_over(attack, units)})")
     more = f"; and {len(found) - MOST_NAMED} more" if len(found) > MOST_NAMED else ""
     return f"an attack tells who was in the training (AUC 0.5 is guessing): {'; '.join(told)}{more}"
@@ -146,7 +149,7 @@ def _doubts(attacks: Sequence[Attack], gate: float, units: Units, n_groups: int)
         return findings
     furthest = sorted(open_ones, key=lambda a: -a.high if not np.isnan(a.high) else -2.0)
     reached = [
-        f"{_where(a)}, AUC {a.auc:.2f} ({a.low:.2f} to {a.high:.2f})"
+        f"{_where(a)}, AUC {beside(a.auc, gate)} ({beside(a.low, gate)} to {beside(a.high, gate)})"
         if not np.isnan(a.auc)
         else f"{_where(a)}, not measured"
         for a in furthest[:MOST_NAMED]

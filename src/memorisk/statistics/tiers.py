@@ -4,6 +4,7 @@ HIGH above 0.3, MODERATE from 0.1 to 0.3, LOW below 0.1. The paper puts 0.1 into
 """
 
 import math
+from typing import Literal
 
 from memorisk.runs.errors import unknown_name
 
@@ -38,6 +39,26 @@ def tier(mean: float, n_groups: int) -> str:
     if n_groups < MIN_GROUPS or math.isnan(mean):
         return INSUFFICIENT
     return HIGH if mean > HIGH_ABOVE else MODERATE if mean >= MODERATE_FROM else LOW
+
+
+def beside(value: float, *gates: float, digits: int = 2, kind: Literal["f", "g"] = "f") -> str:
+    """Write a number that is compared with gates, so that what is read lies on the same side of each as the number.
+
+    Args:
+        value: The number; NaN and infinity are written as they are.
+        gates: What it is compared with; NaN counts as none.
+        digits: Decimals (`f`) or digits that count (`g`); more where rounding would carry it to or across a gate.
+        kind: Which of the two.
+    """
+    written = f"{value:.{digits}{kind}}"
+    while digits < 17 and any(_side(float(written), gate) != _side(value, gate) for gate in gates):
+        digits += 1
+        written = f"{value:.{digits}{kind}}"
+    return written
+
+
+def _side(value: float, gate: float) -> int:
+    return int(value > gate) - int(value < gate)
 
 
 def reaches(mean: float, gate: str) -> bool:

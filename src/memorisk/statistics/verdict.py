@@ -21,7 +21,7 @@ from memorisk.runs.errors import InputError, one_line, unknown_name
 from memorisk.statistics.intervals import MIN_SEEDS
 from memorisk.statistics.multiple import DEFAULT_Q
 from memorisk.statistics.noticeable_gap import GAPS, MIN_ROOM, MOST_SEEDS, PASS_POWER
-from memorisk.statistics.tiers import GATES, INSUFFICIENT, MIN_GROUPS, reaches
+from memorisk.statistics.tiers import GATES, INSUFFICIENT, MIN_GROUPS, beside, reaches
 
 PASS = "pass"
 FAIL = "fail"
@@ -223,7 +223,8 @@ def _failure(row: dict[str, Any], gate: str, units: Units, few: bool) -> tuple[t
     reasons, above = [], reaches(low, gate) and not few and row["tier"] != INSUFFICIENT
     if above:
         where = f"above {GATES[gate]}" if gate == "high" else f"at or above {GATES[gate]}"
-        reasons.append(f"its mean gap M is {where} nats, by the lower limit of its interval, {low:.3g}")
+        told = beside(low, GATES[gate], digits=3, kind="g")
+        reasons.append(f"its mean gap M is {where} nats, by the lower limit of its interval, {told}")
     if flagged > 0:
         reasons.append(f"{units.count(flagged)} {'is' if flagged == 1 else 'are'} flagged")
     if not reasons:
@@ -234,6 +235,7 @@ def _failure(row: dict[str, Any], gate: str, units: Units, few: bool) -> tuple[t
 def _doubts(row: dict[str, Any], gate: str, notice: float, units: Units, flips: bool) -> list[tuple[str, str]]:
     """Why this class leaves the gate undecided, each with what would decide it."""
     name, low, high = one_line(row["label"], 80), float(row["low"]), float(row["high"])
+    told = " to ".join(beside(limit, GATES[gate], digits=3, kind="g") for limit in (low, high))
     doubts = []
     if row["tier"] == INSUFFICIENT:
         n = row.get("n_groups_scored", math.nan)
@@ -251,7 +253,7 @@ def _doubts(row: dict[str, Any], gate: str, notice: float, units: Units, flips: 
     elif not high < GATES[gate]:
         doubts.append(
             (
-                f"class {name}: the interval of its mean gap M, {low:.3g} to {high:.3g} nats, contains {GATES[gate]}",
+                f"class {name}: the interval of its mean gap M, {told} nats, contains {GATES[gate]}",
                 f"class {name}: a shorter interval, by more models (seeds) or more images of it",
             )
         )
@@ -277,10 +279,10 @@ def _unnoticed(row: dict[str, Any], notice: float, units: Units) -> str:
         return f" cannot be tested: no list of {units.many} was possible"
     if room < MIN_ROOM:
         n = row.get("n_test_groups", math.nan)
-        beside = "" if pd.isna(n) else f", with {units.count(int(n))} in the test part,"
+        tested = "" if pd.isna(n) else f", with {units.count(int(n))} in the test part,"
         return (
-            f": the models{beside} are too few to flag a single {units.one}, however strongly remembered (room "
-            f"{room:.2g}, {MIN_ROOM:.0f} needed)"
+            f": the models{tested} are too few to flag a single {units.one}, however strongly remembered (room "
+            f"{beside(room, MIN_ROOM, kind='g')}, {MIN_ROOM:.0f} needed)"
         )
     if math.isinf(gap):
         return (
@@ -288,14 +290,14 @@ def _unnoticed(row: dict[str, Any], notice: float, units: Units) -> str:
         )
     if gap > notice:
         return (
-            f": a single {units.one} would have been noticed in four of five cases only from a gap of {gap:.2g} nats "
-            f"on, and a pass needs {notice:.2g}"
+            f": a single {units.one} would have been noticed in four of five cases only from a gap of "
+            f"{beside(gap, notice, kind='g')} nats on, and a pass needs {notice:g}"
         )
     found = float(row["notice_power"])
     if not found >= PASS_POWER:
         cases = 0 if math.isnan(found) else int(100 * found)
         return (
-            f": a single {units.one} with a gap of {notice:.2g} nats would have been noticed in {cases} of 100 cases, "
+            f": a single {units.one} with a gap of {notice:g} nats would have been noticed in {cases} of 100 cases, "
             f"and a pass needs {100 * PASS_POWER:.0f}"
         )
     return ""
@@ -317,5 +319,5 @@ def _to_notice(row: dict[str, Any], notice: float, units: Units, flips: bool) ->
         return f"{units.many} of it in the test part, from one random split"
     return (
         f"more {units.many} of it, in the test part, too; at the spread of these trainings {2 * MOST_SEEDS} models "
-        f"would not notice a gap of {notice:.2g} nats"
+        f"would not notice a gap of {notice:g} nats"
     )

@@ -8,13 +8,13 @@ them is, so that no limit has to be made wider.
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from memorisk.audits.synthetic.words import share
 from memorisk.images.planting import KINDS
 from memorisk.images.wording import listed
 from memorisk.runs.errors import several
 from memorisk.statistics.planted_copies import PlantPower
 from memorisk.statistics.proportions import clopper_pearson
 from memorisk.statistics.singled_out import copies_noticed
+from memorisk.statistics.tiers import beside
 
 Shares = Mapping[str, Mapping[str, Any]]
 """By kind: ``estimate``, ``low``, ``high``, ``successes``, ``trials``."""
@@ -33,10 +33,10 @@ def kinds_promise(power: PlantPower, probability: float) -> str:
         probability: That one copy at least would have been.
     """
     kind, least = min(power.kinds.items(), key=lambda item: item[1].low)
-    n = copies_noticed(least.low, probability)
+    n, low = copies_noticed(least.low, probability), beside(least.low, probability)
     how = (
         f"of the kind noticed least, {kind}: {least.successes:,} of {least.trials:,} source identities, lower limit "
-        f"{least.low:.2f}"
+        f"{low}"
     )
     if n is None:
         return f"no number of copies of every planted kind would surely have been noticed ({how})"
@@ -46,7 +46,7 @@ def kinds_promise(power: PlantPower, probability: float) -> str:
         said = f"if at least {n:,} training patients had been copied in one of these ways, one copy at least"
     return (
         f"{said} would have been singled out, or seen by its pixels, with probability at least "
-        f"{least.low if n == 1 else probability:.2f} ({how}); a generator's own copies may be of other kinds"
+        f"{low if n == 1 else beside(probability, probability)} ({how}); a generator's own copies may be of other kinds"
     )
 
 
@@ -78,7 +78,7 @@ def not_surely_found(by_kind: Shares, planted: list[str], recall: float) -> str 
         said.append(f"no training image could be copied in this way: {listed(unmade, len(KINDS))}")
     if not said:
         return None
-    return f"{'; '.join(said)}; a pass needs {share(recall)} of every kind, by the lower end of its interval"
+    return f"{'; '.join(said)}; a pass needs {100 * recall:g} % of every kind, by the lower end of its interval"
 
 
 def missed_kinds(by_kind: Shares, planted: Sequence[str], recall: float) -> list[str]:
