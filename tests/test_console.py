@@ -53,6 +53,18 @@ def test_the_very_models_attacks_are_shown(capsys: pytest.CaptureFixture[str]) -
     assert "loss threshold 0.61 (0.55 to 0.67), lira offline 0.70 (unknown to unknown)" in shown
 
 
+def test_a_class_without_room_for_a_single_patient_is_not_tested(capsys: pytest.CaptureFixture[str]) -> None:
+    """A 0 would read as one that was looked for and not found."""
+    table = {"label": list("abc"), "n": 9, "frequency": 0.3, "n_scored": 9, "mean": 0.1, "low": 0.0, "high": 0.2}
+    table |= {"flagged": [0, 0, 2], "testable": [True, True, True], "tier": "LOW", "room": [8.0, 1.9, 1.9]}
+    result = Result(verdict={"status": "undecided", "why": ["x"]}, per_class=pd.DataFrame(table))
+    console.show_result(result, Path("runs"), as_json=False)
+    lines = capsys.readouterr().out.splitlines()
+    shown = {line.split()[0]: line for line in lines[1:4]}
+    assert ["not tested" in shown[name] for name in "abc"] == [False, True, False]
+    assert "  not tested for single patients, 2 classes: b, c" in lines
+
+
 @pytest.mark.parametrize(
     ("gap", "words"),
     [

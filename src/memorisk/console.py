@@ -15,7 +15,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
-from memorisk.runs.errors import one_line
+from memorisk.runs.errors import one_line, several
 from memorisk.runs.files import plain
 from memorisk.runs.progress import Progress as Reporter
 
@@ -27,6 +27,8 @@ if TYPE_CHECKING:  # each command imports its own room; the others stay unloaded
     from memorisk.report.result import Result
 
 LOG_SECONDS = 30.0
+MOST_NAMED = 12
+"""Largest number of classes that a line names; the others are counted."""
 STATUS = {"pass": "PASSED", "fail": "NOT READY FOR RELEASE", "undecided": "COULD NOT BE DECIDED"}
 
 
@@ -99,17 +101,22 @@ def show_result(result: Result, out: Path, *, as_json: bool) -> None:
 
 
 def _noticed(result: Result) -> list[str]:
-    """What the audit would have noticed of one patient; a pass says it among its reasons."""
-    found = result.summary.get("noticeable")
-    if not found or result.status == "pass":
+    """What the audit would have noticed of one patient, and in which classes nobody; a pass says it as a reason."""
+    if result.status == "pass":
         return []
     from memorisk.audits.classifier_words import MISSED
-    from memorisk.audits.coverage import units_of
+    from memorisk.audits.coverage import singly_tested, units_of
     from memorisk.statistics.verdict import noticed_words
 
-    units = units_of(result.summary)
-    text = noticed_words(found, units, one_line(found["label"], 40))
-    return [f"{MISSED.format(unit=units.one)}{text}" if result.status == "fail" else text]
+    told, units, found = [], units_of(result.summary), result.summary.get("noticeable")
+    if found:
+        text = noticed_words(found, units, one_line(found["label"], 40))
+        told.append(f"{MISSED.format(unit=units.one)}{text}" if result.status == "fail" else text)
+    if untested := result.per_class["label"][~singly_tested(result.per_class)].tolist():
+        named = ", ".join(one_line(label, 40) for label in untested[:MOST_NAMED])
+        more = f" and {len(untested) - MOST_NAMED} more" if len(untested) > MOST_NAMED else ""
+        told.append(f"not tested for single {units.many}, {several(len(untested), 'class', 'classes')}: {named}{more}")
+    return told
 
 
 def _class_table(result: Result) -> Table:
@@ -118,8 +125,11 @@ def _class_table(result: Result) -> Table:
     for name in ("images", "share", "scored", "mean M", "95 % interval", "flagged"):
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("tier", no_wrap=True)
-    for row in result.per_class.sort_values("frequency", kind="stable").to_dict("records"):
-        flagged = str(row["flagged"]) if row["testable"] else "not tested"
+    from memorisk.audits.coverage import flagged_if_tested
+
+    table_of_classes = result.per_class.assign(flagged=flagged_if_tested(result.per_class))
+    for row in table_of_classes.sort_values("frequency", kind="stable").to_dict("records"):
+        flagged = "not tested" if row["flagged"] != row["flagged"] else f"{row['flagged']:.0f}"
         table.add_row(
             _cell(row["label"]),
             str(row["n"]),

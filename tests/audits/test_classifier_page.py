@@ -98,6 +98,23 @@ def test_no_rounding_carries_an_auc_to_the_gate():
     assert ", 0.600]" not in page
 
 
+@pytest.mark.parametrize("status", ["fail", "undecided"])
+def test_classes_that_are_not_tested_are_named_beside_what_would_have_been_noticed(status):
+    result = make_result(("a", "b", "c"), status=status)
+    tested = result.per_class.assign(room=[8.0, 1.9, np.nan], testable=[True, True, False], flagged=[3, 0, 0])
+    tested = tested.assign(noticeable_gap=[1.4, np.inf, np.nan])
+    page = render_page(classifier_page(result.replace(per_class=tested)))
+    assert "Not tested for single patients, 2 classes: b , c ." in words(page.split("<nav")[0])
+    table = page.split("Classes by mean memorization", 1)[1].split("</table>")[0]
+    shown = {row.split()[0]: row for row in map(words, table.split("<tbody>")[1].split("</tr>")[:-1])}
+    assert [shown[name].count("not tested") for name in "abc"] == [0, 1, 2]  # flagged; of c the noticeable gap, too
+    assert "none" in shown["b"]
+    every = result.replace(per_class=tested.assign(room=8.0, testable=True))
+    assert "Not tested" not in words(render_page(classifier_page(every)).split("<nav")[0])
+    none = make_result(("a", "b", "c"), status=status, noticeable=None).replace(per_class=tested.assign(testable=False))
+    assert "Not tested for single patients, 3 classes" in words(render_page(classifier_page(none)).split("<nav")[0])
+
+
 def test_a_list_at_another_level_is_told_from_the_verdicts_own():
     result = make_result(status="fail")
     told = "than the verdict's own, which holds 7 patients"

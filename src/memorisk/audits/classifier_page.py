@@ -111,14 +111,16 @@ def _verdict(reading: Reading) -> list[Block]:
 
 
 def _noticed(reading: Reading) -> list[Block]:
-    """Say what the audit would have noticed of one patient; a pass has it among its reasons."""
-    found = reading.summary.get("noticeable")
+    """Say what the audit would have noticed of one patient, and in which classes nobody; a pass has it as a reason."""
+    found, untested = reading.summary.get("noticeable"), texts(reading.untestable(), "label")
+    told = f"Not tested for single {reading.units}, {_plural(len(untested), 'class', 'classes')}: "
+    missing: list[Block] = [Paragraph([told, *listed(untested), "."])] if untested else []
     if not isinstance(found, dict) or not found:
-        return []
+        return missing
     text = noticed_words(found, Units(reading.unit, reading.units), "\0")
     text = f"{words.MISSED.format(unit=reading.unit)}{text}" if reading.status == "fail" else capitalized(text)
     before, _, after = text.partition("\0")
-    return [Paragraph([before, Name(str(found.get("label"))), f"{after}."])]
+    return [Paragraph([before, Name(str(found.get("label"))), f"{after}."]), *missing]
 
 
 def _few(items: list[str]) -> list[Block]:

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from memorisk.audits import classifier_words as words
-from memorisk.audits.coverage import units_of
+from memorisk.audits.coverage import singly_tested, units_of
 from memorisk.audits.evidence import WHOLE
 from memorisk.report.blocks import Block, Callout, Inline, Name, Paragraph, Steps, Text
 from memorisk.report.formats import count
@@ -128,7 +128,7 @@ class Reading:
     def untestable(self) -> pd.DataFrame:
         """Select the classes in which no single group could have been flagged."""
         table = self.result.per_class
-        return rows(table, ~truths(table, "testable")) if "testable" in table else table.head(0)
+        return rows(table, ~singly_tested(table))
 
     def flagged_groups(self) -> pd.DataFrame:
         """Select the flagged groups, largest M first, numbered."""

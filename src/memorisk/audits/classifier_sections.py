@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 
 from memorisk.audits.classifier_reading import Reading, listed, number
+from memorisk.audits.coverage import flagged_if_tested, singly_tested
 from memorisk.report import figures
 from memorisk.report.blocks import (
     Block,
@@ -22,10 +23,12 @@ from memorisk.report.blocks import (
     Tone,
 )
 from memorisk.report.formats import count, decimal, is_missing, percent, probability
-from memorisk.report.frames import numbers, rows, texts, truths
+from memorisk.report.frames import numbers, rows, texts
 from memorisk.statistics.prerequisites import LEVEL
 from memorisk.statistics.tiers import GATES
 
+UNTESTED, NO_GAP = "not tested", "none"
+"""Of a class without a list; of one in which no gap is surely noticed."""
 LIMITS = tuple(GATES.values())
 TIER_TONES: dict[str, Tone] = {
     "HIGH": "bad",
@@ -46,9 +49,9 @@ def class_section(reading: Reading) -> list[Block]:
             source="mean", heading="Mean M [95 % interval]", format="decimal", interval=("low", "high"), gates=LIMITS
         ),
         Column(source="tier", heading="Tier", tones=TIER_TONES),
-        Column(source="flagged", heading=f"{reading.units.capitalize()} flagged", format="count", missing="not tested"),
+        Column(source="flagged", heading=f"{reading.units.capitalize()} flagged", format="count", missing=UNTESTED),
         Column(source="smallest_list", heading="Smallest list", format="count", missing="none"),
-        Column(source="noticeable_gap", heading="Noticeable gap", format="short", missing="none"),
+        Column(source="noticeable_gap", heading="Noticeable gap", format="short", missing=UNTESTED),
         Column(source="test_mean", heading="Gap of unseen", format="decimal"),
         Column(
             source="excess",
@@ -62,11 +65,11 @@ def class_section(reading: Reading) -> list[Block]:
         Column(source="n_groups_scored", heading="Scored", format="count"),
         Column(source="n_test_groups", heading="Test", format="count"),
     ]
-    if {"flagged", "testable"} <= set(table):
-        table = table.assign(flagged=np.where(truths(table, "testable"), numbers(table, "flagged"), np.nan))
+    if "flagged" in table:
+        table = table.assign(flagged=flagged_if_tested(table))
     if "noticeable_gap" in table:
-        gap = numbers(table, "noticeable_gap")
-        table = table.assign(noticeable_gap=np.where(np.isinf(gap), np.nan, gap))
+        gap = [NO_GAP if np.isinf(g) else g for g in numbers(table, "noticeable_gap")]
+        table = table.assign(noticeable_gap=pd.Series(gap, index=table.index, dtype=object))
     twins = {"test_mean", "excess"} if reading.summary.get("design") != "paper" else set()  # they gain nothing unseen
     main = Table(
         frame=table,
@@ -88,19 +91,21 @@ def class_section(reading: Reading) -> list[Block]:
     ]
     if {"mean", "low", "high"} <= set(table):
         blocks.append(_interval_figure(table))
-    return [*blocks, main, *_reasons(table), *_other_summaries(table)]
+    return [*blocks, main, *_reasons(table, reading.units), *_other_summaries(table)]
 
 
-def _reasons(table: pd.DataFrame) -> list[Block]:
+def _reasons(table: pd.DataFrame, units: str) -> list[Block]:
     """List why classes cannot be tested, each reason once with its classes."""
     by_reason: dict[str, list[str]] = {}
-    for label, reason in zip(texts(table, "label"), texts(table, "why_not"), strict=True):
-        if reason:
-            by_reason.setdefault(reason, []).append(label)
+    alone = "too few models, or too few test images, to flag a single one, however strongly remembered"
+    reasons = texts(table, "why_not")
+    for label, reason, tested in zip(texts(table, "label"), reasons, singly_tested(table), strict=True):
+        if reason or not tested:
+            by_reason.setdefault(reason or alone, []).append(label)
     if not by_reason:
         return []
     told: list[Text] = [[*listed(labels), ": ", Name(reason)] for reason, labels in by_reason.items()]
-    return [Heading("Classes without a list"), Steps(told)]
+    return [Heading("Classes that are not tested for single " + units), Steps(told)]
 
 
 def _interval_figure(table: pd.DataFrame) -> Figure:

@@ -3,7 +3,12 @@
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+import pandas as pd
+
 from memorisk.audits.evidence import Evidence
+from memorisk.report.frames import numbers, truths
+from memorisk.statistics.noticeable_gap import MIN_ROOM
 from memorisk.statistics.verdict import Units
 
 
@@ -22,6 +27,26 @@ def not_scored(evidence: Evidence, n_validation: int, not_auditable: list[str]) 
         "without_partner_images": len(set(items.image[alone])),
         "not_auditable": not_auditable,
     }
+
+
+def singly_tested(per_class: pd.DataFrame) -> np.ndarray:
+    """Say in which classes a single patient could have been flagged, `[C]`: those with a list, and room on it.
+
+    Args:
+        per_class: Table of the classes; of older runs without ``room``.
+    """
+    tested = truths(per_class, "testable") if "testable" in per_class else np.ones(len(per_class), dtype=bool)
+    return tested & (numbers(per_class, "room") >= MIN_ROOM) if "room" in per_class else tested
+
+
+def flagged_if_tested(per_class: pd.DataFrame) -> np.ndarray:
+    """Count the flagged of each class, `[C]`; NaN where none is flagged and none alone could have been.
+
+    Args:
+        per_class: Table of the classes.
+    """
+    flagged = numbers(per_class, "flagged")
+    return np.where((flagged > 0) | singly_tested(per_class), flagged, np.nan)
 
 
 def unpaired(unscored: dict[str, Any], units: Units) -> str:
