@@ -65,6 +65,19 @@ def test_a_class_without_room_for_a_single_patient_is_not_tested(capsys: pytest.
     assert "  not tested for single patients, 2 classes: b, c" in lines
 
 
+@pytest.mark.parametrize("status", ["pass", "fail", "undecided"])
+def test_images_that_every_model_saw_are_told_with_the_verdict(capsys: pytest.CaptureFixture[str], status: str) -> None:
+    for n in (1400, 0):
+        result = Result(
+            verdict={"status": status, "why": ["x"]},
+            summary={"n_train": n},
+            per_class=pd.DataFrame(columns=["label", "frequency"]),
+        )
+        console.show_result(result, Path("runs"), as_json=False)
+        told = "Note: 1,400 images that every model was trained on are not scored"
+        assert (told in capsys.readouterr().out) == (n > 0)
+
+
 @pytest.mark.parametrize(
     ("gap", "words"),
     [

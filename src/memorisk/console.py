@@ -94,6 +94,10 @@ def show_result(result: Result, out: Path, *, as_json: bool) -> None:
         console.print(Text(WAYS[result.status]))
         for hint in hints:
             console.print(Text(f"  {hint}"), soft_wrap=True)
+    from memorisk.audits.coverage import unscored_training
+
+    if unscored := unscored_training(result.summary):
+        console.print(Text(f"Note: {unscored}"), soft_wrap=True)
     if result.summary.get("groups_given") is False:
         text = "No patient ids were given: every image stands for itself (--group-from, --group-column)."
         console.print(Text(f"Note: {text}"), soft_wrap=True)

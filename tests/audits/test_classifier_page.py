@@ -115,6 +115,17 @@ def test_classes_that_are_not_tested_are_named_beside_what_would_have_been_notic
     assert "Not tested for single patients, 3 classes" in words(render_page(classifier_page(none)).split("<nav")[0])
 
 
+@pytest.mark.parametrize("status", ["pass", "fail", "undecided"])
+def test_the_first_screen_counts_the_images_that_every_model_saw(status):
+    def first(**more):
+        return words(render_page(classifier_page(make_result(status=status, **more))).split("<nav")[0])
+
+    told = "1,400 images that every model was trained on are not scored: this says nothing of what is remembered of"
+    assert f"{told} them." in first(n_train=1400)
+    assert "not scored" not in first(n_train=0)
+    assert "not scored" not in first(n_train=None)
+
+
 def test_a_list_at_another_level_is_told_from_the_verdicts_own():
     result = make_result(status="fail")
     told = "than the verdict's own, which holds 7 patients"

@@ -13,6 +13,7 @@ from memorisk.audits import classifier_words as words
 from memorisk.audits.classifier_attacks import attack_section, target_section
 from memorisk.audits.classifier_reading import Reading, as_list, listed, number, settings
 from memorisk.audits.classifier_sections import class_section, null_section, rarity_section
+from memorisk.audits.coverage import unscored_training
 from memorisk.audits.intervention_page import intervention_section
 from memorisk.audits.options import ATTACK_GATE, NOTICE
 from memorisk.audits.privacy_page import privacy_section
@@ -94,6 +95,8 @@ def _verdict(reading: Reading) -> list[Block]:
     kind, headline = words.HEADLINES[status]
     noticed = _noticed(reading)
     blocks: list[Block] = [Paragraph(_sentence(reading)), *(noticed if status == "undecided" else [])]
+    if unscored := unscored_training(reading.summary):
+        blocks.append(Paragraph(unscored))
     if why := reading.why:
         blocks += [Heading("Why"), *_few(why), *(noticed if status == "fail" else [])]
     if status != "pass" and (decides := as_list(reading.verdict.get("what_would_decide"))):

@@ -55,6 +55,19 @@ def unpaired(unscored: dict[str, Any], units: Units) -> str:
     return images if units.one == "image" else f"{units.count(unscored['without_partner'])} ({images})"
 
 
+def unscored_training(summary: Mapping[str, Any]) -> str:
+    """Say in one sentence how many images all models saw, so that none was scored; empty where there are none.
+
+    Args:
+        summary: ``n_train``, where it is known.
+    """
+    n = summary.get("n_train")
+    if not isinstance(n, int) or n < 1:
+        return ""
+    which = "image that every model was trained on is" if n == 1 else "images that every model was trained on are"
+    return f"{n:,} {which} not scored: this says nothing of what is remembered of {'it' if n == 1 else 'them'}."
+
+
 def units_of(summary: Mapping[str, Any]) -> Units:
     """What a group is called: an image where each stands for itself, else a patient.
 
