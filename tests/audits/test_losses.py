@@ -60,6 +60,21 @@ def test_a_model_that_stands_twice_or_says_one_thing_is_refused(table, tmp_path)
         assert not (tmp_path / "none").exists()
 
 
+@pytest.mark.parametrize("kind", [float, int, bool])
+def test_errors_in_place_of_losses_are_refused(table, tmp_path, kind):
+    wrong = table.drop(columns=["margin", "correct"]).assign(loss=(table["loss"] > np.log(2)).astype(kind))
+    wrong.to_parquet(tmp_path / "errors.parquet")
+    said = r"column loss holds nothing but 0 and 1 for model A of seed 0, as errors do: give .* in nats, or logits"
+    with pytest.raises(InputError, match=said):
+        audit_losses(tmp_path / "errors.parquet", out=tmp_path / "none")
+    assert not (tmp_path / "none").exists()
+
+
+def test_losses_rounded_to_one_decimal_are_losses(table, tmp_path):
+    table.drop(columns=["margin"]).assign(loss=table["loss"].round(1)).to_parquet(tmp_path / "rounded.parquet")
+    assert audit_losses(tmp_path / "rounded.parquet", out=tmp_path / "run").status
+
+
 def test_the_example_of_the_docs_runs(tmp_path, monkeypatch):
     spec = importlib.util.spec_from_file_location("losses_sklearn", RECIPE)
     assert spec is not None

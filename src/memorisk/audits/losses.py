@@ -77,13 +77,15 @@ def audit_losses(file: str | Path, *, out: str | Path, **settings: Any) -> Resul
 
 
 def check_models_differ(evidence: Evidence) -> None:
-    """Refuse tables in which a model stands twice, or gives every image one loss: no gap could be noticed in them.
+    """Refuse tables in which a model stands twice, gives every image one loss, or has errors in place of losses.
+
+    No gap could be noticed in them, and what is read off errors is in no unit that the verdict knows.
 
     Args:
         evidence: The losses of all models.
 
     Raises:
-        InputError: Two models have the same loss for every image, or a model has one loss for all.
+        InputError: Two models have the same loss for every image, or a model has one loss for all, or only 0 and 1.
     """
     seen: dict[bytes, str] = {}
     roles = ("the candidate", "the independent model") if evidence.design == "paper" else ("model A", "model B")
@@ -93,6 +95,11 @@ def check_models_differ(evidence: Evidence) -> None:
             if len(loss) > 1 and np.ptp(loss) == 0:
                 raise InputError(
                     f"{name} has the loss {loss[0]:g} for each of the {len(loss):,} images: give losses, not a constant"
+                )
+            if len(loss) > 1 and np.isin(loss, (0, 1)).all():
+                raise InputError(
+                    f"column loss holds nothing but 0 and 1 for {name}, as errors do: give the loss of each image, the "
+                    "cross-entropy of the true label in nats, or logits in columns logit:CLASS (docs/losses.md)"
                 )
             other = seen.setdefault(loss.tobytes(), name)
             if len(loss) > 1 and other != name:
