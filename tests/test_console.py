@@ -65,6 +65,24 @@ def test_a_class_without_room_for_a_single_patient_is_not_tested(capsys: pytest.
     assert "  not tested for single patients, 2 classes: b, c" in lines
 
 
+def test_what_is_missing_is_called_unknown_and_never_nan(capsys: pytest.CaptureFixture[str]) -> None:
+    nan = float("nan")
+    table = {"label": ["a", "b"], "n": 9, "frequency": 0.5, "n_scored": 0, "mean": [0.1, nan], "low": nan, "high": nan}
+    table |= {"flagged": 0, "testable": False, "tier": "LOW"}
+    pair = {"label_rarest": "b", "label_top": "a", "n_rarest": 9, "n_top": 9, "mean_rarest": nan, "mean_top": 0.1}
+    result = Result(
+        verdict={"status": "undecided", "why": ["x"]},
+        summary={"rarest_vs_top": pair | {"difference": nan, "low": nan, "high": None}},
+        per_class=pd.DataFrame(table),
+    )
+    console.show_result(result, Path("runs"), as_json=False)
+    shown = capsys.readouterr().out
+    assert "nan" not in shown
+    assert "difference unknown, 95 % interval unknown, which chance may explain" in shown
+    assert (console.signed(-0.125, 3), console.limits(-0.1, 0.2)) == ("-0.125", "-0.10 to +0.20")
+    assert console.limits(nan, 0.2) == "unknown to +0.20"
+
+
 @pytest.mark.parametrize("status", ["pass", "fail", "undecided"])
 def test_images_that_every_model_saw_are_told_with_the_verdict(capsys: pytest.CaptureFixture[str], status: str) -> None:
     for n in (1400, 0):

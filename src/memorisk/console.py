@@ -139,8 +139,8 @@ def _class_table(result: Result) -> Table:
             str(row["n"]),
             f"{row['frequency']:.1%}",
             str(row["n_scored"]),
-            f"{row['mean']:+.2f}",
-            f"{row['low']:+.2f} to {row['high']:+.2f}",
+            signed(row["mean"]),
+            limits(row["low"], row["high"]),
             flagged,
             str(row["tier"]),
         )
@@ -172,15 +172,33 @@ def _rarest(found: dict[str, Any]) -> Text:
         return Text(f"The rarest class ({rarest}, n = {found['n_rarest']}) has the largest mean M too.")
     sure = found["low"] is not None and found["low"] > 0
     return Text(
-        f"The rarest class ({rarest}, n = {found['n_rarest']}, M {found['mean_rarest']:+.2f}) is not the most "
-        f"memorized ({top}, n = {found['n_top']}, M {found['mean_top']:+.2f}): difference {found['difference']:+.2f}, "
-        f"95 % interval {_number(found['low'])} to {_number(found['high'])}"
+        f"The rarest class ({rarest}, n = {found['n_rarest']}, M {signed(found['mean_rarest'])}) is not the most "
+        f"memorized ({top}, n = {found['n_top']}, M {signed(found['mean_top'])}): difference "
+        f"{signed(found['difference'])}, 95 % interval {limits(found['low'], found['high'])}"
         f"{'.' if sure else ', which chance may explain.'}"
     )
 
 
-def _number(value: float | None) -> str:
-    return "unknown" if value is None else f"{value:+.2f}"
+def signed(value: float | None, digits: int = 2) -> str:
+    """A number with its sign; where there is none, the word for that.
+
+    Args:
+        value: The number; None or NaN where it is missing.
+        digits: Decimals.
+    """
+    return "unknown" if value is None or value != value else f"{value:+.{digits}f}"
+
+
+def limits(low: float | None, high: float | None, digits: int = 2) -> str:
+    """Two limits with their signs; one word where there is no interval.
+
+    Args:
+        low: The lower one; None or NaN where it is missing.
+        high: The upper one.
+        digits: Decimals.
+    """
+    ends = [signed(end, digits) for end in (low, high)]
+    return ends[0] if ends[0] == ends[1] == signed(None) else " to ".join(ends)
 
 
 def show_dry_run(found: DryRun, *, as_json: bool) -> None:
@@ -264,10 +282,10 @@ def show_comparison(found: Comparison, out: Path | None, *, as_json: bool) -> No
         table.add_row(
             _cell(row["label"]),
             str(row["n_groups"]),
-            f"{row['mean_first']:+.2f}",
-            f"{row['mean_second']:+.2f}",
-            f"{row['difference']:+.2f}",
-            f"{row['low']:+.2f} to {row['high']:+.2f}",
+            signed(row["mean_first"]),
+            signed(row["mean_second"]),
+            signed(row["difference"]),
+            limits(row["low"], row["high"]),
             " -> ".join(
                 str(row[f"flagged_{n}"]) if row[f"testable_{n}"] else "not tested" for n in ("first", "second")
             ),
@@ -297,10 +315,10 @@ def show_explanation(found: Explanation, out: Path, *, as_json: bool) -> None:
             table.add_row(
                 _cell(row["features"]),
                 _cell(row["score"]),
-                f"{row['rho_residual']:+.3f}",
-                f"{row['low_residual']:+.3f} to {row['high_residual']:+.3f}",
-                f"{row['p']:.4f}",
-                f"{row['rho']:+.3f}",
+                signed(row["rho_residual"], 3),
+                limits(row["low_residual"], row["high_residual"], 3),
+                "unknown" if row["p"] != row["p"] else f"{row['p']:.4f}",
+                signed(row["rho"], 3),
                 str(row["n_groups"]),
             )
     console.print(table)

@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.text import Text
 
 from memorisk.audits.feature_page import TITLES, noticed
+from memorisk.console import limits, signed
 from memorisk.report.result import Result
 from memorisk.report.statement import WAYS
 from memorisk.runs.files import plain
@@ -50,5 +51,5 @@ def show_feature(result: Result, out: Path, *, as_json: bool) -> None:
 
 def _with_limits(v: dict[str, Any]) -> str:
     if v["M_low"] is None:
-        return f"{v['M']:+.2f}"
-    return f"{v['M']:+.2f} ({v['M_low']:+.2f} to {v['M_high']:+.2f})"
+        return signed(v["M"])
+    return f"{signed(v['M'])} ({limits(v['M_low'], v['M_high'])})"

@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from memorisk.console import signed
 from memorisk.runs.files import plain
 
 if TYPE_CHECKING:  # PyTorch comes with them
@@ -102,8 +103,8 @@ def show_defences(found: "DefenceResult", out: Path, *, as_json: bool) -> None:
         shown.add_row(
             Text(row["regime"]),
             f"{row['accuracy']:.3f}",
-            f"{row['mean_m']:+.3f}",
-            Text(f"{row['worst_class']} {row['worst_m']:+.2f}"),
+            signed(row["mean_m"], 3),
+            Text(f"{row['worst_class']} {signed(row['worst_m'])}"),
             str(row["flagged"]),
             "none" if isnan(row["replace_one_epsilon"]) else f"{row['replace_one_epsilon']:.3g}",
             "" if isnan(row["bound"]) else f"{row['bound']:.2f}",
@@ -203,7 +204,8 @@ def _gain(paired: dict[str, Any]) -> str:
     limits = "too few patients for an interval"
     if low is not None and high is not None and (low > -1 or high < 1):
         limits = f"{100 * low:.1f} to {100 * high:.1f}"
-    return f"{100 * difference['estimate']:+.1f} ({limits})"
+    estimate = difference["estimate"]
+    return f"{signed(None if estimate is None else 100 * estimate, 1)} ({limits})"
 
 
 def _promise(privacy: dict[str, Any] | None) -> tuple[str, str]:

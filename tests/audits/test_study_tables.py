@@ -105,6 +105,7 @@ def test_numbers_are_printed_as_the_paper_prints_them():
     assert (change(0.004, 0.480, 11900), effect(0.004, 0.480, 1.0)) == ("120×", "n/a")
     assert (change(0.004, 0.003, -25), effect(0.004, 0.003, -0.1)) == ("−25%", "−0.10")
     assert (change(0.0, 1.0, float("nan")), effect(1.76, 0.03, -1.16)) == ("n/a", "−1.16")
+    assert change(1.0, 2.0, float("nan")) == "n/a"
     assert [share(v) for v in (0.669, 0.012, 0.0003, 0.0)] == ["66.9", "1.2", "0.03", "0.0"]
     assert [thousands(n) for n in (64, 50_000, 10_015)] == ["64", "50 K", "~10 K"]
     assert [power_of_ten(v) for v in (1e-4, 5e-5, 2.5e-3, float("nan"))] == ["1×10⁻⁴", "5×10⁻⁵", "2.5×10⁻³", "n/a"]

@@ -49,7 +49,7 @@ def change(before: float, after: float, percent: float) -> str:
         return NONE
     if _unstable(before, after):
         return _minus(f"{after / before:.0f}×")
-    return _minus(f"{percent:+.0f}%")
+    return NONE if is_missing(percent) else _minus(f"{percent:+.0f}%")
 
 
 def effect(before: float, after: float, d: float) -> str:
