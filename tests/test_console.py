@@ -65,6 +65,18 @@ def test_a_class_without_room_for_a_single_patient_is_not_tested(capsys: pytest.
     assert "  not tested for single patients, 2 classes: b, c" in lines
 
 
+def test_a_list_at_another_level_is_told_with_both_counts(capsys: pytest.CaptureFixture[str]) -> None:
+    table = {"label": ["a"], "n": 9, "frequency": 1.0, "n_scored": 9, "mean": 0.1, "low": 0.0, "high": 0.2}
+    table |= {"flagged": 0, "verdict_flagged": 3, "testable": True, "tier": "LOW"}
+    for level, there in ((0.001, True), (0.1, False)):
+        summary = {"level_q": level, "correction": "bh", "groups_given": True}
+        result = Result(verdict={"status": "fail", "why": ["x"]}, summary=summary, per_class=pd.DataFrame(table))
+        console.show_result(result, Path("runs"), as_json=False)
+        told = "Note: The list that is shown was asked for at level 0.001 and holds 0 patients; the verdict rests on"
+        assert (told in (shown := capsys.readouterr().out)) == there
+        assert ("which holds 3 patients." in shown) == there
+
+
 def test_what_is_missing_is_called_unknown_and_never_nan(capsys: pytest.CaptureFixture[str]) -> None:
     nan = float("nan")
     table = {"label": ["a", "b"], "n": 9, "frequency": 0.5, "n_scored": 0, "mean": [0.1, nan], "low": nan, "high": nan}

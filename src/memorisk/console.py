@@ -94,7 +94,11 @@ def show_result(result: Result, out: Path, *, as_json: bool) -> None:
         console.print(Text(WAYS[result.status]))
         for hint in hints:
             console.print(Text(f"  {hint}"), soft_wrap=True)
+    from memorisk.audits.classifier_reading import Reading
     from memorisk.audits.coverage import unscored_training
+
+    if other := Reading.of(result, redact=False).two_lists():
+        console.print(Text(f"Note: {other}"), soft_wrap=True)
 
     if unscored := unscored_training(result.summary):
         console.print(Text(f"Note: {unscored}"), soft_wrap=True)

@@ -127,13 +127,20 @@ def test_the_first_screen_counts_the_images_that_every_model_saw(status):
 
 
 def test_a_list_at_another_level_is_told_from_the_verdicts_own():
-    result = make_result(status="fail")
-    told = "than the verdict's own, which holds 7 patients"
-    assert told not in page_text(result)
+    result = make_result(status="fail", level_q=0.001, correction="bh")
     table = result.per_class.assign(verdict_flagged=[7, *[0] * (len(result.per_class) - 1)])
-    page = page_text(result.replace(per_class=table))
-    assert told in page
+    result = result.replace(per_class=table, per_group=result.per_group.assign(flagged=False))
+    page = page_text(result)
+    told = (
+        "shown was asked for at level 0.001 and holds 0 patients; the verdict rests on a list of its own, at level 0.1"
+    )
+    assert f"{told} with correction bh, which holds 7 patients." in page
+    assert "0 at level 0.001; 7 on the verdict's list, at level 0.1" in page.split("What was asked")[0]
     assert "7 patients flagged" in page
+    assert "No patient is flagged at level 0.001. In classes" in page
+    by = page_text(result.replace(summary=result.summary | {"level_q": 0.1, "correction": "by"}))
+    assert "was asked for with correction by and holds 0 patients" in by
+    assert "The list that is shown" not in page_text(result.replace(summary=result.summary | {"level_q": 0.1}))
 
 
 def test_many_reasons_are_folded_but_none_is_lost():

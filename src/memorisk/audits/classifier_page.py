@@ -43,7 +43,7 @@ from memorisk.report.frames import texts
 from memorisk.report.result import Result
 from memorisk.report.statement import WAYS
 from memorisk.report.thumbnails import data_uri
-from memorisk.statistics.verdict import Units, noticed_words
+from memorisk.statistics.verdict import VERDICT_LEVEL, Units, noticed_words
 
 MOST_IMAGES = 12
 MOST_REASONS = 6
@@ -108,9 +108,16 @@ def _verdict(reading: Reading) -> list[Block]:
         *([] if reading.unit == "image" else [groups]),
         Fact("Classes", count(len(reading.findings)), reading.tier_note()),
         Fact("Models trained", _whole(reading.summary.get("n_models")), reading.seed_note()),
-        Fact(f"{reading.units.capitalize()} flagged", count(reading.flagged_total)),
+        Fact(f"{reading.units.capitalize()} flagged", count(reading.flagged_total), _other_list(reading)),
     ]
     return [Callout(kind, headline, blocks), Facts(items)]
+
+
+def _other_list(reading: Reading) -> str:
+    """Say at which level the count is, and what the verdict's own list holds, where these differ."""
+    if not reading.list_setting:
+        return ""
+    return f"{reading.list_setting}; {count(reading.verdict_flagged)} on the verdict's list, at level {VERDICT_LEVEL:g}"
 
 
 def _noticed(reading: Reading) -> list[Block]:
@@ -237,15 +244,9 @@ def _flagged(reading: Reading) -> list[Block]:
         blocks.append(reading.no_p_value_callout())
         return blocks
     blocks.append(Callout("note", "What a flag means", [Paragraph(reading.flag_statement())]))
-    if reading.flagged_total != reading.verdict_flagged:
-        told = _plural(reading.verdict_flagged, reading.unit, reading.units)
-        blocks.append(
-            Paragraph(
-                "This list was asked for at another level or correction (--level, --correction) than the verdict's "
-                f"own, which holds {told}."
-            )
-        )
-    flagged = reading.flagged_groups()
+    if other := reading.two_lists():
+        blocks.append(Paragraph(other))
+    flagged, at = reading.flagged_groups(), f" {reading.list_setting}" if reading.list_setting else ""
     columns = [
         Column(source="place", heading="No.", format="count"),
         *([] if reading.redacted else [Column(source="group", heading=reading.unit.capitalize(), row_heading=True)]),
@@ -260,9 +261,9 @@ def _flagged(reading: Reading) -> list[Block]:
         Table(
             frame=flagged,
             columns=[c for c in columns if c.source in flagged],
-            caption=f"Flagged {reading.units}, largest memorization first.",
+            caption=f"Flagged {reading.units}{at}, largest memorization first.",
             elsewhere="per_group.parquet",
-            empty=f"No {reading.unit} is flagged. In classes that cannot be tested none could have been.",
+            empty=f"No {reading.unit} is flagged{at}. In classes that cannot be tested none could have been.",
         )
     )
     if reading.redacted:

@@ -17,6 +17,7 @@ from memorisk.report.redaction import redact as redact_result
 from memorisk.report.result import Result
 from memorisk.statistics.intervals import MIN_SEEDS
 from memorisk.statistics.tiers import HIGH_ABOVE, INSUFFICIENT, MODERATE_FROM
+from memorisk.statistics.verdict import VERDICT_CORRECTION, VERDICT_LEVEL
 
 GATE_LIMITS = {"high": HIGH_ABOVE, "moderate": MODERATE_FROM, "never": HIGH_ABOVE}
 MOST_LISTED = 12
@@ -93,6 +94,27 @@ class Reading:
         """Number of groups on the verdict's own list; in older runs, on the list that is shown."""
         table = self.result.per_class
         return int(np.nansum(numbers(table, "verdict_flagged"))) if "verdict_flagged" in table else self.flagged_total
+
+    @property
+    def list_setting(self) -> str:
+        """Level and correction of the list that is shown, in words; empty where they are the verdict's own."""
+        level, correction = number(self.summary.get("level_q")), self.summary.get("correction")
+        words_of = [f"at level {level:g}"] if level not in (None, VERDICT_LEVEL) else []
+        words_of += [f"with correction {correction}"] if correction not in (None, VERDICT_CORRECTION) else []
+        return " ".join(words_of)
+
+    def two_lists(self) -> str:
+        """Say that the list that is shown is not the verdict's, with both counts; empty where it is."""
+        if not self.list_setting:
+            return ""
+        shown, own = (self._counted(n) for n in (self.flagged_total, self.verdict_flagged))
+        return (
+            f"The list that is shown was asked for {self.list_setting} and holds {shown}; the verdict rests on a "
+            f"list of its own, at level {VERDICT_LEVEL:g} with correction {VERDICT_CORRECTION}, which holds {own}."
+        )
+
+    def _counted(self, n: int) -> str:
+        return f"{count(n)} {self.unit if n == 1 else self.units}"
 
     @property
     def no_p_values(self) -> bool:
