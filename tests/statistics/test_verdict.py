@@ -101,6 +101,17 @@ def test_flagged_groups_fail(gate):
     assert verdict(row(flagged=True), gate=gate).status == "fail"
 
 
+def test_far_more_flags_than_chance_explains_ask_for_another_model_not_for_more():
+    few, many = (verdict(row("a", flagged=4), row("b", flagged=n), units=Units("image", "images")) for n in (5, 6))
+    assert few.what_would_decide[0].startswith("more models, which tell chance from memorization")
+    assert few.status == many.status == "fail"
+    assert many.what_would_decide == [
+        "another model: at most 10 % of the flagged images are expected to be so by chance, and more models would flag "
+        "the others again. Look at the flagged images, leave them out or train with a defence (docs/defences.md), and "
+        "audit the new model as a new one"
+    ]
+
+
 def test_a_failure_elsewhere_is_told_even_where_others_are_undecided():
     found = verdict(row("a", **UNTESTED), row("b", flagged=2))
     assert found.status == "fail"

@@ -2,9 +2,10 @@
 
 METHODS section 6. A verdict is about what was not seen, so it rests on power: a pass says that nothing was found and
 that a patient with a gap of `notice` nats would have been found in nine of ten cases (`noticeable_gap`). A failure by
-flagged groups says what share of them chance explains, and what tells chance from memorization. A class in
-which that is not so has not been shown to have no such patient, and neither has a class without an interval (too small
-to split, never scored). Neither is ever counted as "0 memorized".
+flagged groups says what share of them chance explains, and what tells chance from memorization, or, where far more
+are flagged than chance explains, what to do about them. A class in which that is not so has not been shown to have no
+such patient, and neither has a class without an interval (too small to split, never scored). Neither is ever counted as
+"0 memorized".
 
 The verdict's list has one level and one correction, whatever is asked of the lists that are shown: a stricter list is
 shorter, and must not be a way to pass.
@@ -34,6 +35,9 @@ memorized (`families`)."""
 
 RULE = {"level": VERDICT_LEVEL, "correction": VERDICT_CORRECTION, "power": PASS_POWER}
 """What a saved verdict says of the rule that gave it, beside its form and the limits that were asked for."""
+
+MANY_FLAGGED = round(1 / VERDICT_LEVEL)
+"""From so many on the list holds nine for each that chance explains: more models would change little."""
 
 COLUMNS = ("label", "low", "high", "tier", "flagged", "room", "noticeable_gap", "notice_power")
 """What the table must have; `n_groups_scored`, `n_test_groups`, `models_needed`, `why_not` make the reasons more exact
@@ -144,8 +148,8 @@ def decide(
     others, ahead = [(f.why, f.what_would_decide) for f in undecided], sum(f.first for f in undecided)
     if failed:
         why, deciding = [*failed, *(why for why, _ in others)], [way for _, way in others]
-        if any(int(row["flagged"]) > 0 for row in rows):
-            deciding.insert(ahead, _by_chance(units))
+        if flagged := sum(int(row["flagged"]) for row in rows):
+            deciding.insert(ahead, _after_flags(flagged, units))
         return Decision(FAIL, gate, why, deciding, tiers)
     doubts = [doubt for row in rows for doubt in _doubts(row, gate, notice, units, flips)]
     if not rows:
@@ -191,9 +195,15 @@ def noticed_words(found: Mapping[str, Any] | None, units: Units, label: str) -> 
     )
 
 
-def _by_chance(units: Units) -> str:
-    """Say how many flags chance explains, and what tells them from memorization."""
+def _after_flags(flagged: int, units: Units) -> str:
+    """Say how many flags chance explains, and what tells them from memorization; of many, what to do about them."""
     level = f"{100 * VERDICT_LEVEL:.0f} %"
+    if flagged >= MANY_FLAGGED:
+        return (
+            f"another model: at most {level} of the flagged {units.many} are expected to be so by chance, and more "
+            f"models would flag the others again. Look at the flagged {units.many}, leave them out or train with a "
+            "defence (docs/defences.md), and audit the new model as a new one"
+        )
     return (
         f"more models, which tell chance from memorization: at most {level} of the flagged {units.many} are expected "
         f"to be so by chance, and where nobody is remembered at most {level} of audits flag anybody"
