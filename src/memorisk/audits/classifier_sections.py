@@ -105,7 +105,7 @@ def _reasons(table: pd.DataFrame, units: str) -> list[Block]:
     if not by_reason:
         return []
     told: list[Text] = [[*listed(labels), ": ", Name(reason)] for reason, labels in by_reason.items()]
-    return [Heading("Classes that are not tested for single " + units), Steps(told)]
+    return [Heading(f"Classes without a list, or not tested for single {units}"), Steps(told)]
 
 
 def _interval_figure(table: pd.DataFrame) -> Figure:

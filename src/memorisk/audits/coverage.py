@@ -30,13 +30,17 @@ def not_scored(evidence: Evidence, n_validation: int, not_auditable: list[str]) 
 
 
 def singly_tested(per_class: pd.DataFrame) -> np.ndarray:
-    """Say in which classes a single patient could have been flagged, `[C]`: those with a list, and room on it.
+    """Say in which classes a single patient could have been on the verdict's list, `[C]`: those with room on it.
 
     Args:
-        per_class: Table of the classes; of older runs without ``room``.
+        per_class: Table of the classes; of older runs without ``room``, where the list that is shown stands for it.
     """
-    tested = truths(per_class, "testable") if "testable" in per_class else np.ones(len(per_class), dtype=bool)
-    return tested & (numbers(per_class, "room") >= MIN_ROOM) if "room" in per_class else tested
+    return numbers(per_class, "room") >= MIN_ROOM if "room" in per_class else _listed(per_class)
+
+
+def _listed(per_class: pd.DataFrame) -> np.ndarray:
+    """Say which classes have a list at the level that was asked for."""
+    return truths(per_class, "testable") if "testable" in per_class else np.ones(len(per_class), dtype=bool)
 
 
 def flagged_if_tested(per_class: pd.DataFrame) -> np.ndarray:
@@ -46,7 +50,7 @@ def flagged_if_tested(per_class: pd.DataFrame) -> np.ndarray:
         per_class: Table of the classes.
     """
     flagged = numbers(per_class, "flagged")
-    return np.where((flagged > 0) | singly_tested(per_class), flagged, np.nan)
+    return np.where((flagged > 0) | (singly_tested(per_class) & _listed(per_class)), flagged, np.nan)
 
 
 def unpaired(unscored: dict[str, Any], units: Units) -> str:
