@@ -32,7 +32,11 @@ BY_CONTROLS = {"schema": 1, "method": METHODS["controls"], "n_references": 0}
 def test_only_what_an_earlier_rule_gave_is_told_otherwise(kind: str, status: str) -> None:
     audit = "classifier" if kind == "losses" else kind
     told = {"audit": audit, "status": status, "why": [REASON], "what_would_decide": [], "method": METHODS["controls"]}
-    today = told | {"schema": 2} | ({"rule": {"form": FORMS[kind]}} if audit == "classifier" else {})
+    today = (
+        told
+        | {"schema": 2 if audit == "classifier" else FORMS[kind]}
+        | ({"rule": {"form": FORMS[kind]}} if audit == "classifier" else {})
+    )
     assert result_today(Result(verdict=today)).verdict == today
     earlier = told | {"schema": 2 if audit == "classifier" else 1}
     stands = status == "undecided" or (status == "fail" and kind != "feature")
@@ -55,7 +59,7 @@ def test_an_earlier_promise_is_not_repeated(kind: str, status: str) -> None:
         return
     assert (found.status, found.verdict["why"], found.verdict["guarantee"]) == ("undecided", [PROMISED], "")
     assert found.summary["numbers"] == {"guarantee": "", "n_kept": 3}
-    today = Result(verdict=verdict | {"schema": 2}, summary={"numbers": {"guarantee": REASON}})
+    today = Result(verdict=verdict | {"schema": FORMS[kind]}, summary={"numbers": {"guarantee": REASON}})
     assert result_today(today) is today
 
 
