@@ -317,7 +317,7 @@ rule finds the copies too, but singles somebody out in a third of honest narrow 
 weak: wherever a planted kind lies as far as the nearest held-out patient. Where the audits of the narrow generator were
 undecided they asked for a trained detector, 400 or 800 held-out patients, or fewer kinds: beside 800 they decide.
 A generator a fifth wider than the patients is mostly undecided, since most of its images lie farther than nine in ten
-held-out patients: so does a set that is inverted as a whole, whose copies no detector of this kind sees.
+held-out patients; so is a set that is inverted as a whole, whose copies no planted one is like.
 
 A pass with a copy present is the error that harms patients, a fail with none a false alarm. "METHODS' rule" is section
 6 as written: nearer than every held-out patient and within the plants. In the last column a person who knows the truth
