@@ -108,7 +108,7 @@ def tests_of(module: str) -> list[str]:
         rf"^from {re.escape(dotted)} import|^from {re.escape(package)} import .*\b{name}\b", re.MULTILINE
     )
     room, *below = Path(module).parts[1:-1]
-    named = tuple(f"test_{part}_" for part in below)
+    named = tuple(f"test_{part}{end}" for part in below for end in ("_", "."))
     files = sorted((ROOT / "tests" / room).rglob("test_*.py"))
     own = [p for p in files if p.name.startswith(named) or imports.search(p.read_text(encoding="utf-8"))]
     own.sort(key=lambda p: (p.stem != f"test_{name}", name not in p.stem, p.name))
