@@ -188,7 +188,7 @@ def largest_epsilon(
         return 0.0
     share = float(special.betaincinv(correct, r - correct + 1, level))
     high = max(math.log(share / (1 - share)), 0.0)
-    if delta == 0 or high == 0:
+    if delta == 0:
         return high
 
     def refuted(epsilon: float) -> bool:

@@ -117,7 +117,7 @@ def make_units(
             f"unit {str(ids[unit_of[np.flatnonzero(differs)[0]]])!r} has images on both sides of one seed's split; "
             "a group must fall into one half as a whole"
         )
-    signed = np.where(s != 0, s * np.where(s != 0, d, 0.0), 0.0)
+    signed = np.multiply(s, d, out=np.zeros(d.shape), where=s != 0)
     return Units(
         ids=ids, sizes=sizes.astype(np.int64), scored=(s[:, first] != 0).T, gap=signed[:, order], unit_of=unit_of[order]
     )

@@ -203,7 +203,7 @@ def _variance(sides: list[FloatArray]) -> tuple[float, float]:
         kurtosis = n * float(np.square(squares).sum()) / part**2
         variance += part
         spread += part**2 * max(1.0, (kurtosis - 1) / 2) / (n - 1)
-    return variance, max(variance**2 / spread, 1.0) if spread else 1.0
+    return variance, variance**2 / spread if spread else 1.0
 
 
 def _limits(estimate: float, half: float, scale: FigureScale) -> tuple[float, float]:

@@ -123,7 +123,7 @@ def tail_cut(null: ArrayLike, trials: float, chance: float = CHANCE) -> TailCut:
     if np.isnan(values).any() or not (trials > 0 and chance > 0):
         raise InputError("held-out values must be numbers, and trials and chance positive")
     n = len(values)
-    above = int((values > values[-1]).sum()) if n else 0
+    above = int((values > values[-1:]).sum())
     k = min(_tail_of(n), above, n - 1)
     if k < NO_TAIL or not np.isfinite(values[0]):
         return TailCut(math.inf, float(values[0]) if n else math.inf, 0.0, 0, n, float(trials), chance)
