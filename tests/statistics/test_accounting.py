@@ -146,6 +146,11 @@ def test_conversion_ignores_orders_that_say_nothing():
     assert epsilon_from_rdp([2.0], np.array([1e-12]), 1e-5) == 0  # total variation below delta
 
 
+def test_without_noise_any_step_on_a_record_spends_everything():
+    assert rdp_epsilon(0.0, 0.1, 10, 1e-5) == math.inf
+    assert rdp_epsilon(0.0, 0.0, 10, 1e-5) == rdp_epsilon(0.0, 0.1, 0, 1e-5) == 0.0
+
+
 @pytest.mark.parametrize(
     ("call", "word"),
     [
@@ -158,6 +163,7 @@ def test_conversion_ignores_orders_that_say_nothing():
         (lambda: sampled_gaussian_rdp(0.0, 0.1, [2.0]), "noise_multiplier"),
         (lambda: epsilon_from_rdp([2.0, 3.0], np.ones(1), 1e-5), "one divergence for each order"),
         (lambda: noise_for_epsilon(0.0, 1e-5, 0.1, 10), "epsilon"),
+        (lambda: noise_for_epsilon(math.inf, 1e-5, 0.1, 10), "epsilon"),
         (lambda: noise_for_epsilon(1.0, 1e-5, 0.1, 0), "steps"),
         (lambda: noise_for_epsilon(1e-3, 1e-9, 0.1, 10, [1.5]), "no noise multiplier"),
         (lambda: gaussian_noise(1.0, 1e-5, 0.0), "sensitivity"),

@@ -35,6 +35,8 @@ def test_residuals_are_what_class_means_leave():
     )
     np.testing.assert_allclose(residualise(values[0], label), residualise(values, label)[0])
     assert (residualise(np.full(40, 0.1), label) == 0).all()  # what rounding leaves has no ranks
+    tiny = 2.0**-60  # a unit of measure, whatever it is
+    np.testing.assert_array_equal(residualise(tiny * values, label), tiny * residualise(values, label))
     with pytest.raises(InputError, match="finite"):
         residualise([1.0, np.nan], ["a", "a"])
     with pytest.raises(InputError, match="one label per value"):

@@ -21,6 +21,7 @@ def test_limits_are_those_of_student_and_a_little_wider_than_welchs():
     assert (two.n, two.n_other) == (12, 20)
 
 
+@pytest.mark.filterwarnings("error")
 def test_one_value_has_no_limits_and_none_no_mean():
     assert np.isnan(mean_limits([1.0]).low)
     assert mean_limits([1.0]).estimate == 1.0
@@ -46,6 +47,12 @@ def test_seed_share_equals_the_formula_of_anova():
     assert found.share == pytest.approx((f - 1) / (f + 3))
     assert found.low < found.share < found.high
     assert (found.n_images, found.n_runs) == (7, 4)
+
+
+def test_seed_share_of_the_published_example():
+    """Shrout and Fleiss (1979), table 2: four judges of six targets; the limits are those of R's psych."""
+    found = seed_share([[9, 2, 5, 8], [6, 1, 3, 2], [8, 4, 6, 8], [7, 1, 2, 6], [10, 5, 6, 9], [6, 2, 4, 7]])
+    assert (found.share, found.low, found.high) == pytest.approx((0.166, -0.133, 0.723), abs=0.001)
 
 
 @pytest.mark.parametrize("share", [0.0, 0.5])

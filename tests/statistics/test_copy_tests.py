@@ -41,6 +41,7 @@ def test_z_is_scipys_rank_sum_and_counts_pairs():
     rng = np.random.default_rng(2)
     a, b = rng.normal(size=40), rng.normal(0.3, 1, 25)
     assert copying_z(a, b) == pytest.approx(stats.ranksums(a, b).statistic, rel=1e-12)
+    assert copying_z(a[1:], b) == pytest.approx(stats.ranksums(a[1:], b).statistic, rel=1e-12)  # an odd number of pairs
     a, b = np.round(a), np.round(b)
     u = sum((x > y) + 0.5 * (x == y) for x in a for y in b)
     assert copying_z(a, b) == pytest.approx((u - 500) / np.sqrt(40 * 25 * 66 / 12))

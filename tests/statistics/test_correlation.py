@@ -134,6 +134,8 @@ def test_blocks_of_groups_replace_single_deletions():
     every = attack_agreement(gap, sign, success, np.arange(300), max_groups=300).other_seeds.spearman
     blocks = attack_agreement(gap, sign, success, np.arange(300), max_groups=60).other_seeds.spearman
     assert (every.n_groups, blocks.n_groups) == (300, 60)
+    drawn = [attack_agreement(gap, sign, success, np.arange(300), max_groups=60, seed=s).other_seeds for s in (0, 1)]
+    assert blocks == drawn[0].spearman != drawn[1].spearman
     assert blocks.estimate == every.estimate
     assert (blocks.high - blocks.low) == pytest.approx(every.high - every.low, rel=0.25)
 

@@ -110,13 +110,16 @@ def test_the_interval_of_cohens_d_on_the_same_images_knows_that_they_are():
     assert found.high - found.low < cohens_d(before, after).high - cohens_d(before, after).low
 
 
+@pytest.mark.filterwarnings("error")
 def test_what_cannot_be_measured_says_so():
     few = paired_dz([0.0, 0.0, 0.0], [1.0, 2.0, 4.0])
     assert np.isfinite(few.estimate)
     assert np.isnan(few.low)
     assert "at least 5 groups" in few.method
     assert "some spread" in paired_dz([0.0, 0.0], [1.0, 1.0]).method
+    assert "some spread" in paired_dz([0.0, 0.0, 0.0], [1.0, 1.0, 1.0]).method
     assert np.isnan(cohens_d([1.0], [2.0, 3.0]).estimate)
+    assert np.isnan(cohens_d([2.0, 3.0], [1.0]).estimate)
     assert np.isnan(paired_dz([], []).estimate)
     with pytest.raises(InputError, match="same ones in the same order"):
         paired_dz([1.0], [1.0, 2.0])

@@ -8,6 +8,7 @@ from scipy import stats
 
 from memorisk.runs.errors import InputError
 from memorisk.statistics.mark_rank import (
+    MOST_EXACT,
     noticeable_shift,
     permutation_p,
     place_among,
@@ -33,6 +34,8 @@ def test_the_rank_by_hand():
     assert found.method == "controls"
     assert np.isnan(found.low)
     assert np.isinf(rank_mark([2.0], [[1.0, 2.0]]).detectable)
+    centred = rank_mark([2.0], [[1.0, 2.0, 3.0, 0.0]], [1.0], [[1.0, 1.0, 1.0, 1.0]])
+    assert (centred.method, centred.smallest_p) == ("centred", 1 / 5)
 
 
 def test_a_mark_that_is_a_control_has_m_zero():
@@ -147,6 +150,7 @@ def test_the_noticeable_shift_by_brute_force():
 def test_what_cannot_be_found_has_no_noticeable_shift():
     assert noticeable_shift([1.0], np.arange(18.0)) == np.inf  # p is 1 / 19 at least
     assert noticeable_shift([1.0], np.arange(4.0), level=0.3) < np.inf
+    assert noticeable_shift([1.0], np.arange(38.0), power=0.8) == 37 - 6  # above all 38, from the 7th on: 0.2 * 39
     assert noticeable_shift([1.0], np.arange(3.0), level=0.3) == np.inf  # nobody of four is found so often
     assert noticeable_shift(np.arange(30.0), [1.0]) == np.inf
     assert noticeable_shift([1.0], []) == np.inf
@@ -160,6 +164,7 @@ def test_how_many_references_are_needed():
     assert [references_needed(s, 0.05) for s in (1, 2, 3, 19)] == [19, 5, 3, 1]
     assert references_needed(1, 0.2) == 4
     assert references_needed(5, 1e-6) is None
+    assert references_needed(1, 0.5 / MOST_EXACT, draws=4 * MOST_EXACT) == MOST_EXACT  # the fewest that are drawn from
     for s, level in ((1, 0.05), (2, 0.01), (4, 0.05)):
         r = references_needed(s, level)
         assert r is not None

@@ -21,6 +21,12 @@ def test_with_one_image_each_it_is_the_exact_interval_of_a_share():
     assert none.high == pytest.approx(1 - 0.025 ** (1 / 80))
 
 
+def test_what_is_no_list_of_pairs_is_refused():
+    for matches, identity in ((np.ones((2, 2)), np.ones((2, 2))), ([True], ["a", "b"])):
+        with pytest.raises(InputError, match="do not fit"):
+            memorization_rate(matches, identity)
+
+
 def test_a_patient_with_most_images_counts_once():
     identity = np.array(["many"] * 900 + [f"p{i}" for i in range(99)])
     found = memorization_rate(identity == "many", identity)

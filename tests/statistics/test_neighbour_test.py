@@ -46,6 +46,12 @@ def test_parts_that_lie_apart_and_patients_under_several_names_are_told():
         assert not found.together
 
 
+def test_parts_that_share_every_person_are_as_close_as_can_be():
+    nearest, part = np.arange(40) ^ 1, np.arange(40) % 2  # each next to their second id, which lies in the other part
+    found = neighbour_test(nearest, np.arange(40), part, draws=99)
+    assert (found.share, found.p_together, found.p_value) == (0.0, 1 / 100, 2 / 100)
+
+
 def leads_of(x: np.ndarray, group: np.ndarray) -> np.ndarray:
     """By definition: log of the distance to the next group over that to the nearest."""
     distance = cdist(x, x)

@@ -268,6 +268,12 @@ def test_random_flips_beyond_the_budget():
     assert not np.array_equal(sign_flip_p_values(*data, max_draws=50 * 2000, seed=6).p_value, drawn.p_value)
 
 
+def test_random_flips_are_a_thousand_to_65536():
+    assert flips.plan_flips(40, 10**6, 10**6, 0) == (1000, False)
+    assert flips.plan_flips(40, 100, 10**6, 0) == (10**4, False)
+    assert flips.plan_flips(40, 1, 10**6, 0) == (2**16, False)
+
+
 def test_random_flips_hold_the_identity_first():
     """A unit whose every flip but the identity falls short keeps p >= 1 / draws, whatever the draws."""
     gap = np.full((70, 1), 1.0)

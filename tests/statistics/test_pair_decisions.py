@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.stats import t
 from sklearn.metrics import accuracy_score, f1_score, precision_score, recall_score
 
 from memorisk.runs.errors import InputError
@@ -67,6 +68,7 @@ def test_a_difference_is_paired() -> None:
     assert np.isclose(found.estimate, np.mean(each))
     error = np.std(each, ddof=1) / np.sqrt(30)
     assert np.isclose(found.high - found.estimate, found.estimate - found.low)
+    assert np.isclose(found.high - found.estimate, t.ppf(0.975, found.df) * error)
     assert 1.9 * error < found.high - found.estimate < 2.3 * error
     same = identity_difference(first, first, group)
     few = 1 - 0.025 ** (1 / 30)
@@ -91,6 +93,7 @@ def test_a_share_of_few_large_identities_is_covered() -> None:
     assert naive / n < 0.6
 
 
+@pytest.mark.filterwarnings("error:divide by zero")
 def test_decisions_are_those_of_scikit_learn() -> None:
     rng = np.random.default_rng(2)
     positive = np.repeat([True, False], 60)

@@ -36,6 +36,7 @@ def test_one_twin_is_drawn_per_group_and_seed():
     np.testing.assert_array_equal(read[:, ::2], read[:, 1::2])
     assert len({tuple(row) for row in read}) == 6
     np.testing.assert_array_equal(read, one_twin_losses(a, b, group, seed=3))
+    np.testing.assert_array_equal(one_twin_losses(a, b, group), one_twin_losses(a, b, group, seed=0))
 
 
 def test_result_is_scipys_on_group_means_with_holm():

@@ -7,7 +7,7 @@ from scipy import stats
 from torch_fidelity.metric_fid import KEY_METRIC_FID, fid_features_to_statistics, fid_statistics_to_metric
 
 from memorisk.runs.errors import InputError
-from memorisk.statistics.quality_figures import check_samples
+from memorisk.statistics.quality_figures import check_samples, figure_interval, unit_sums
 from memorisk.statistics.quality_frechet import frechet, frechet_distance
 
 
@@ -62,6 +62,18 @@ def test_patients_are_the_units():
     assert grouped.n_real_units == 30
     assert alone.estimate == grouped.estimate
     assert grouped.high - grouped.low > 1.2 * (alone.high - alone.low)
+
+
+def test_degrees_of_freedom_are_satterthwaites():
+    """Contributions of one size each: their squares have no spread, so that each side's variance has n - 1."""
+    samples = check_samples(*features(20, 30, 2))
+    real, synthetic = 0.3 * np.resize([1.0, -1], 20), 0.2 * np.resize([1.0, -1], 30)
+    v, w = 0.09 * 20**2 / 19, 0.04 * 30**2 / 29
+    found = figure_interval(samples, 5.0, real, synthetic, "log", "by hand")
+    assert found.df == pytest.approx((v + w) ** 2 / (v**2 / 19 + w**2 / 29))
+    half = stats.t.ppf(0.975, found.df) * np.sqrt(v + w) / 5
+    assert (found.low, found.high) == pytest.approx((5 * np.exp(-half), 5 * np.exp(half)))
+    assert unit_sums(np.empty(0), np.empty(0, dtype=np.int64)).shape == (0,)
 
 
 def test_what_is_refused():

@@ -58,5 +58,8 @@ def test_one_training_and_nothing_that_varies():
     found = compare_training(perfect, perfect, label, patient, balanced_accuracy)
     assert found.real.estimate == 1
     assert np.isnan(found.real.low)
+    two = np.eye(2)[[0, 1, 0, 0]][None]  # of two patients the second is right half the time
+    found = compare_training(two, two, np.array([0, 1, 0, 1]), np.array([0, 0, 1, 1]), balanced_accuracy)
+    assert (found.real.estimate, found.real.low, found.real.high) == (0.75, 0.0, 1.0)
     with pytest.raises(InputError, match="do not fit"):
         compare_training(scores, scores[:, 1:], label, patient, mean_auc)

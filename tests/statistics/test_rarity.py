@@ -31,6 +31,9 @@ def test_the_papers_column_is_scipys():
     assert found.sd == pytest.approx(np.std(each, ddof=1))
     assert found.of_mean == pytest.approx(spearmanr(f, m.mean(axis=0)).statistic)
     assert found.p_printed == 1e-10
+    alone = image_rarity(f, m[:1], label, np.arange(len(label)), draws=99).interval
+    assert (alone.n_seeds, 90 < alone.df <= 99) == (1, True)  # of 100 blocks
+    assert alone.low < alone.estimate < alone.high
     few = image_rarity(f[::40], m[:, ::40], label[::40], np.arange(len(f[::40])), draws=99)
     assert few.p_printed == pytest.approx(spearmanr(f[::40], m[:, ::40].mean(axis=0)).pvalue, rel=1e-9)
     assert (found.n_images, found.n_classes) == (len(label), 7)
@@ -66,7 +69,7 @@ def test_image_permutation_equals_all_permutations_of_classes():
 
 def test_class_rarity_equals_scipy_and_all_permutations():
     f, m = np.array([0.4, 0.3, 0.1, 0.1, 0.06, 0.04]), np.array([0.1, 0.4, 0.3, 0.9, 0.9, 1.2])
-    found = class_rarity(f, m)
+    found = class_rarity(frequency=f, mean_m=m)
     assert found.rho == pytest.approx(spearmanr(f, m).statistic)
     every = np.array([spearman(p, m) for p in itertools.permutations(f)])
     assert found.permutation.n_arrangements == 360  # 6! / 2!: two classes are equally frequent

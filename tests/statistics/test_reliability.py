@@ -87,6 +87,8 @@ def test_what_cannot_be_had():
     assert np.isnan(one.half_auroc.estimate)
     few = split_half(signed[:, :2], label[:2], group[:2])
     assert np.isnan(few.reliability.estimate)
+    opposed = split_half(signed[:1] * [[1.0], [-1.0]], label, group)
+    assert (opposed.half, opposed.reliability.estimate) == (pytest.approx(-1), pytest.approx(-1))  # the least there is
     with pytest.raises(InputError, match="do not fit"):
         split_half(signed, label[:-1], group)
 

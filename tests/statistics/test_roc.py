@@ -1,5 +1,7 @@
 """ROC, AUC, low false-positive rates and thresholds, each against scikit-learn or a naive definition."""
 
+from dataclasses import astuple
+
 import numpy as np
 import pytest
 from scipy.special import logit
@@ -257,6 +259,10 @@ def test_what_cannot_be_measured_says_so():
     assert (mixed.n_seeds, mixed.estimate) == (1, 1.0)
     with pytest.raises(InputError, match="score and role must be"):
         seed_auc_jackknife(score, role[:1], np.arange(4))
+    empty = rate(np.empty(0), [0.0, 1.0], 0.1)
+    words = "not measurable: a side is empty"
+    np.testing.assert_equal(astuple(empty), (np.nan, 0.0, 1.0, 0.1, 0, 0, 100, words, 1.0))
+    assert rate(np.full(9, -1.0), [0.0, 1.0, 2.0], 0.9).high == 1.0  # a threshold below three non-members' scores
 
 
 def test_control_check_speaks_plainly():

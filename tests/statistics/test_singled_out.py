@@ -87,5 +87,8 @@ def test_copies_that_one_would_be_noticed_of() -> None:
 def test_misfits_are_refused() -> None:
     with pytest.raises(InputError, match="must be numbers"):
         tail_cut([np.nan, 1.0], 10)
+    for trials, chance in ((0, CHANCE), (10, 0.0)):
+        with pytest.raises(InputError, match="positive"):
+            tail_cut(np.arange(100.0), trials, chance=chance)
     with pytest.raises(InputError, match="between 0 and 1"):
         copies_noticed(0.5, 1.0)

@@ -75,6 +75,9 @@ def test_few_groups_have_fewer_folds_or_none():
     assert np.isnan(none.balanced_accuracy)
     assert none.naive == 1.0
     assert "fewer than two groups" in none.note
+    one = balanced_accuracy_jackknife(member, member, [0, 0, 1, 2, 3])
+    assert np.isnan([one.estimate, one.low, one.high]).all()
+    assert (one.n_groups, one.n_seeds) == (4, 1)
     with pytest.raises(InputError, match="folds at least 2"):
         youden_by_folds(score, member, np.arange(5), folds=1)
 

@@ -24,6 +24,11 @@ def test_slope_is_that_of_least_squares():
     assert (found.n_levels, found.slope.n_groups, found.slope.n_seeds) == (4, 32, 4)
 
 
+def test_two_numbers_of_copies_give_a_slope():
+    found = duplicate_trend([[1.0], [2.0], [9.0]], [1, 1, 4])
+    assert (found.n_levels, found.slope.estimate) == (2, pytest.approx((9 - 1.5) / 2))
+
+
 def test_spread_over_groups_is_the_jackknifes():
     """With one seed the standard error is that of the delete-one-group slopes, up to centring."""
     values = draw(np.random.default_rng(1), seeds=1)
