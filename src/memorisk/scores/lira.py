@@ -230,7 +230,7 @@ def _side(refs: ArrayLike | None, phi: FloatArray, name: str, centre: str) -> _F
     if refs is None:
         raise InputError(f"online LiRA needs {name}; without references that saw the images use mode='offline'")
     side = np.asarray(refs, dtype=np.float64)
-    if phi.ndim != 1 or side.ndim != 2 or side.shape[1:] != phi.shape:
+    if phi.ndim != 1 or side.shape[1:] != phi.shape:
         raise InputError(f"target must be [images] and {name} [references, images]; got {phi.shape} and {side.shape}")
     if not len(side):
         raise InputError(f"LiRA needs references, and {name} has none")

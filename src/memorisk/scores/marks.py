@@ -65,7 +65,7 @@ def kl_divergence(clean: ArrayLike, marked: ArrayLike, *, clip: float = CLIP) ->
         InputError: Shapes differ, or a value is no probability.
     """
     p, q = np.asarray(clean, dtype=np.float64), np.asarray(marked, dtype=np.float64)
-    if p.ndim < 2 or q.ndim < 2 or p.shape[-2:] != q.shape[-2:]:
+    if p.ndim < 2 or p.shape[-2:] != q.shape[-2:]:
         raise InputError(f"probabilities have shapes {p.shape} and {q.shape}; give [n, K] of the same probes")
     for array in (p, q):
         if array.size and not (np.isfinite(array).all() and array.min() >= 0 and array.max() <= 1 + 1e-6):
