@@ -160,6 +160,11 @@ def test_influence_is_the_masked_means():
     np.testing.assert_allclose(np.diag(own), d.feldman_zhang(correct, member[:, :9]).memorization, atol=1e-13)
 
 
+def test_labels_beyond_the_logits_are_told_which_there_are():
+    with pytest.raises(InputError, match=r"from 0 to 2$"):
+        d.cross_entropy(np.zeros((2, 3)), [0, 3])
+
+
 def test_influence_is_refused_below_a_hundred_models():
     with pytest.raises(InputError, match="at least 100 models and got 99"):
         d.influence(np.ones((99, 2)), np.ones((99, 3)))

@@ -181,7 +181,8 @@ def test_files_that_are_none(tmp_path):
     good, bad = tmp_path / "good", tmp_path / "bad"
     fit_measure("mahalanobis", r).save(good)
     whole = good.read_bytes()
-    for content in (b"", b"x" * 40, whole[:-9], whole[:50], whole.replace(b"mahalanobis", b"minkowskiii")):
+    for content in (b"", b"x" * 40, whole[:-9], whole[:50], whole.replace(b"mahalanobis", b"minkowskiii"),
+                    whole.replace(b"domain", b"domail")):  # fmt: skip
         bad.write_bytes(content)
         with pytest.raises(InputError) as caught:
             FittedMeasure.load(bad)
@@ -209,6 +210,10 @@ def test_refusals():
         pairwise(bad, r, fit_measure("correlation", r))
     with pytest.raises(InputError, match="zero, where jensenshannon"):
         fit_measure("jensenshannon", np.abs(bad))
+    bad = np.abs(r)
+    bad[5, 2] = -0.5
+    with pytest.raises(InputError, match="row 5 of the references hold negative values, canberra is defined for"):
+        fit_measure("canberra", bad)
     for name in BINARY:
         with pytest.raises(InputError, match="give binarise='median'"):
             fit_measure(name, r)

@@ -239,8 +239,9 @@ def test_the_device_is_that_of_the_inputs():
     for tables in ((Table, r), (r, Table), (torch.ones(2, 2), Table)):
         with pytest.raises(InputError, match=r"device 'cuda:\d+' is not there: torch finds \d+ GPUs; use cpu"):
             blocks.find_device("auto", *tables)
-    with pytest.raises(InputError, match="unknown device 'gpu'"):
-        blocks.find_device("gpu", r, r)
+    for unknown in ("gpu", "apple"):
+        with pytest.raises(InputError, match=f"unknown device '{unknown}'"):
+            blocks.find_device(unknown, r, r)
 
 
 def test_the_cpu_does_not_wait_for_torch():

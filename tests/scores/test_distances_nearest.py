@@ -1,5 +1,8 @@
 """Nearest neighbours and histograms against brute force over the definitions."""
 
+import os
+import subprocess
+import sys
 import tracemalloc
 
 import numpy as np
@@ -191,6 +194,21 @@ def test_bounds_hold(name):
                 assert np.median(((form.rho * value + beta) / np.maximum(key, 1e-9))[10:]) < 0.01
 
 
+def test_slack_of_entropies_is_what_is_added_up():
+    """Of v, the shares times d / 2: terms of ``v log 2v`` below their mean, and their sum."""
+    from memorisk.scores.distances.bounds import find_form
+    from memorisk.scores.distances.parallel import Team
+    from memorisk.scores.distances.rows import Rows
+
+    x = np.array([[97.0, 1, 1, 1], [1, 1, 1, 1], [4, 3, 2, 1]])
+    rows, workers = Rows(x, "references"), Team(1, None)
+    found = find_form(fit_measure("jensenshannon", x, domain="signed"), rows, True).prepare(rows, 0, 3, workers)
+    v = 2 * x / x.sum(axis=1, keepdims=True)
+    own = (v * np.log(2 * v)).sum(axis=1)
+    np.testing.assert_allclose(found.own, own, rtol=1e-6, atol=1e-6)
+    np.testing.assert_allclose(found.slack, np.maximum(1 - 2 * v, 0).sum(axis=1) + own, rtol=1e-6, atol=1e-6)
+
+
 def test_the_logarithm():
     from memorisk.scores.distances.bounds import LOG_ERROR, UNIT
     from memorisk.scores.distances.kernels import logarithms
@@ -273,6 +291,44 @@ def test_clipped_queries_are_counted():
     x[0, :3] = -100
     assert nearest(x, r, fitted("braycurtis", r, "shift")).clipped == 3
     assert nearest(x, r, fitted("euclidean", r)).clipped == 0
+
+
+@pytest.mark.filterwarnings("error::RuntimeWarning")
+def test_references_that_are_all_the_same():
+    r, x = np.ones((5, 3)), np.array([[1.0, 1, 1], [2, 1, 1]])
+    found = nearest(x, r, fit_measure("euclidean", r), 2)
+    np.testing.assert_array_equal(found.distances, [[0, 0], [1, 1]])
+    np.testing.assert_array_equal(found.indices, [[0, 1], [0, 1]])
+
+
+BOUNDS = """
+import numpy as np
+from memorisk.scores.distances import kernels as k
+
+rng = np.random.default_rng(0)
+for m, n in ((1, 1), (3, 2), (2, 3), (1, 5), (2, 6), (3, 7)):
+    x, y = (rng.random((rows, 5), np.float32) + np.float32(0.1) for rows in (m, n))
+    q, r = (one.astype(float) for one in (x[:, None], y[None]))
+    terms, off = (lambda z: (z * np.log(z)).sum(2)), abs(q - r)
+    tile, own = np.empty((m, n), np.float32), (terms(q)[:, 0].astype(np.float32), terms(r)[0].astype(np.float32))
+    for fill, told, expected in (
+        (k.absolute_sums, (np.float32(-1),), off.sum(2)),
+        (k.largest, (), off.max(2)),
+        (k.cubes, (), (off**3).sum(2)),
+        (k.powers, (5,), (off**5).sum(2)),
+        (k.shares, (), (off / (q + r)).sum(2)),
+        (k.shares_of_sums, (), off.sum(2) / (off + q + r).sum(2)),
+        (k.entropies, own, (terms(q) + terms(r) - terms(q + r)) / 5),
+    ):
+        tile[:] = np.nan
+        fill(x, y, *told, tile)
+        np.testing.assert_allclose(tile, expected, rtol=1e-4, atol=1e-5, err_msg=fill.__name__)
+"""
+
+
+def test_kernels_read_nothing_beyond_the_rows(tmp_path):
+    told = os.environ | {"NUMBA_BOUNDSCHECK": "1", "NUMBA_CACHE_DIR": str(tmp_path)}
+    subprocess.run([sys.executable, "-c", BOUNDS], env=told, check=True)
 
 
 def test_copies_in_a_far_cluster():

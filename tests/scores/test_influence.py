@@ -50,6 +50,14 @@ def test_float32_is_within_1e_5_of_float64(make):
     np.testing.assert_allclose(found.values, by_autograd(model, x, y, states, [1.0]), rtol=1e-5)
 
 
+def test_the_self_check_is_relative_to_the_gradient():
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Flatten(), nn.Linear(12, 30), nn.Tanh(), nn.Linear(30, 3))
+    images = 1e3 * np.random.default_rng(0).normal(size=(4, 2, 2, 3)).astype(np.float32)
+    found = self_influence(model, images, [0, 1, 2, 0], [model.state_dict()], [1.0])
+    assert 0 < found.disagreement < 1e-4
+
+
 def test_images_learned_to_the_last_bit_keep_their_order():
     """In float32 1 - p_y is 0 beyond a margin of 17, and the squares of a gradient underflow beyond 50."""
     model = built(mlp)

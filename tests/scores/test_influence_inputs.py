@@ -10,6 +10,7 @@ from torch import nn
 
 from memorisk.runs.errors import InputError
 from memorisk.scores.influence import evenly_spaced_checkpoints, self_influence
+from memorisk.scores.influence.inputs import read_batch
 from tests.scores.influence_cases import by_autograd, checkpoints
 
 
@@ -55,7 +56,8 @@ def test_epochs_are_distinct_ascending_and_cover(seed):
         ([3.0, 0.1, 0.0], {}, "only 2 epochs cover 95%"),
         ([3.0, 2.0], {"n": 0}, "n must be"),
         ([3.0, 2.0], {"n": 2.5}, "n must be"),
-        ([3.0, 2.0], {"share": 0}, "share"),
+        ([3.0, 2.0], {"share": 0}, "share must be above 0"),
+        ([3.0, 2.0], {"share": -0.1}, "share must be above 0"),
         ([3.0, 2.0], {"share": 1.5}, "share"),
     ],
 )
@@ -158,6 +160,26 @@ def test_an_image_that_is_not_finite_is_named():
     images[29] = np.inf
     with pytest.raises(InputError, match="image 29 is not finite at checkpoint 0"):
         self_influence(**change(images=images, labels=np.zeros(40, dtype=int)))
+
+
+def test_of_several_images_the_first_is_named():
+    images = np.random.default_rng(0).random((40, 2, 2, 3))
+    images[[29, 33]] = np.inf
+    with pytest.raises(InputError, match=r"image 29 is not finite at checkpoint 0 \(of 2 images\)"):
+        self_influence(**change(images=images, labels=np.zeros(40, dtype=int)))
+
+
+def test_a_batch_can_be_differentiated_whatever_made_it():
+    with torch.inference_mode():
+        made = torch.rand(3, 2)
+    for images, prepare in (
+        (made, None),
+        (torch.rand(3, 2), nn.Linear(2, 2)),
+        (made, torch.inference_mode()(torch.exp)),
+    ):
+        batch = read_batch(images, slice(0, 3), torch.device("cpu"), torch.float32, prepare)
+        assert not batch.is_inference()
+        assert not batch.requires_grad
 
 
 def test_a_broken_file_is_named(tmp_path: Path):

@@ -62,6 +62,13 @@ def test_every_way_through_a_convolution_is_the_same(monkeypatch, groups, stride
         torch.testing.assert_close(found, torch.stack(expected), rtol=1e-10, atol=0)
 
 
+def test_rows_of_one_number_are_summed_before_they_are_squared():
+    rng = np.random.default_rng(0)
+    a, g = rng.normal(size=(3, 5, 1)), rng.normal(size=(3, 5, 4))
+    expected = np.square(np.einsum("btd,btm->bmd", a, g)).sum(axis=(1, 2))
+    np.testing.assert_allclose(norms.linear_weight(torch.from_numpy(a), torch.from_numpy(g), 3), expected, rtol=1e-12)
+
+
 class Scaled(nn.Module):
     """A scale and a shift by bare parameters, on the left."""
 

@@ -149,6 +149,19 @@ class Token(nn.Module):
         return torch.tanh(rows + place)
 
 
+class Strict(nn.Module):
+    """Refuses a token of another shape with an error of its own."""
+
+    def __init__(self):
+        super().__init__()
+        self.token = nn.Parameter(torch.randn(1, 64))
+
+    def forward(self, x):
+        if len(self.token) != 1:
+            raise TypeError("one token for all images")
+        return x.flatten(2) + self.token.tanh()
+
+
 @pytest.mark.parametrize(
     ("part", "fallback", "words"),
     [
@@ -210,6 +223,10 @@ class Recurrent(nn.Module):
         if float(x.detach().sum()) > 1e9:  # a branch on values: torch.func refuses it
             return x
         return self.rows(x.flatten(2).unflatten(2, (4, 16)).flatten(1, 2))[0]
+
+
+def test_a_network_that_refuses_a_token_an_image_goes_the_long_way():
+    held(Strict(), fallback={"token"})
 
 
 def test_a_loop_where_torch_func_fails():

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from memorisk.runs.errors import InputError
-from memorisk.scores.pairs import Job, above, histogram, jobs, merge, score, survey, top
+from memorisk.scores.pairs import Job, above, histogram, jobs, merge, rowwise, score, survey, top, uses
 
 KINDS = ("features", "tied", "duplicated", "saturated", "close", "normal", "offset", "uneven")
 WEIGHTS = ("negative", "signed", "positive", "zeros", "few", "equal")
@@ -194,6 +194,16 @@ def test_both_ways_round(features):
     np.testing.assert_array_equal(top(u, None, w, b, 3).indices, other.indices)
 
 
+def test_rows_beside_each_other_are_the_diagonal(monkeypatch):
+    rng = np.random.default_rng(9)
+    u, v, w = rng.random((23, 6)), rng.random((23, 6)), rng.normal(size=6)
+    expected = np.diag(naive(u, v, w, 0.5))
+    for rows in (1000, 5):
+        monkeypatch.setattr(uses, "rows_per_block", lambda d, rows=rows: rows)
+        np.testing.assert_allclose(rowwise(u, v, w, 0.5), expected, rtol=1e-12, atol=1e-12)
+        np.testing.assert_array_equal(rowwise(u, v, w, 0.5), rowwise(v, u, w, 0.5))
+
+
 def test_rows_in_an_awkward_order():
     """Logits that only rise from row to row make no list wrong."""
     u = np.linspace(0, 1, 900)[:, None] * np.ones((1, 8))
@@ -348,3 +358,49 @@ def test_pruning_loses_nothing(kind):
             assert 0 < len(i) < 0.1 * keep.sum()
         if "k" in told:
             np.testing.assert_array_equal(found.top.indices, best(scores, keep | keep.T, told["k"])[0])
+
+
+def cell(a, b, seed):
+    """Two rows and four columns whose sums over the first 32 of 64 columns are largest at (a, b); then they fall."""
+    rng = np.random.default_rng(seed)
+    whole = np.repeat([3, -2], 32).astype(np.int16)
+    x, y = (rng.integers(-9, 9, (n, 64)).astype(np.int16) for n in (2, 4))
+    x[a, :32], y[b, :32] = x[a, :32] - 40, y[b, :32] + 60
+    stages = np.array([32, 64])
+    own_x, own_y = (np.stack([(rows * whole)[:, :s].sum(1) for s in stages], axis=1, dtype=np.int32) for rows in (x, y))
+    sums = [(np.abs(x[:, None, :s] - y[None, :, :s]) * whole[:s].astype(int)).sum(2) for s in stages]
+    return (x, y, own_x, own_y, np.zeros((2, 2), np.int32), whole, stages), *sums
+
+
+@pytest.mark.parametrize("side", [0, 1])
+def test_a_pair_that_reaches_a_floor_is_added_up(side):
+    """Of the eight pairs of a cell each alone, at the floor of its row (0) or column (1), and one below it."""
+    from memorisk.scores.pairs.kernels import NONE, shares_needed, signed_sums
+    from memorisk.scores.pairs.scans import MOST
+
+    for place in range(8):
+        a, b = divmod(place, 4)
+        tables, early, late = cell(a, b, place)
+        for over in (0, 1):
+            floors, tile, shares = (
+                (np.full(2, MOST, np.int32), np.full(4, MOST, np.int32)),
+                np.empty((2, 4), np.int32),
+                np.empty(2),
+            )
+            floors[side][(a, b)[side]] = early[a, b] + over
+            assert signed_sums(*tables, 0, *floors, tile) == 8 * (1 - over)
+            np.testing.assert_array_equal(tile, np.full((2, 4), NONE) if over else late)
+            shares_needed(*tables, *floors, shares)
+            assert shares[0] == 1 - over
+
+
+def test_of_one_row_nothing_is_sampled():
+    from memorisk.scores.pairs.kernels import shares_needed
+    from memorisk.scores.pairs.scans import MOST
+
+    x, y, own_x, own_y, rest, *others = cell(0, 0, 0)[0]
+    shares = np.zeros(2)
+    shares_needed(
+        x[:1], y, own_x[:1], own_y, rest[:1], *others, np.full(1, MOST, np.int32), np.full(4, MOST, np.int32), shares
+    )
+    np.testing.assert_array_equal(shares, 1.0)

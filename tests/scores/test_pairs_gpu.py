@@ -111,6 +111,31 @@ def test_sums_are_those_of_the_whole_numbers(d):
         assert (tile[:, 30:] == NONE).all()
 
 
+def test_tables_are_kept_where_they_fit(monkeypatch):
+    from memorisk.scores.distances.parallel import Team
+    from memorisk.scores.distances.rows import Rows
+    from memorisk.scores.pairs import gpu_blocks
+    from memorisk.scores.pairs.grid import find_grid
+    from memorisk.scores.pairs.head import check_head
+
+    rng = np.random.default_rng(8)
+    rows, workers = Rows(rng.random((70, 16)), "first vectors (u)"), Team(1, None)
+    grid = find_grid(check_head(rng.normal(size=16), 0.0, 16), (rows,), workers)
+    width = gpu_blocks.DeviceTable(rows, 0, 70, grid, workers, DEVICE, 40).width
+    for free in (4 * width * 70, 4 * width * 70 + 1):  # bytes of float32
+        monkeypatch.setattr(gpu_blocks, "room", lambda device, free=free: free)
+        there = gpu_blocks.DeviceTable(rows, 0, 70, grid, workers, DEVICE, 40)
+        assert (there.block(0) is there.block(0)) == (free > 4 * width * 70)
+
+
+def test_room_is_a_quarter_of_what_is_free(monkeypatch):
+    from memorisk.scores.pairs.gpu_blocks import room
+
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (400, 1000))
+    assert room(torch.device("cuda")) == 100
+    assert room(torch.device("cpu")) == float("inf")
+
+
 def test_whole_numbers_of_a_chunk_fit_float32():
     """What the kernel's exactness stands on: no column's weight passes 16, no number 32,767."""
     from memorisk.scores.distances.parallel import Team
@@ -167,6 +192,7 @@ def test_a_short_list_takes_little_work():
     found = survey(u, None, w, 2.0, threshold=-1e4, limit=20, device="cuda", block=60)
     assert found.pairs.count == 300 * 299 // 2
     assert found.work.evaluated < 0.5 * found.pairs.count
+    assert survey(u, None, w, 2.0, threshold=1e6, device="cuda", block=60).work.evaluated == 0
     listed = survey(u, None, w, 2.0, threshold=0.0, k=2, device="cuda")
     assert listed.work.evaluated < 0.1 * found.pairs.count
 
