@@ -11,7 +11,7 @@ from scipy.spatial.distance import cdist
 from sklearn.covariance import LedoitWolf
 
 from memorisk.runs.errors import InputError
-from memorisk.scores.distances import MEASURES, FittedMeasure, fit_measure, pairwise
+from memorisk.scores.distances import MEASURES, FittedMeasure, fit_measure, pairwise, rowwise
 
 NAMES = sorted(MEASURES)
 POSITIVE = ("braycurtis", "canberra", "jensenshannon")
@@ -159,6 +159,14 @@ def test_minkowski_powers(p):
     np.testing.assert_allclose(found, cdist(x / 1e30, r / 1e30, "minkowski", p=p) * 1e30, rtol=1e-9)
     if p == 2:
         np.testing.assert_array_equal(found, pairwise(x, r, fit_measure("euclidean", r)))
+
+
+def test_rows_beside_each_other_are_the_diagonal():
+    x, r = embeddings("random", 30, 6, 13), embeddings("random", 30, 6, 14)
+    measure = fit_measure("euclidean", r)
+    np.testing.assert_array_equal(rowwise(x, r, measure), np.diag(pairwise(x, r, measure)))
+    with pytest.raises(InputError, match="29 rows are compared with 30"):
+        rowwise(x[1:], r, measure)
 
 
 @pytest.mark.parametrize("name", NAMES)
