@@ -285,7 +285,7 @@ def test_the_verdict_file_says_all_that_a_pipeline_needs(result):
         ),
     }
     assert verdict["schema"] == 2
-    rule = {"form": 3, "level": 0.1, "correction": "bh", "power": 0.9, "notice": 2.0, "attack_gate": 0.6}
+    rule = {"form": 4, "level": 0.1, "correction": "bh", "power": 0.9, "notice": 2.0, "attack_gate": 0.6}
     assert verdict["rule"] == rule
     assert verdict["noticeable"]["gap"] == result.per_class["noticeable_gap"].max()
     assert verdict["n_models"] == 16

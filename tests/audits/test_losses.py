@@ -237,3 +237,29 @@ def test_ids_are_replaced_where_asked(table, tmp_path):
         assert b"a-canary-" not in path.read_bytes(), path.name
     for name in ("scores", "per_image", "per_group"):
         assert "a-canary-" not in pd.read_parquet(tmp_path / "run" / f"{name}.parquet").astype(str).to_csv()
+
+
+def test_a_train_image_that_some_model_did_not_see_is_refused(table, tmp_path):
+    """One wrong word took the one memorized patient out of the list: the audit passed."""
+    one = table["image"] == table.loc[table["split"] == "canary", "image"].iloc[0]
+    table.assign(split=np.where(one, "train", table["split"])).to_parquet(tmp_path / "wrong.parquet")
+    with pytest.raises(InputError, match=r"has split 'train', which every model was trained on, and is no member"):
+        audit_losses(tmp_path / "wrong.parquet", out=tmp_path / "run")
+
+
+@pytest.mark.parametrize("gaps", [[16.0] + 7 * [0.0], 4 * [4.0, -4.0]], ids=["one seed", "roles exchanged in half"])
+def test_a_patient_with_uneven_gaps_keeps_a_pass_away(tmp_path, gaps):
+    """Both passed, beside the sentence that a gap of 0.3 nats would have been noticed."""
+    evidence = twin_evidence(sizes={"a": 200}, n_test=200, n_seeds=8, seed=2)
+    write_scores(tmp_path / "made.parquet", evidence)
+    made = pd.read_parquet(tmp_path / "made.parquet")
+    one = made["image"] == made.loc[made["split"] == "canary", "image"].iloc[0]
+    added = dict(zip(sorted(set(made["seed"])), gaps, strict=True))
+    away = made["seed"].map(added).to_numpy()
+    made["loss"] += np.where(one & ~made["member"] & (away > 0), away, 0.0)
+    made["loss"] += np.where(one & made["member"] & (away < 0), -away, 0.0)
+    made.to_parquet(tmp_path / "uneven.parquet")
+    found = audit_losses(tmp_path / "uneven.parquet", out=tmp_path / "run", one_image_per_patient=True)
+    assert found.status == "undecided"
+    assert any("1 patient not flagged differs between twins by up to" in why for why in found.verdict["why"])
+    assert found.per_group["uneven"].sum() == 1

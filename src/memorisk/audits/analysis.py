@@ -59,6 +59,7 @@ PER_CLASS = (
         "models_needed",
     ),
     *("verdict_flagged", "blocked", "test_mean", "excess", "excess_low", "excess_high"),
+    *("uneven", "uneven_largest", "unseen_largest"),
 )
 
 

@@ -25,7 +25,9 @@ from memorisk.statistics.noticeable_gap import (
     seeds_needed,
 )
 from memorisk.statistics.nulls import UnitPValues, sign_flip_p_values, unit_p_values
+from memorisk.statistics.singled_out import CHANCE
 from memorisk.statistics.tiers import tier
+from memorisk.statistics.uneven_gaps import uneven_gaps
 from memorisk.statistics.verdict import VERDICT_CORRECTION, VERDICT_LEVEL
 
 
@@ -39,6 +41,7 @@ class ClassFindings:
         images: p-values of the scored images, by item index (descriptive where groups hold several images).
         table: [G, S] mean gap of each scored group in each seed, in nats, signed by membership; NaN where the group had
             no partner.
+        unseen: [T, S] loss of model B less that of model A of each test group, likewise.
         floor: [G] smallest p-value that each group could have had; NaN without p-values.
         listing: Data of the class's list, at the verdict's level over one class; None without p-values.
     """
@@ -47,6 +50,7 @@ class ClassFindings:
     groups: pd.DataFrame
     images: dict[int, float]
     table: np.ndarray
+    unseen: np.ndarray
     floor: np.ndarray
     listing: ClassList | None
 
@@ -75,6 +79,7 @@ def audit_class(evidence: Evidence, label: str, *, prerequisite_p: float, blocke
     groups, unit = np.unique(items.group[scored].astype(str), return_inverse=True)
     test_groups, test_unit = np.unique(items.group[test].astype(str), return_inverse=True)
     table = group_table(gap[:, scored], sign[:, scored], items.group[scored].astype(str)).values
+    unseen = group_table(gap[:, test], np.ones((len(gap), len(test))), items.group[test].astype(str)).values
 
     why_not = blocked or _why_not(len(scored), len(test))
     p = floor = np.full(len(groups), np.nan)
@@ -99,12 +104,12 @@ def audit_class(evidence: Evidence, label: str, *, prerequisite_p: float, blocke
         "n_groups_scored": len(groups),
         "n_test_groups": len(test_groups),
         **(summary := _summary(table)),
-        **_excess(evidence, table, summary, test),
+        **_excess(evidence, table, unseen, summary),
         "why_not": why_not or "",
         "prerequisite_p": prerequisite_p,
     }
     per_group = _group_rows(label, groups, unit, m, sign[:, scored]).assign(p_value=p)
-    return ClassFindings(row, per_group, image_p, table, floor, listing)
+    return ClassFindings(row, per_group, image_p, table, unseen, floor, listing)
 
 
 def _listing(evidence: Evidence, scored: np.ndarray, test: np.ndarray) -> ClassList:
@@ -123,15 +128,13 @@ def without_flips(evidence: Evidence) -> bool:
     return evidence.design == "paper" and evidence.assigned is None
 
 
-def _excess(evidence: Evidence, table: np.ndarray, summary: dict[str, object], test: np.ndarray) -> dict[str, object]:
+def _excess(evidence: Evidence, table: np.ndarray, unseen: np.ndarray, summary: dict[str, object]) -> dict[str, object]:
     """Compute the class mean less the mean gain of unseen images of the class, with its limits; the verdict reads it.
 
     Twins are symmetric, so that unseen images gain nothing on average. In the `paper` design the candidate is better by
     its larger training set, also on images that it never saw: the class's mean test gap is subtracted, seed by seed,
     and the test groups' own chance is added to the interval.
     """
-    items, seeds = evidence.items, len(evidence.seeds)
-    unseen = group_table(evidence.gap[:, test], np.ones((seeds, len(test))), items.group[test].astype(str)).values
     gained: dict[str, object] = {"test_mean": float(unseen.mean()) if unseen.size else float("nan")}
     if not without_flips(evidence):
         return gained | {"excess": summary["mean"], "excess_low": summary["low"], "excess_high": summary["high"]}
@@ -177,9 +180,17 @@ def list_groups(findings: list[ClassFindings], options: AnalysisOptions, *, seed
             "why_not": why_not,
             **_noticed(finding.listing, n_classes, options.notice, seed),
         }
+        sizes = uneven_gaps(finding.table, finding.unseen, CHANCE / n_classes)
+        uneven = sizes.uneven & ~fixed.rejections[i].rejected
+        row |= {
+            "uneven": int(uneven.sum()),
+            "uneven_largest": float(sizes.size[uneven].max()) if uneven.any() else float("nan"),
+            "unseen_largest": sizes.largest_unseen,
+        }
         groups = finding.groups.assign(
             adjusted=benjamini_hochberg(finding.groups["p_value"], options.level).adjusted,
             flagged=lists.rejections[i].rejected,
+            uneven=uneven,
         )
         listed.append(replace(finding, row=row, groups=groups))
     return listed

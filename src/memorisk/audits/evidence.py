@@ -306,6 +306,14 @@ def _check_membership(evidence: Evidence) -> None:
     if seen.any():
         name = evidence.items.image[test][seen][0]
         raise InputError(f"test image {one_line(name, 60)!r} is a member of a model: test images may be seen by none")
+    shared = evidence.items.split == "train"
+    unseen = ~(evidence.member_a & evidence.member_b)[:, shared].all(axis=0)
+    if unseen.any():
+        name = one_line(evidence.items.image[shared][unseen][0], 60)
+        raise InputError(
+            f"image {name!r} has split 'train', which every model was trained on, and is no member of some model: give "
+            "it split 'canary', or correct member"
+        )
     crossing = sorted(set(evidence.items.group[test].astype(str)) & set(evidence.items.group[~test].astype(str)))
     if crossing:
         raise InputError(

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 FORMS: Mapping[str, int] = {
     "filter": 2,
     "feature": 2,
-    **dict.fromkeys(("classifier", "losses", "synthetic", "synthesize"), 3),
+    **dict.fromkeys(("synthetic", "synthesize"), 3),
+    **dict.fromkeys(("classifier", "losses"), 4),
 }
 """Form of the verdict's rule by kind of run: of a classifier in ``rule["form"]`` of ``verdict.json``, of others in its
 ``schema``, of any in ``settings["verdict_form"]`` of a statement. Verdicts of other kinds stand."""

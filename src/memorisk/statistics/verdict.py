@@ -275,6 +275,16 @@ def _doubts(row: dict[str, Any], gate: str, notice: float, units: Units, flips: 
                 f"class {name}: a check of who was trained on what (members and others may be exchanged)",
             )
         )
+    if n := int(row.get("uneven") or 0):
+        doubts.append(
+            (
+                f"class {name}: {units.count(n)} not flagged {'differs' if n == 1 else 'differ'} between twins by up "
+                f"to {float(row['uneven_largest']):.2g} nats (root mean square over the seeds), unseen {units.many} "
+                f"by at most {float(row['unseen_largest']):.2g}: some trainings remember them, or it is wrong who was "
+                "trained on what in some",
+                f"class {name}: a check of who was trained on what in each model (per_group, uneven), then more models",
+            )
+        )
     if unnoticed := _unnoticed(row, notice, units):
         doubts.append((f"class {name}{unnoticed}", f"class {name}: {_to_notice(row, notice, units, flips)}"))
     return doubts

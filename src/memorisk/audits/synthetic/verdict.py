@@ -394,7 +394,7 @@ def _passed(numbers: dict[str, Any], terms: Terms) -> list[str]:
     ]
     if numbers["copies_bound"] is not None and numbers["copies_bound"] < 0.5:
         told.append(
-            f"at most {100 * numbers['copies_bound']:.1f} % of the set are copies of the planted kinds, in whatever "
-            f"mixture, with {share(BOUND_LEVEL)} confidence, if its images were drawn independently"
+            f"at most {100 * numbers['copies_bound']:.1f} % of the set are copies of images in TRAIN, of the planted "
+            f"kinds in whatever mixture, with {share(BOUND_LEVEL)} confidence, if its images were drawn independently"
         )
     return told
