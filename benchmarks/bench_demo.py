@@ -27,7 +27,7 @@ from pathlib import Path
 
 from intervals import median_interval
 from memorisk.runs.environment import available_cores, machine, versions
-from memorisk.runs.executors import prepare_workers, run_jobs, worker_pool
+from memorisk.runs.executors.pool import prepare_workers, run_jobs, worker_pool
 from memorisk.runs.files import write_json
 
 LIMIT = 1.6
@@ -38,15 +38,15 @@ SIDE, PLAIN, KEPT = "side by side", "one after another", "one after another, fre
 def one_way(way: str, folder: Path) -> float:
     """Child process: seconds to train the sixteen models of the demo into a new folder."""
     if way == SIDE:
-        from memorisk.audits.options import WORKER_MODULES
+        from memorisk.audits.classifier.options import WORKER_MODULES
 
         prepare_workers(*WORKER_MODULES)
-    from memorisk.audits.classifier_jobs import make_jobs, prepare_recipe, refuse_early
-    from memorisk.audits.options import ClassifierOptions
-    from memorisk.audits.plan import draw_parts, make_plan
-    from memorisk.images.sources import load_manifest
+    from memorisk.audits.classifier.jobs import make_jobs, prepare_recipe, refuse_early
+    from memorisk.audits.classifier.options import ClassifierOptions
+    from memorisk.audits.classifier.plan import draw_parts, make_plan
+    from memorisk.images.sources.registry import load_manifest
     from memorisk.images.store import build_store
-    from memorisk.training import jobs as training
+    from memorisk.training.engine import jobs as training
 
     cores = available_cores()
     processes, threads = (cores, 1) if way == SIDE else (1, cores)

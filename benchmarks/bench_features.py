@@ -2,7 +2,7 @@
 
     python benchmarks/bench_features.py [--net resnet18] [--side 64] [--images 2560] [--pairs 10] [--threads 1]
 
-`training.feature_matrix.load_features` from an image store (memory map of uint8, nothing of it computed before:
+`training.features.matrix.load_features` from an image store (memory map of uint8, nothing of it computed before:
 read, converted, normalised, through the network, hashed, written with a journal, looked through) against the barest
 loop: the same network and batches, on normalised float tensors that lie in memory, nothing kept but a list of outputs.
 Both sides read the network from the same file of random weights; its hash is remembered from the warm-up, as it is
@@ -25,17 +25,17 @@ import torch.nn.functional as F
 
 from intervals import median_interval
 from memorisk.images.options import ImageOptions
-from memorisk.images.sources import load_manifest
+from memorisk.images.sources.registry import load_manifest
 from memorisk.images.store import ImageStore, build_store
-from memorisk.models.parts import trunk_output
-from memorisk.models.specs import model_spec
-from memorisk.models.weights import save_weights
-from memorisk.models.zoo import create_model
+from memorisk.models.classifiers.specs import model_spec
+from memorisk.models.classifiers.zoo import create_model
+from memorisk.models.weights.parts import trunk_output
+from memorisk.models.weights.weights import save_weights
 from memorisk.runs.environment import machine, versions
 from memorisk.runs.files import write_json
-from memorisk.training.devices import place
-from memorisk.training.feature_extraction import feature_batch_size
-from memorisk.training.feature_matrix import load_features
+from memorisk.training.engine.devices import place
+from memorisk.training.features.extraction import feature_batch_size
+from memorisk.training.features.matrix import load_features
 
 RESULT, LIMIT = Path(__file__).parent / "results" / "features.json", 1.1
 

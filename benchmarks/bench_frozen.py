@@ -17,15 +17,15 @@ import numpy as np
 import torch
 
 from intervals import median_interval
-from memorisk.models.parts import freeze_trunk, head_module
-from memorisk.models.zoo import create_model
+from memorisk.models.classifiers.zoo import create_model
+from memorisk.models.weights.parts import freeze_trunk, head_module
 from memorisk.runs.environment import machine, versions
 from memorisk.runs.files import write_json
-from memorisk.training.fit import fit
-from memorisk.training.frozen import fit_heads, new_head, trunk_features
-from memorisk.training.options import TrainOptions
-from memorisk.training.pixels import choose_normalisation
-from memorisk.training.predict import predict_logits
+from memorisk.training.engine.fit import fit
+from memorisk.training.engine.frozen import fit_heads, new_head, trunk_features
+from memorisk.training.engine.options import TrainOptions
+from memorisk.training.engine.pixels import choose_normalisation
+from memorisk.training.engine.predict import predict_logits
 
 SIZE, CLASSES, MODEL = 64, 7, "vit_base_patch16_224"
 SEEDS = (123, 123, 456, 456, 789, 789, 1024, 1024)  # two roles a seed

@@ -38,7 +38,7 @@ from torch.func import functional_call, grad, vmap
 
 from bench_memory import Peak
 from intervals import median_interval
-from memorisk.models.zoo import create_model, seeded
+from memorisk.models.classifiers.zoo import create_model, seeded
 from memorisk.runs.environment import machine, versions
 from memorisk.runs.files import write_json
 from memorisk.scores.influence import self_influence

@@ -8,7 +8,7 @@ the memory-mapped store and features, which the system may drop at any time). St
 per image. Writes its part of ``benchmarks/results/memory.json``.
 
 ``classifier``: random 28 x 28 images in ten classes, four models of one epoch; beside the growth the score table's own
-bytes per image (the matrices of ``audits.evidence``).
+bytes per image (the matrices of ``audits.classifier.evidence``).
 
 ``synthetic``: two of scikit-learn's digits over each other, 28 x 28, one of them turned and moved, with noise, so that
 no two are alike; the default features (pixels), 2,000 training and 500 held-out images, whatever the size of the set.
@@ -105,7 +105,7 @@ def audit(images: int, folder: Path) -> None:
     pixels = rng.integers(0, 256, (images, 28, 28, 1), dtype=np.uint8)
     np.savez(folder / "set.npz", images=pixels, labels=labels.astype(str))
     del pixels
-    from memorisk.audits.classifier import audit_classifier
+    from memorisk.audits.classifier.run import audit_classifier
 
     with Peak() as peak:
         audit_classifier(

@@ -31,9 +31,9 @@ RESULT = Path(__file__).parent / "results" / "probes.json"
 
 def extract(images: int, folder: Path, on_disk: bool) -> None:
     """Child process: one pass, and its peak above the model."""
-    from memorisk.models.zoo import create_model
-    from memorisk.statistics.probes import KINDS, permuted_within_class, probe, probe_folds
-    from memorisk.training.activations import extract_activations
+    from memorisk.models.classifiers.zoo import create_model
+    from memorisk.statistics.memorization.probes import KINDS, permuted_within_class, probe, probe_folds
+    from memorisk.training.features.activations import extract_activations
 
     path = folder / "images.npy"
     store = np.lib.format.open_memmap(path, mode="w+", dtype=np.uint8, shape=(images, SIDE, SIDE, 3))

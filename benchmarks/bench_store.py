@@ -40,8 +40,8 @@ from memorisk.images.options import ImageOptions
 from memorisk.images.store import build_store
 from memorisk.runs.environment import machine, versions
 from memorisk.runs.files import write_json
-from memorisk.training.memory import keep_freed_memory
-from memorisk.training.pixels import Normalisation, PixelSource
+from memorisk.training.engine.memory import keep_freed_memory
+from memorisk.training.engine.pixels import Normalisation, PixelSource
 
 PASS_LIMIT, BUILD_LIMIT = 5.0, 1.7
 """Issue 2, "Speed": a pass at least 5x faster, a build at least 1.7x faster with two processes on two cores."""

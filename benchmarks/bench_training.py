@@ -33,16 +33,16 @@ import torch
 import torch.nn.functional as F
 
 from intervals import median_interval
-from memorisk.models.zoo import create_model
+from memorisk.models.classifiers.zoo import create_model
 from memorisk.runs.environment import machine, versions
 from memorisk.runs.files import write_json
-from memorisk.training.fit import fit
-from memorisk.training.frozen import fit_heads, new_head
-from memorisk.training.memory import keep_freed_memory
-from memorisk.training.options import TrainOptions
-from memorisk.training.order import batch_bounds, batch_order
-from memorisk.training.pixels import dataset_normalisation
-from memorisk.training.stacked import fit_stacked
+from memorisk.training.engine.fit import fit
+from memorisk.training.engine.frozen import fit_heads, new_head
+from memorisk.training.engine.memory import keep_freed_memory
+from memorisk.training.engine.options import TrainOptions
+from memorisk.training.engine.order import batch_bounds, batch_order
+from memorisk.training.engine.pixels import dataset_normalisation
+from memorisk.training.engine.stacked import fit_stacked
 
 MEDIAN_LIMIT, UPPER_LIMIT = 1.05, 1.08
 """Issue 2, "Speed": at most 5 % over the bare loop, upper 95 % limit 8 %."""

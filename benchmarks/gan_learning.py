@@ -20,15 +20,15 @@ import numpy as np
 import torch
 
 from memorisk.images.options import ImageOptions
-from memorisk.images.sources import load_manifest
+from memorisk.images.sources.registry import load_manifest
 from memorisk.images.store import ImageStore, build_store
-from memorisk.models.generators import Draw
+from memorisk.models.generators.generators import Draw
 from memorisk.runs.environment import machine, versions
 from memorisk.runs.files import read_json, write_json
-from memorisk.statistics.quality_frechet import frechet_distance
-from memorisk.training.gan_fit import GanTraining
-from memorisk.training.generator_options import GeneratorOptions
-from memorisk.training.generator_snapshots import Snapshot
+from memorisk.statistics.quality.frechet import frechet_distance
+from memorisk.training.generators.gan.fit import GanTraining
+from memorisk.training.generators.options import GeneratorOptions
+from memorisk.training.generators.snapshots import Snapshot
 
 RESULT = Path(__file__).parent / "results" / "gan_learning.json"
 COMPONENTS, EVERY, BATCH = 32, 50, 16

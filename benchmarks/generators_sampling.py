@@ -24,10 +24,10 @@ import numpy as np
 import torch
 
 from intervals import median_interval
-from memorisk.models.dit import DiTGenerator, DiTSpec, new_dit
-from memorisk.models.generators import Draw, GeneratorConfig
-from memorisk.models.sampling_options import SamplingOptions
-from memorisk.models.zoo import seeded
+from memorisk.models.classifiers.zoo import seeded
+from memorisk.models.generators.dit.dit import DiTGenerator, DiTSpec, new_dit
+from memorisk.models.generators.generators import Draw, GeneratorConfig
+from memorisk.models.generators.sampling_options import SamplingOptions
 from memorisk.runs.environment import machine, versions
 from memorisk.runs.files import write_json
 

@@ -23,13 +23,13 @@ import torch.nn.functional as F
 
 from intervals import median_interval
 from memorisk.images.store import ImageStore
-from memorisk.models.dit import new_dit
+from memorisk.models.generators.dit.dit import new_dit
 from memorisk.runs.environment import machine, versions
 from memorisk.runs.files import write_json
-from memorisk.training.devices import limited_threads
-from memorisk.training.diffusion_fit import DiffusionTraining
-from memorisk.training.generator_options import GeneratorOptions
-from memorisk.training.memory import keep_freed_memory
+from memorisk.training.engine.devices import limited_threads
+from memorisk.training.engine.memory import keep_freed_memory
+from memorisk.training.generators.diffusion.fit import DiffusionTraining
+from memorisk.training.generators.options import GeneratorOptions
 
 LIMIT = 1.05
 FILE = Path(__file__).parent / "results" / "generators_training.json"

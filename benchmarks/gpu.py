@@ -18,16 +18,16 @@ import numpy as np
 import torch
 import yaml
 
-from memorisk.audits.classifier import audit_classifier
+from memorisk.audits.classifier.run import audit_classifier
 from memorisk.images.digits import digits_manifest, read_digit
-from memorisk.models.zoo import create_model, model_spec
+from memorisk.models.classifiers.zoo import create_model, model_spec
 from memorisk.report.result import Result
 from memorisk.runs.environment import machine, versions
 from memorisk.runs.files import write_json
-from memorisk.training.fit import fit
-from memorisk.training.options import TrainOptions, resolve_options
-from memorisk.training.pixels import choose_normalisation
-from memorisk.training.stacked import fit_stacked
+from memorisk.training.engine.fit import fit
+from memorisk.training.engine.options import TrainOptions, resolve_options
+from memorisk.training.engine.pixels import choose_normalisation
+from memorisk.training.engine.stacked import fit_stacked
 
 HERE = Path(__file__).parent
 MODELS = ("resnet50", "vit_base_patch16_224")

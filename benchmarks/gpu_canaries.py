@@ -18,15 +18,15 @@ from typing import Any
 import numpy as np
 import torch
 
-from memorisk.audits.unique.config import read_unique
-from memorisk.audits.unique.plan import Arm, Planner
-from memorisk.audits.unique.study import prepare_sets, study_unique_features
-from memorisk.audits.unique.together import with_canaries
 from memorisk.runs.environment import machine, versions
 from memorisk.runs.files import read_array, write_json
 from memorisk.runs.progress import quiet
-from memorisk.training.early_stacked import fit_early_stacked
-from memorisk.training.early_stopping import fit_early
+from memorisk.studies.unique_features.config import read_unique
+from memorisk.studies.unique_features.plan import Arm, Planner
+from memorisk.studies.unique_features.study import prepare_sets, study_unique_features
+from memorisk.studies.unique_features.together import with_canaries
+from memorisk.training.engine.early_stacked import fit_early_stacked
+from memorisk.training.engine.early_stopping import fit_early
 
 HERE = Path(__file__).parent
 SIZES, ALONE = (30, 100), 3

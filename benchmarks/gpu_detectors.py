@@ -18,16 +18,16 @@ from typing import Any
 import numpy as np
 import torch
 
-from memorisk.audits.detectors.benchmark import benchmark_detectors
 from memorisk.images.options import ImageOptions
-from memorisk.images.sources import load_manifest
+from memorisk.images.sources.registry import load_manifest
 from memorisk.images.store import ImageStore, build_store
 from memorisk.runs.environment import machine, versions
 from memorisk.runs.files import write_json
-from memorisk.training.detector_fit import fit_detector
-from memorisk.training.detector_options import DetectorOptions
-from memorisk.training.detector_start import untrained
-from memorisk.training.devices import autocast, choose_precision
+from memorisk.studies.detectors.benchmark import benchmark_detectors
+from memorisk.training.detectors.contrastive.fit import fit_detector
+from memorisk.training.detectors.contrastive.options import DetectorOptions
+from memorisk.training.detectors.contrastive.start import untrained
+from memorisk.training.engine.devices import autocast, choose_precision
 
 HERE = Path(__file__).parent
 NETWORKS = ("resnet50", "densenet121", "inception_v3", "vit_base_patch32_clip_224", "vit_base_patch14_reg4_dinov2")

@@ -57,11 +57,11 @@ def waited(device: torch.device) -> float:
 def training_rate(images: Path, network: str, batch: int, steps: int, device: str) -> dict[str, Any]:
     """Steps a second, here and of the bare network."""
     from memorisk.images.options import ImageOptions
-    from memorisk.images.sources import load_manifest
+    from memorisk.images.sources.registry import load_manifest
     from memorisk.images.store import build_store
-    from memorisk.training.devices import autocast
-    from memorisk.training.diffusion_fit import DiffusionTraining
-    from memorisk.training.generator_options import GeneratorOptions
+    from memorisk.training.engine.devices import autocast
+    from memorisk.training.generators.diffusion.fit import DiffusionTraining
+    from memorisk.training.generators.options import GeneratorOptions
 
     store = build_store(load_manifest(images, ImageOptions()), ImageOptions())
     options = GeneratorOptions(network=network, batch_size=batch, steps=2 * steps, device=device)

@@ -29,19 +29,19 @@ import pandas as pd
 import torch
 
 from intervals import median_interval
-from memorisk.images.decoding import hash_pixels
+from memorisk.images.decoding.decoding import hash_pixels
 from memorisk.images.manifest import Manifest
 from memorisk.images.store import ImageStore
-from memorisk.models.autoencoders import autoencoder_class
-from memorisk.models.latents import open_latents
+from memorisk.models.autoencoders.autoencoders import autoencoder_class
+from memorisk.models.autoencoders.latents import open_latents
 from memorisk.runs.environment import machine, versions
 from memorisk.runs.files import write_json
-from memorisk.training.devices import autocast, choose_precision
-from memorisk.training.latent_store import Latents, load_latents, read_latents
-from memorisk.training.lcmem_fit import fit_lcmem
-from memorisk.training.lcmem_options import LatentOptions
-from memorisk.training.lcmem_start import latent_start
-from memorisk.training.pair_losses import pair_loss
+from memorisk.training.autoencoders.latent_store import Latents, load_latents, read_latents
+from memorisk.training.detectors.lcmem.fit import fit_lcmem
+from memorisk.training.detectors.lcmem.losses import pair_loss
+from memorisk.training.detectors.lcmem.options import LatentOptions
+from memorisk.training.detectors.lcmem.start import latent_start
+from memorisk.training.engine.devices import autocast, choose_precision
 
 RESULT = Path(__file__).parent / "results" / "gpu_lcmem.json"
 SD2 = {"channels": (128, 256, 512, 512), "groups": 32, "layers": 2, "side": 512}

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import numpy as np
 
-from memorisk.audits.attack_table import ALL, paper_attacks, reference_attacks, without_trainings
-from memorisk.audits.evidence import Evidence, Items, stack_evidence
+from memorisk.audits.classifier.attack_table import ALL, paper_attacks, reference_attacks, without_trainings
+from memorisk.audits.classifier.evidence import Evidence, Items, stack_evidence
 from memorisk.statistics.roc import seed_auc_jackknife
 
 SEEDS = (4, 8)

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import numpy as np
 
-from memorisk.audits.attack_table import Scored, paper_attacks, reference_attacks
-from memorisk.audits.evidence import Evidence, Items, stack_evidence
-from memorisk.scores.attacks import MEMBER, NEITHER, NON_MEMBER, gaussian_likelihood_ratio
+from memorisk.audits.classifier.attack_table import Scored, paper_attacks, reference_attacks
+from memorisk.audits.classifier.evidence import Evidence, Items, stack_evidence
+from memorisk.scores.attacks.registry import MEMBER, NEITHER, NON_MEMBER, gaussian_likelihood_ratio
 from memorisk.statistics.roc import seed_auc_jackknife
 
 SEEDS = (2, 3, 5, 8, 16)

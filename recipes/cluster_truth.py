@@ -33,23 +33,24 @@ import numpy as np
 import pandas as pd
 from tests.audits.elsewhere import busy_on_dask, busy_on_ray
 from tests.audits.filter_set.making import OF, write_folders
-from tests.audits.reid.conftest import GROUPS, patients, small_detector, stored
 from tests.runs.clusters import DaskCluster, Wire, dask_cluster, ray_cluster
+from tests.studies.pairs.conftest import GROUPS, patients, small_detector, stored
 
 import memorisk
-from memorisk.audits.reid.copies import benchmark_copies
-from memorisk.audits.reid.reid import benchmark_reid
-from memorisk.images.decoding import hash_pixels
+from memorisk.images.decoding.decoding import hash_pixels
 from memorisk.images.manifest import Manifest
 from memorisk.images.store import ImageStore
+from memorisk.runs.executors.placement import ClusterOptions
 from memorisk.runs.files import write_array, write_text
-from memorisk.runs.placement import ClusterOptions
 from memorisk.scores.distances import fit_measure
 from memorisk.scores.pairs import check_head
-from memorisk.training import feature_jobs, shared_search
-from memorisk.training.devices import limited_threads
-from memorisk.training.feature_matrix import load_features
-from memorisk.training.workplace import open_workplace
+from memorisk.studies.pairs.copies import benchmark_copies
+from memorisk.studies.pairs.reid import benchmark_reid
+from memorisk.training.engine.devices import limited_threads
+from memorisk.training.engine.workplace import open_workplace
+from memorisk.training.features import jobs as feature_jobs
+from memorisk.training.features import shared_search
+from memorisk.training.features.matrix import load_features
 
 STOPPED_SECONDS = 3.0
 FREE = {"config.yaml", "log.jsonl", ".lock"}

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from memorisk.runs.files import write_text
-from memorisk.training.detector import train_detector
+from memorisk.training.detectors.command import train_detector
 
 SETTINGS: dict[str, Any] = {
     "size": 64, "channels": 1, "group_from": r"(\d{8})_", "epochs": 45, "batch_size": 64,

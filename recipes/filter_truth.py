@@ -21,14 +21,14 @@ from scipy import stats
 
 from memorisk.audits.filter.families import REIDENTIFICATION, Family, draw_pairs, parse_families
 from memorisk.audits.filter.filtering import filter_synthetic
-from memorisk.audits.image_sets import select_rows
-from memorisk.images.near_copies import near_copies, rule_of_stores, thumbnails
+from memorisk.audits.generated.image_sets import select_rows
+from memorisk.images.copies.near_copies import near_copies, rule_of_stores, thumbnails
 from memorisk.images.options import ImageOptions
-from memorisk.images.sources import load_manifest
+from memorisk.images.sources.registry import load_manifest
 from memorisk.images.splits import merge_linked
 from memorisk.images.store import ImageStore, build_store
 from memorisk.report.result import Result
-from memorisk.statistics.calibration import one_per_group
+from memorisk.statistics.copies.calibration import one_per_group
 from memorisk.statistics.proportions import clopper_pearson
 
 LEVEL = 0.992

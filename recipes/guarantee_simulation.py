@@ -24,17 +24,17 @@ from scipy.sparse.csgraph import connected_components
 
 from memorisk.audits.filter.families import REIDENTIFICATION, Family, draw_pairs, parse_families
 from memorisk.audits.filter.identities import likeness, look_alikes
-from memorisk.audits.image_sets import select_rows
-from memorisk.images.near_copies import thumbnails
+from memorisk.audits.generated.image_sets import select_rows
+from memorisk.images.copies.near_copies import thumbnails
 from memorisk.images.options import ImageOptions
-from memorisk.images.sources import load_manifest
+from memorisk.images.sources.registry import load_manifest
 from memorisk.images.store import ImageStore, build_store
 from memorisk.runs.progress import quiet
-from memorisk.statistics.calibration import identities_needed, misses_allowed, one_per_group
-from memorisk.statistics.guarantee import miss_guarantee
-from memorisk.statistics.identity_pairs import Pairs, negative_pairs, positive_pairs
+from memorisk.statistics.copies.calibration import identities_needed, misses_allowed, one_per_group
 from memorisk.statistics.jackknife import jackknife
-from memorisk.statistics.pair_auc import deleted_pair_auc, pair_auc, pair_design
+from memorisk.statistics.pairs.auc import deleted_pair_auc, pair_auc, pair_design
+from memorisk.statistics.pairs.guarantee import miss_guarantee
+from memorisk.statistics.pairs.identity_pairs import Pairs, negative_pairs, positive_pairs
 from memorisk.statistics.proportions import clopper_pearson
 
 DELTA, DETECTORS = 0.05, 5
@@ -265,7 +265,8 @@ unlike sharpness, contrast and brightness in a field (or within a black border) 
 Three rules. *{EARLIER}*: whoever has an image nearly a training image is left out, and people with nearly equal images
 are one, chains included (details of thumbnails correlate by {EARLIER_NEAR}). *{GIVEN}*: nobody is left out.
 *{CAUTIOUS}*, the filter's: the lower threshold of "{GIVEN}" and of look-alikes as one person, by today's
-`images.duplicates`; none where either reading has fewer than {identities_needed(1 - ALPHA, 1 - DELTA)} identities.
+`images.copies.duplicates`; none where either reading has fewer than
+{identities_needed(1 - ALPHA, 1 - DELTA)} identities.
 Without a threshold nothing is promised and nothing broken."""
 
 

@@ -21,12 +21,12 @@ from pathlib import Path
 from typing import Any
 
 from lcmem_training import averaged, divided, shown, tables
-from memorisk.audits.reid.reid import benchmark_reid
-from memorisk.audits.reid.results import PairBenchmark
 from memorisk.images.options import ImageOptions
 from memorisk.runs.files import write_text
-from memorisk.training.autoencoder import train_autoencoder
-from memorisk.training.detector import train_detector
+from memorisk.studies.pairs.reid import benchmark_reid
+from memorisk.studies.pairs.results import PairBenchmark
+from memorisk.training.autoencoders.command import train_autoencoder
+from memorisk.training.detectors.command import train_detector
 
 RESNET, CONVNEXT = {"backbone": "resnet101@none"}, {"backbone": "convnext_tiny@none"}
 SWN = 0.01
@@ -46,7 +46,7 @@ ROWS: dict[str, dict[str, Any]] = {
     "alpha 0.8, SWN": {**CONVNEXT, "bce_share": 0.8, "sample_normalisation": SWN},
     "alpha 0.8, SWN, then all": {**CONVNEXT, "bce_share": 0.8, "sample_normalisation": SWN, "stages": 2},
 }  # fmt: skip
-"""In the order of the paper; settings of `memorisk.training.lcmem_options.LatentOptions`."""
+"""In the order of the paper; settings of `memorisk.training.detectors.lcmem.options.LatentOptions`."""
 REFERENCE = "alpha 0.8, SWN"
 """What the other rows are compared with."""
 

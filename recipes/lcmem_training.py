@@ -19,15 +19,15 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from memorisk.audits.reid.copies import benchmark_copies
-from memorisk.audits.reid.reid import benchmark_reid
-from memorisk.audits.reid.results import PairBenchmark
 from memorisk.images.options import ImageOptions
-from memorisk.images.sources import load_manifest
+from memorisk.images.sources.registry import load_manifest
 from memorisk.runs.files import write_text
 from memorisk.statistics.jackknife import JackknifeInterval
-from memorisk.statistics.pair_auc import macro_average
-from memorisk.training.detector import train_detector
+from memorisk.statistics.pairs.auc import macro_average
+from memorisk.studies.pairs.copies import benchmark_copies
+from memorisk.studies.pairs.reid import benchmark_reid
+from memorisk.studies.pairs.results import PairBenchmark
+from memorisk.training.detectors.command import train_detector
 
 FOLDS = 3
 VALIDATION = 0.2

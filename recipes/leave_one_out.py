@@ -13,16 +13,16 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from memorisk.models.zoo import create_model, model_spec
+from memorisk.models.classifiers.zoo import create_model, model_spec
 from memorisk.runs.environment import available_cores
-from memorisk.runs.executors import run_jobs
-from memorisk.scores.differential import cross_entropy, memorization
+from memorisk.runs.executors.pool import run_jobs
+from memorisk.scores.attacks.differential import cross_entropy, memorization
 from memorisk.statistics.correlation import spearman
-from memorisk.training.fit import fit
-from memorisk.training.options import TrainOptions, resolve_options
-from memorisk.training.pixels import choose_normalisation
-from memorisk.training.predict import predict_logits
-from memorisk.training.twins import twin_design
+from memorisk.training.engine.fit import fit
+from memorisk.training.engine.options import TrainOptions, resolve_options
+from memorisk.training.engine.pixels import choose_normalisation
+from memorisk.training.engine.predict import predict_logits
+from memorisk.training.twins.twins import twin_design
 from planted import mislabelled
 
 PER_CLASS, SEEDS, PAIRS = 10, 8, 64

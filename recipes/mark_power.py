@@ -17,15 +17,15 @@ import torch
 from scipy import stats
 
 from mark_level import Asked, read
-from memorisk.audits.mark_probing import MarkAnswers, ask_about_marks
-from memorisk.images.mark_controls import make_controls
-from memorisk.images.marks import burn_stored, letter
-from memorisk.models.preprocessing import Preprocessing
-from memorisk.models.zoo import create_model
-from memorisk.statistics.mark_rank import rank_mark
-from memorisk.training.early_stopping import fit_early
-from memorisk.training.options import TrainOptions
-from memorisk.training.pixels import choose_normalisation
+from memorisk.audits.feature.mark_probing import MarkAnswers, ask_about_marks
+from memorisk.images.marks.controls import make_controls
+from memorisk.images.marks.marks import burn_stored, letter
+from memorisk.models.blackbox.preprocessing import Preprocessing
+from memorisk.models.classifiers.zoo import create_model
+from memorisk.statistics.memorization.mark_rank import rank_mark
+from memorisk.training.engine.early_stopping import fit_early
+from memorisk.training.engine.options import TrainOptions
+from memorisk.training.engine.pixels import choose_normalisation
 
 COPIES, REFERENCES, CONTROLS, LEVEL = (1, 2, 4, 8), 20, 99, 0.05
 HOW = TrainOptions(epochs=500, lr=3e-4, schedule="constant", batch_size=128, normalise="dataset")

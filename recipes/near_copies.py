@@ -18,11 +18,11 @@ import numpy as np
 from PIL import Image, ImageEnhance, ImageFilter
 
 from guarantee_simulation import field, made_images
-from memorisk.images.duplicates import closest_apart, details, thumbnail
-from memorisk.images.near_copies import between_sets, copy_rule, near_copies
-from memorisk.images.readers import read_image
-from memorisk.images.whitening import fit_whitening
-from memorisk.statistics.chance_pairs import CHANCE, chance_threshold, pairs_of_people, tail_depth
+from memorisk.images.copies.duplicates import closest_apart, details, thumbnail
+from memorisk.images.copies.near_copies import between_sets, copy_rule, near_copies
+from memorisk.images.copies.whitening import fit_whitening
+from memorisk.images.readers.registry import read_image
+from memorisk.statistics.copies.chance_pairs import CHANCE, chance_threshold, pairs_of_people, tail_depth
 
 EARLIER = 0.95  # correlation of details alone that counted until 2026-11-23
 COPIED, SPLITS, N_MADE = 200, 8, 1000

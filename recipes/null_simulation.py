@@ -13,8 +13,8 @@ from pathlib import Path
 
 import numpy as np
 
+from memorisk.statistics.memorization.nulls import sign_flip_p_values
 from memorisk.statistics.multiple import benjamini_hochberg
-from memorisk.statistics.nulls import sign_flip_p_values
 
 LEVEL = 0.05
 SEEDS = 4

@@ -215,9 +215,9 @@ def fetch_weights(name: str, folder: Path) -> list[dict[str, Any]]:
 
 def ask_hub(kind: str, base: str, tag: str) -> None:
     """Have memorisk download weights into the hub's cache; print the licence that each repository states, as JSON."""
-    from memorisk.models.diffusers_weights import fetch
-    from memorisk.models.features_transformers import _downloaded
-    from memorisk.models.zoo import create_model
+    from memorisk.models.classifiers.zoo import create_model
+    from memorisk.models.encoders.transformers import _downloaded
+    from memorisk.models.generators.dit.diffusers_weights import fetch
 
     if kind == "transformers":
         _downloaded(base)

@@ -41,14 +41,14 @@ def look(snapshot):
 ROWS_CODE = """
 import numpy as np
 from memorisk.images.options import ImageOptions
-from memorisk.images.sources import load_manifest
+from memorisk.images.sources.registry import load_manifest
 from memorisk.images.store import build_store
-from memorisk.training.generator_options import GeneratorOptions
+from memorisk.training.generators.options import GeneratorOptions
 how = ImageOptions(size=32)
 store = build_store(load_manifest("scans/", how), how)
 rows, others = np.arange(40), np.arange(40, 60)
 """
-FIT = "from memorisk.training.generator_fit import"
+FIT = "from memorisk.training.generators.fit import"
 
 
 def short_study(file: dict[str, Any]) -> dict[str, Any]:

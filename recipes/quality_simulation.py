@@ -15,11 +15,11 @@ from pathlib import Path
 import numpy as np
 
 from memorisk.statistics.proportions import clopper_pearson
-from memorisk.statistics.quality_figures import QualityFigure
-from memorisk.statistics.quality_frechet import frechet_distance
-from memorisk.statistics.quality_kernel import kernel_distance
-from memorisk.statistics.quality_manifold import density_coverage, precision_recall
-from memorisk.statistics.quality_mifid import mifid
+from memorisk.statistics.quality.figures import QualityFigure
+from memorisk.statistics.quality.frechet import frechet_distance
+from memorisk.statistics.quality.kernel import kernel_distance
+from memorisk.statistics.quality.manifold import density_coverage, precision_recall
+from memorisk.statistics.quality.mifid import mifid
 
 FIGURES = ("FID", "KID", "MiFID", "precision", "recall", "density", "coverage")
 BOOTSTRAPS = 60

@@ -13,12 +13,12 @@ from pathlib import Path
 
 import numpy as np
 
-from memorisk.images.duplicates import details, thumbnail
+from memorisk.images.copies.duplicates import details, thumbnail
 from memorisk.images.options import ImageOptions
-from memorisk.images.sources import load_manifest
+from memorisk.images.sources.registry import load_manifest
 from memorisk.images.store import ImageStore, build_store
 from memorisk.scores.distances import MEASURES, FittedMeasure, fit_measure, nearest, pairwise
-from memorisk.training.feature_matrix import Features, load_features
+from memorisk.training.features.matrix import Features, load_features
 
 KNOWN, LEAST = 0.95, 0.75
 LIMITS = (0.6, LEAST, 0.9)
@@ -69,7 +69,7 @@ def edited(data: Path) -> list[str]:
 
 
 def correlated(store: ImageStore) -> np.ndarray:
-    """[n, n] correlation of the images' fine details (`images.duplicates`), -1 on the diagonal."""
+    """[n, n] correlation of the images' fine details (`images.copies.duplicates`), -1 on the diagonal."""
     fine = details(np.stack([thumbnail(image) for image in store.images]))
     similar = fine @ fine.T
     np.fill_diagonal(similar, -1)

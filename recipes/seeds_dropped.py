@@ -25,10 +25,10 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from memorisk.audits.analysis import analyse
-from memorisk.audits.context import Context
-from memorisk.audits.evidence import SCORES, Evidence, evidence_from_table
-from memorisk.audits.options import AnalysisOptions
+from memorisk.audits.classifier.analysis import analyse
+from memorisk.audits.classifier.context import Context
+from memorisk.audits.classifier.evidence import SCORES, Evidence, evidence_from_table
+from memorisk.audits.classifier.options import AnalysisOptions
 from memorisk.statistics.proportions import clopper_pearson
 
 STATUSES = ("pass", "fail", "undecided")

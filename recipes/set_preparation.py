@@ -19,7 +19,7 @@ from PIL import Image, ImageFilter
 from memorisk.audits.synthetic.audit import audit_synthetic
 from memorisk.audits.synthetic.findings import FAR
 from memorisk.images.options import ImageOptions
-from memorisk.images.sources import load_manifest
+from memorisk.images.sources.registry import load_manifest
 from memorisk.images.store import build_store
 from memorisk.report.result import Result
 

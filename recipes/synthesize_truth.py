@@ -22,20 +22,20 @@ import numpy as np
 
 from filter_truth import table
 from memorisk.audits.filter.families import draw_pairs, parse_families
-from memorisk.audits.image_sets import select_rows
+from memorisk.audits.generated.image_sets import select_rows
 from memorisk.audits.synthesize.synthesizing import synthesize
-from memorisk.images.near_copies import near_copies, rule_of_stores, thumbnails
+from memorisk.images.copies.near_copies import near_copies, rule_of_stores, thumbnails
 from memorisk.images.options import ImageOptions
-from memorisk.images.sources import load_manifest
+from memorisk.images.sources.registry import load_manifest
 from memorisk.images.splits import merge_linked
 from memorisk.images.store import ImageStore, build_store
-from memorisk.models.generators import Draw, Generator, GeneratorConfig, check_draw
-from memorisk.models.sampling_options import SamplingOptions
+from memorisk.models.generators.generators import Draw, Generator, GeneratorConfig, check_draw
+from memorisk.models.generators.sampling_options import SamplingOptions
 from memorisk.report.result import Result
 from memorisk.runs.files import write_text
-from memorisk.training.detector import train_detector
-from memorisk.training.generator_fit import fit_generator
-from memorisk.training.generator_options import GeneratorOptions
+from memorisk.training.detectors.command import train_detector
+from memorisk.training.generators.fit import fit_generator
+from memorisk.training.generators.options import GeneratorOptions
 
 SIZE, CHANNELS, SEED = 32, 3, 0
 FAMILIES = ("blur:1", "contrast:1.3", "jpeg:10", "noise:0.1")

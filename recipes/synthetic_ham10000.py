@@ -18,9 +18,9 @@ from sklearn.decomposition import PCA
 from sklearn.mixture import GaussianMixture
 
 from memorisk.audits.synthetic.audit import audit_synthetic
+from memorisk.images.copies.planting import find_kind, plant_copy
 from memorisk.images.options import ImageOptions
-from memorisk.images.planting import find_kind, plant_copy
-from memorisk.images.sources import load_manifest
+from memorisk.images.sources.registry import load_manifest
 from memorisk.images.store import build_store
 
 SIDE, TRAIN, SYNTHETIC, COPIED, COMPONENTS, MODES = 64, 2000, 2000, 40, 64, 8

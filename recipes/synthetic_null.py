@@ -16,12 +16,12 @@ from scipy.spatial.distance import cdist
 from scipy.stats import betabinom, norm
 from sklearn.mixture import GaussianMixture
 
-from memorisk.statistics.calibration import Threshold, equal_pools, percentile_threshold, specificity_threshold
-from memorisk.statistics.copy_tests import authenticity, copying_z
+from memorisk.statistics.copies.calibration import Threshold, equal_pools, percentile_threshold, specificity_threshold
+from memorisk.statistics.copies.copy_tests import authenticity, copying_z
+from memorisk.statistics.copies.planted_copies import copied_p, copies_bound, plant_power
+from memorisk.statistics.copies.reversed_queries import ReversedQueries, image_p_values, reversed_queries
 from memorisk.statistics.multiple import benjamini_hochberg
-from memorisk.statistics.planted_copies import copied_p, copies_bound, plant_power
 from memorisk.statistics.proportions import clopper_pearson
-from memorisk.statistics.reversed_queries import ReversedQueries, image_p_values, reversed_queries
 
 LEVEL, Q = 0.05, 0.1
 SPREADS = (0.8, 1.0, 1.1)

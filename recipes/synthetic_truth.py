@@ -22,23 +22,23 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from memorisk.audits.image_sets import select_rows, stack_stores
+from memorisk.audits.generated.image_sets import select_rows, stack_stores
 from memorisk.audits.synthetic.comparing import PixelCopies, compare
 from memorisk.audits.synthetic.findings import find
 from memorisk.audits.synthetic.hidden import Plants, draw_plants
 from memorisk.audits.synthetic.measuring import FeatureTables
 from memorisk.audits.synthetic.options import SyntheticOptions
 from memorisk.audits.synthetic.sets import Sets
-from memorisk.images.decoding import hash_pixels
+from memorisk.images.copies.near_copies import NO_PAIRS, BestMatches
+from memorisk.images.copies.planting import KINDS, plant_copy
+from memorisk.images.decoding.decoding import hash_pixels
 from memorisk.images.manifest import Manifest
-from memorisk.images.near_copies import NO_PAIRS, BestMatches
 from memorisk.images.options import ImageOptions
-from memorisk.images.planting import KINDS, plant_copy
-from memorisk.images.sources import load_manifest
+from memorisk.images.sources.registry import load_manifest
 from memorisk.images.store import ImageStore, build_store
 from memorisk.runs.progress import quiet
-from memorisk.statistics.singled_out import CHANCE
-from memorisk.training.pair_detectors import PairDetector, open_pair_detector
+from memorisk.statistics.copies.singled_out import CHANCE
+from memorisk.training.detectors.pair_detectors import PairDetector, open_pair_detector
 
 SIDE, LEVEL = 64, 0.992
 CLAIMS = ("noticed", "chance", "list")

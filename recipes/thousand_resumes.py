@@ -41,10 +41,15 @@ LIVES = {"classifier": (0.75, 0.12), "generator": (2.0, 0.35), "study": (0.75, 0
 """The most that a life may cost, as a multiple of what a whole run costs beside its training, and what of it is
 training on average: the last lives find it done and end amid the tables."""
 IMPORTED = (
-    *("memorisk.audits.classifier", "memorisk.audits.study", "memorisk.training.generator", "memorisk.models.dit"),
     *(
-        "memorisk.training.diffusion_fit",
-        "memorisk.audits.rendering",
+        "memorisk.audits.classifier.run",
+        "memorisk.studies.rare_distinctive.run",
+        "memorisk.training.generators.command",
+        "memorisk.models.generators.dit.dit",
+    ),
+    *(
+        "memorisk.training.generators.diffusion.fit",
+        "memorisk.audits.classifier.rendering",
         "matplotlib.pyplot",
         "scipy.stats",
         "sklearn.datasets",

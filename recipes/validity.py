@@ -12,17 +12,17 @@ from pathlib import Path
 import pandas as pd
 
 from leave_one_out import leave_one_out_study
-from memorisk.audits.classifier import audit_classifier
-from memorisk.audits.evidence import evidence_from_table
-from memorisk.audits.options import ATTACK_GATE, NOTICE
+from memorisk.audits.classifier.evidence import evidence_from_table
+from memorisk.audits.classifier.options import ATTACK_GATE, NOTICE
+from memorisk.audits.classifier.run import audit_classifier
 from memorisk.report.result import Result
 from memorisk.runs.environment import machine, versions
 from memorisk.runs.files import read_table
-from memorisk.scores.differential import group_table
+from memorisk.scores.attacks.differential import group_table
 from memorisk.statistics.intervals import Interval
-from memorisk.statistics.noticeable_gap import PASS_POWER
 from memorisk.statistics.proportions import clopper_pearson
 from memorisk.statistics.trend import duplicate_trend
+from memorisk.statistics.verdicts.noticeable_gap import PASS_POWER
 from planted import duplicated, mislabelled
 
 REPEATS = 20

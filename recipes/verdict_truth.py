@@ -28,17 +28,23 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from memorisk.audits.analysis import PER_CLASS, class_findings, verdict_table
-from memorisk.audits.attack_table import ALL, attack_rows, attacks_for_verdict, paper_attacks, reference_attacks
-from memorisk.audits.class_tests import without_flips
-from memorisk.audits.context import Context
-from memorisk.audits.evidence import Evidence, Items
-from memorisk.audits.options import NOTICE, AnalysisOptions
-from memorisk.statistics.attack_verdict import attack_findings
+from memorisk.audits.classifier.analysis import PER_CLASS, class_findings, verdict_table
+from memorisk.audits.classifier.attack_table import (
+    ALL,
+    attack_rows,
+    attacks_for_verdict,
+    paper_attacks,
+    reference_attacks,
+)
+from memorisk.audits.classifier.class_tests import without_flips
+from memorisk.audits.classifier.context import Context
+from memorisk.audits.classifier.evidence import Evidence, Items
+from memorisk.audits.classifier.options import NOTICE, AnalysisOptions
 from memorisk.statistics.flips import studentized
-from memorisk.statistics.noticeable_gap import gap_profiles
 from memorisk.statistics.proportions import clopper_pearson
-from memorisk.statistics.verdict import FAIL, GROUPS, PASS, UNDECIDED, Decision, decide
+from memorisk.statistics.verdicts.attack_verdict import attack_findings
+from memorisk.statistics.verdicts.noticeable_gap import gap_profiles
+from memorisk.statistics.verdicts.verdict import FAIL, GROUPS, PASS, UNDECIDED, Decision, decide
 
 
 @dataclass(frozen=True)

@@ -32,8 +32,8 @@ from memorisk.audits.synthetic.options import SyntheticOptions, synthetic_option
 from memorisk.audits.synthetic.reviewing import CONFIRM, DISMISS, NOTHING, Judgement, Review
 from memorisk.audits.synthetic.sets import Sets
 from memorisk.audits.synthetic.verdict import synthetic_verdict
+from memorisk.images.copies.near_copies import NO_PAIRS, BestMatches
 from memorisk.images.manifest import Manifest
-from memorisk.images.near_copies import NO_PAIRS, BestMatches
 from memorisk.images.store import ImageStore
 from memorisk.runs.progress import quiet
 from memorisk.scores.similarity import Nearest

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from memorisk.cli import main
+from memorisk.cli.main import main
 
 ROOT = Path(__file__).resolve().parents[1]
 SIDE = 8

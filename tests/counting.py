@@ -11,19 +11,19 @@ from torch import nn
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
-from memorisk.audits.reid import judges
-from memorisk.images import near_copies
-from memorisk.images.duplicates import closest_apart, near_pairs
-from memorisk.models.diffusion_sampling import DiffusionSampler
-from memorisk.models.stylegan2_networks import GeneratorNetwork, Synthesis
+from memorisk.images.copies import near_copies
+from memorisk.images.copies.duplicates import closest_apart, near_pairs
+from memorisk.models.generators.diffusion_sampling import DiffusionSampler
+from memorisk.models.generators.stylegan2.networks import GeneratorNetwork, Synthesis
 from memorisk.runs.cost import Cost
 from memorisk.scores import pairs, similarity
 from memorisk.scores.distances import blocks
 from memorisk.scores.influence import measure as influence
 from memorisk.scores.pairs.answers import Survey
 from memorisk.scores.pairs.one_pass import Pass
-from memorisk.training import fit
-from memorisk.training.optimizers import FusedAdam
+from memorisk.studies.pairs import judges
+from memorisk.training.engine import fit
+from memorisk.training.engine.optimizers import FusedAdam
 
 
 @dataclass

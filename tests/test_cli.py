@@ -17,9 +17,9 @@ import torch
 import yaml
 from PIL import Image
 
-from memorisk.audits.options import ClassifierOptions
-from memorisk.models.zoo import create_model
-from memorisk.statistics.verdict import few_seeds
+from memorisk.audits.classifier.options import ClassifierOptions
+from memorisk.models.classifiers.zoo import create_model
+from memorisk.statistics.verdicts.verdict import few_seeds
 from tests.commands import answer, class_folders, entries, environment, memorisk, picture, plain_images, refusal
 from tests.images.making import png_bytes
 
@@ -34,7 +34,7 @@ def images(tmp_path_factory) -> Path:
 @pytest.fixture(scope="module")
 def run(tmp_path_factory, images) -> Path:
     """A finished run of two classes."""
-    from memorisk.cli import main
+    from memorisk.cli.main import main
 
     out = tmp_path_factory.mktemp("run") / "run"
     settings = ("--models", "4", "--epochs", "1", "--processes", "1", "--fail-on", "never")
@@ -440,7 +440,7 @@ def test_a_users_function_that_fails_breaks_the_run(capsys, images, tmp_path, mo
 
 
 def test_a_defect_is_one_line_with_its_place(capsys, monkeypatch, run):
-    import memorisk.audits.rendering as rendering
+    import memorisk.audits.classifier.rendering as rendering
 
     def defect(*args, **kwargs):
         raise RuntimeError("never\nthought of")
@@ -528,7 +528,7 @@ def test_help_names_every_command_and_stays_quick_by_loading_nothing(capsys):
     assert (code, err) == (0, "")
     for name in ("audit", "images", "compare", "report", "--config"):
         assert name in out
-    heavy = "import sys, memorisk.cli as c; c.main(['--help']); print([m for m in ('torch', 'numpy', 'pandas', "
+    heavy = "import sys, memorisk.cli.main as c; c.main(['--help']); print([m for m in ('torch', 'numpy', 'pandas', "
     heavy += "'timm', 'scipy', 'matplotlib', 'PIL') if m in sys.modules], file=sys.stderr)"
     shown = subprocess.run([sys.executable, "-c", heavy], capture_output=True, text=True, check=True)
     assert shown.stderr == "[]\n"

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from memorisk.audits.evidence import write_scores
-from memorisk.cli import main
-from memorisk.runs import claim
+from memorisk.audits.classifier.evidence import write_scores
+from memorisk.cli.main import main
+from memorisk.runs.storage import claim
 from tests.audits.synthetic import twin_evidence
 
 TIMES = {"config.yaml", "log.jsonl"}  # they name the folder, and when
@@ -107,7 +107,7 @@ def test_a_cache_that_may_only_be_read_is_one_line(served, tmp_path, capsys, mon
         """As the system refuses it."""
         raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(path))
 
-    monkeypatch.setattr("memorisk.runs.mirror.write_text", read_only)
+    monkeypatch.setattr("memorisk.runs.storage.mirror.write_text", read_only)
     assert main(["images", "check", f"file://{served}"]) == 2
     told = capsys.readouterr().err
     assert f"a copy of file://{served} cannot be written to {tmp_path / 'cache'}" in told

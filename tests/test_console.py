@@ -5,7 +5,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from memorisk import console
+from memorisk.cli.show import common as console
 from memorisk.report.result import Result
 
 

@@ -12,7 +12,7 @@ import yaml
 from cyclopts import App
 from PIL import Image
 
-from memorisk.cli import app
+from memorisk.cli.main import app
 from tests.commands import environment
 from tests.poison import marked, poison
 
@@ -63,7 +63,7 @@ COMMANDS: dict[tuple[str, ...], str] = {
 """How each is given; one reads what those before it wrote."""
 PROGRAM = """
 import json, sys
-from memorisk.cli import main
+from memorisk.cli.main import main
 codes = []
 for words in json.loads(sys.argv[1]):
     sys.argv = ["memorisk", *words]

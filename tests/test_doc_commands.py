@@ -13,7 +13,8 @@ import pytest
 import yaml
 from cyclopts import App, CycloptsError, MissingArgumentError
 
-from memorisk import _PUBLIC, cli
+from memorisk import _PUBLIC
+from memorisk.cli import main as cli
 from memorisk.runs.errors import InputError
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from memorisk.images.options import ImageOptions
-from memorisk.images.sources import load_manifest
+from memorisk.images.sources.registry import load_manifest
 from memorisk.runs.errors import InputError
 from tests.commands import answer, class_folders, picture, refusal
 from tests.report.chromium import Chromium, find_chromium
@@ -48,7 +48,7 @@ def images(tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="module")
 def run(images, tmp_path_factory) -> Path:
-    from memorisk.cli import main
+    from memorisk.cli.main import main
 
     out = tmp_path_factory.mktemp("hostile_run") / "run"
     assert main(["audit", "classifier", str(images), "--out", str(out), "--gallery", *map(str, AUDIT)]) == 0

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import memorisk
-from memorisk import cli
+from memorisk.cli import main as cli
 
 ROOT = Path(__file__).resolve().parents[1]
 MISSING = " which is not installed: install memorisk without --no-deps"
@@ -51,7 +51,7 @@ SMALLEST = {
 PROGRAM = """
 import contextlib, io, json, sys
 sys.path.insert(0, sys.argv[1])
-from memorisk.cli import main
+from memorisk.cli.main import main
 for line in json.loads(sys.argv[2]):
     out, error = io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(error):

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from memorisk.audits.generators.config import read_generators
-from memorisk.audits.unique.config import read_unique
-from memorisk.cli_settings import read_yaml
+from memorisk.cli.settings import read_yaml
 from memorisk.runs.errors import InputError
 from memorisk.runs.folder import read_config
+from memorisk.studies.generators.config import read_generators
+from memorisk.studies.unique_features.config import read_unique
 from tests.fuzz.packing import ODD, places
 
 RECIPES = Path(__file__).parents[1] / "recipes"

@@ -256,7 +256,7 @@ def test_weights_come_by_the_real_way_and_work_from_their_file(
     import torch
     from safetensors.torch import save
 
-    from memorisk.models.zoo import create_model
+    from memorisk.models.classifiers.zoo import create_model
 
     trunk = timm.create_model("test_resnet", num_classes=1000)
     state = {name: value.contiguous() for name, value in trunk.state_dict().items()}

@@ -15,11 +15,13 @@ import pytest
 import yaml
 from cyclopts import App
 
-from memorisk import _PUBLIC, cli
-from memorisk.audits import classifier_words, feature_page
+from memorisk import _PUBLIC
+from memorisk.audits.classifier import words as classifier_words
+from memorisk.audits.feature import page as feature_page
 from memorisk.audits.filter import words as filter_words
 from memorisk.audits.synthesize import words as synthesize_words
 from memorisk.audits.synthetic import words as synthetic_words
+from memorisk.cli import main as cli
 from tests.commands import refusal
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -143,7 +145,7 @@ def test_the_reference_shows_every_public_name() -> None:
 def headings_of_reports() -> set[str]:
     """Titles of sections and of verdicts in the reports, as a reader sees them."""
     found = set()
-    for file in (ROOT / "src" / "memorisk" / "audits").rglob("*.py"):
+    for file in (file for room in ("audits", "studies") for file in (ROOT / "src" / "memorisk" / room).rglob("*.py")):
         for node in ast.walk(ast.parse(file.read_text("utf-8"))):
             if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "Section" and node.args:
                 title = ast.unparse(node.args[0])

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from scipy.stats import spearmanr
 
-from memorisk.images.duplicates import details
+from memorisk.images.copies.duplicates import details
 from memorisk.statistics.proportions import clopper_pearson
 from memorisk.statistics.roc import auc
 

@@ -16,12 +16,12 @@ import numpy as np
 import torch
 from networks import cnn2
 
+from memorisk.images.copies.planting import KINDS, plant_copy
 from memorisk.images.options import ImageOptions
-from memorisk.images.planting import KINDS, plant_copy
-from memorisk.images.sources import load_manifest
+from memorisk.images.sources.registry import load_manifest
 from memorisk.images.store import ImageStore, build_store
-from memorisk.scores.differential import logit_margin
-from memorisk.training.feature_matrix import load_features
+from memorisk.scores.attacks.differential import logit_margin
+from memorisk.training.features.matrix import load_features
 
 Arrays = dict[str, np.ndarray]
 SQUEEZENET = "weights_squeezenet_imagenet/squeezenet11_features_derived_oihw.npz"
@@ -175,7 +175,7 @@ def _features(given: Given, n: int) -> np.ndarray:
 
 
 def copies(given: Given) -> Arrays:
-    """Real images of different lesions or patients, and copies of some: seven kinds (`memorisk.images.planting`)."""
+    """Real images of different lesions or patients, and seven kinds of copies (`memorisk.images.copies.planting`)."""
     if given.data is None:
         return {}
     rng = np.random.default_rng(4)

@@ -7,11 +7,11 @@ import numpy as np
 import torch
 from networks import checkpoints, cnn2
 
-from memorisk.images.duplicates import details, near_pairs, positions
-from memorisk.images.near_copies import thumbnails
-from memorisk.models.specs import CAFFE_MEAN
-from memorisk.models.squeezenet import SqueezeNet
-from memorisk.models.zoo import create_model
+from memorisk.images.copies.duplicates import details, near_pairs, positions
+from memorisk.images.copies.near_copies import thumbnails
+from memorisk.models.classifiers.specs import CAFFE_MEAN
+from memorisk.models.classifiers.squeezenet import SqueezeNet
+from memorisk.models.classifiers.zoo import create_model
 from memorisk.scores.distances import fit_measure, pairwise
 from memorisk.scores.influence import self_influence
 
@@ -28,7 +28,7 @@ def influence(data: Arrays) -> Call:
 
 
 def duplicates(data: Arrays, turned: bool) -> Call:
-    """Thumbnails and all pairs from 0.95, the search of `images.duplicates` by itself."""
+    """Thumbnails and all pairs from 0.95, the search of `images.copies.duplicates` by itself."""
 
     def run() -> Arrays:
         """Both sets."""

@@ -6,11 +6,11 @@ from functools import partial
 import numpy as np
 
 from memorisk.scores.distances import fit_measure, nearest
-from memorisk.statistics.copy_tests import authenticity, copying_z, data_copying
-from memorisk.statistics.quality_frechet import frechet_distance
-from memorisk.statistics.quality_kernel import subset_kernel_distance
-from memorisk.statistics.quality_manifold import precision_recall
-from memorisk.statistics.reversed_queries import reversed_queries
+from memorisk.statistics.copies.copy_tests import authenticity, copying_z, data_copying
+from memorisk.statistics.copies.reversed_queries import reversed_queries
+from memorisk.statistics.quality.frechet import frechet_distance
+from memorisk.statistics.quality.kernel import subset_kernel_distance
+from memorisk.statistics.quality.manifold import precision_recall
 
 Arrays = dict[str, np.ndarray]
 Call = Callable[[], Arrays]

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from memorisk.audits.classifier import audit_classifier
+from memorisk.audits.classifier.run import audit_classifier
 
 SMALL = {"models": 6, "epochs": 4, "processes": 1}
 

@@ -13,8 +13,9 @@ from typing import Any
 import psutil
 import pytest
 
-from memorisk.runs.executors import run_jobs
-from memorisk.training import feature_jobs, shared_search
+from memorisk.runs.executors.pool import run_jobs
+from memorisk.training.features import jobs as feature_jobs
+from memorisk.training.features import shared_search
 from tests.audits.test_on_cluster import results
 from tests.runs.clusters import DaskCluster
 
@@ -32,7 +33,7 @@ def both_places(where: dict[str, Any], tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr(shared_search, "WORTH", 0)
     monkeypatch.setattr(shared_search, "_PER_JOB", 64 * 64 * 64)
     monkeypatch.setattr(feature_jobs, "_FEWEST", 0)
-    monkeypatch.setattr("memorisk.training.feature_extraction.MAX_BATCH", 32)
+    monkeypatch.setattr("memorisk.training.features.extraction.MAX_BATCH", 32)
     sent: Counter[str] = Counter()
 
     def counted(function: Any, jobs: list[Any], **how: Any) -> list[Any]:

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from memorisk.audits.evidence import Evidence, Items, stack_evidence
+from memorisk.audits.classifier.evidence import Evidence, Items, stack_evidence
 
 
 def twin_evidence(

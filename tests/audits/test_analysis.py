@@ -6,13 +6,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from memorisk.audits.analysis import analyse, class_findings
-from memorisk.audits.classifier_page import classifier_page
-from memorisk.audits.context import Context
-from memorisk.audits.evidence import Evidence
-from memorisk.audits.options import AnalysisOptions
+from memorisk.audits.classifier.analysis import analyse, class_findings
+from memorisk.audits.classifier.context import Context
+from memorisk.audits.classifier.evidence import Evidence
+from memorisk.audits.classifier.options import AnalysisOptions
+from memorisk.audits.classifier.page import classifier_page
 from memorisk.report.page import render_page
-from memorisk.scores.differential import feldman_zhang
+from memorisk.scores.attacks.differential import feldman_zhang
 from memorisk.statistics.intervals import these_groups_interval
 from memorisk.statistics.multiple import benjamini_hochberg
 from tests.audits.synthetic import twin_evidence

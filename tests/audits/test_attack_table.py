@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from sklearn.metrics import roc_auc_score
 
-from memorisk.audits.attack_table import (
+from memorisk.audits.classifier.attack_table import (
     ALL,
     attack_table,
     attacks_for_verdict,
@@ -14,10 +14,10 @@ from memorisk.audits.attack_table import (
     reference_attacks,
     without_trainings,
 )
-from memorisk.audits.evidence import Evidence
-from memorisk.scores.attacks import MEMBER, NON_MEMBER
-from memorisk.scores.lira import lira_scores
-from memorisk.scores.rmia import rmia_scores
+from memorisk.audits.classifier.evidence import Evidence
+from memorisk.scores.attacks.lira import lira_scores
+from memorisk.scores.attacks.registry import MEMBER, NON_MEMBER
+from memorisk.scores.attacks.rmia import rmia_scores
 from memorisk.statistics.roc import seed_auc_jackknife
 from memorisk.statistics.thresholds import youden_by_folds
 from tests.audits.synthetic import twin_evidence

@@ -9,12 +9,12 @@ import torch
 from scipy.special import log_softmax
 from torch import nn
 
-from memorisk.audits.classifier import audit_classifier
+from memorisk.audits.classifier.run import audit_classifier
 from memorisk.runs.errors import InputError
-from memorisk.training.jobs import LOGITS
-from memorisk.training.options import TrainOptions
-from memorisk.training.pixels import Normalisation
-from memorisk.training.predict import MAX_BATCH, predict_augmented
+from memorisk.training.engine.jobs import LOGITS
+from memorisk.training.engine.options import TrainOptions
+from memorisk.training.engine.pixels import Normalisation
+from memorisk.training.engine.predict import MAX_BATCH, predict_augmented
 
 SETTINGS = {
     "protocol": "paper",

@@ -8,9 +8,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from memorisk.audits.classifier_page import classifier_page
-from memorisk.audits.classifier_words import HEADLINES
-from memorisk.report import figures
+from memorisk.audits.classifier.page import classifier_page
+from memorisk.audits.classifier.words import HEADLINES
+from memorisk.report.figures import basic as figures
 from memorisk.report.formats import capitalized
 from memorisk.report.page import render_page
 from memorisk.report.result import Result

@@ -9,12 +9,12 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from memorisk.audits.compare import _seed_difference, compare
-from memorisk.audits.compare_page import changed, comparison_page
-from memorisk.audits.evidence import write_scores
-from memorisk.audits.losses import audit_losses
-from memorisk.audits.rendering import load_result
-from memorisk.cli import main
+from memorisk.audits.classifier.comparison.page import changed, comparison_page
+from memorisk.audits.classifier.comparison.run import _seed_difference, compare
+from memorisk.audits.classifier.evidence import write_scores
+from memorisk.audits.classifier.losses import audit_losses
+from memorisk.audits.classifier.rendering import load_result
+from memorisk.cli.main import main
 from memorisk.report.page import render_page
 from memorisk.runs.errors import InputError
 from memorisk.statistics.intervals import two_way_interval

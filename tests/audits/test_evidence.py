@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from memorisk.audits.evidence import evidence_from_table, write_scores
+from memorisk.audits.classifier.evidence import evidence_from_table, write_scores
 from memorisk.runs.errors import InputError
 from tests.audits.synthetic import twin_evidence
 

@@ -10,19 +10,19 @@ import pytest
 from scipy import stats
 
 import memorisk
-from memorisk.audits.classifier import audit_classifier
-from memorisk.audits.evidence import evidence_from_table
-from memorisk.audits.explain import FOLDER, PAGE, SUMMARY, explain
-from memorisk.audits.explain_probes import choose_probed
+from memorisk.audits.classifier.evidence import evidence_from_table
+from memorisk.audits.classifier.explanations.probes import choose_probed
+from memorisk.audits.classifier.explanations.run import FOLDER, PAGE, SUMMARY, explain
+from memorisk.audits.classifier.losses import read_scores
+from memorisk.audits.classifier.run import audit_classifier
 from memorisk.audits.finished_run import open_finished
-from memorisk.audits.losses import read_scores
 from memorisk.images.store import ImageStore
-from memorisk.models.features_saved import read_features
+from memorisk.models.encoders.saved import read_features
 from memorisk.runs.errors import InputError
 from memorisk.runs.files import read_array
 from memorisk.scores.atypicality import centroid_atypicality, pairwise_atypicality
 from memorisk.statistics.association import residualise
-from memorisk.training.predict import predict_logits
+from memorisk.training.engine.predict import predict_logits
 from tests.audits.test_compare import make_run
 from tests.commands import answer, class_folders, entries, refusal
 

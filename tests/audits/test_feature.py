@@ -10,15 +10,15 @@ import torch
 from PIL import Image
 from torch import nn
 
-from memorisk.audits.feature import audit_feature
-from memorisk.audits.feature_options import MarkOptions
-from memorisk.audits.mark_choice import choose_controls, choose_mark
-from memorisk.audits.mark_probing import ask_about_marks
-from memorisk.console_feature import show_feature
-from memorisk.images.marks import burn, letter
-from memorisk.models.predictors import load_predictor
-from memorisk.models.preprocessing import preprocessing_from
-from memorisk.models.saved_outputs import write_saved_outputs
+from memorisk.audits.feature.mark_choice import choose_controls, choose_mark
+from memorisk.audits.feature.mark_probing import ask_about_marks
+from memorisk.audits.feature.options import MarkOptions
+from memorisk.audits.feature.run import audit_feature
+from memorisk.cli.show.feature import show_feature
+from memorisk.images.marks.marks import burn, letter
+from memorisk.models.blackbox.predictors import load_predictor
+from memorisk.models.blackbox.preprocessing import preprocessing_from
+from memorisk.models.blackbox.saved_outputs import write_saved_outputs
 from memorisk.report.result import Result
 from memorisk.runs.errors import InputError
 from memorisk.scores.marks import kl_divergence, mean_log_kl

@@ -5,9 +5,9 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from memorisk.audits.image_sets import is_blank, shows_nothing, stack_stores
+from memorisk.audits.generated.image_sets import is_blank, shows_nothing, stack_stores
 from memorisk.images.options import ImageOptions
-from memorisk.images.sources import load_manifest
+from memorisk.images.sources.registry import load_manifest
 from memorisk.images.store import build_store
 from tests.audits.synthetic_set.making import parts, store_of
 

@@ -9,13 +9,13 @@ import torch
 from sklearn.datasets import load_digits
 from sklearn.metrics import roc_auc_score
 
-from memorisk.audits.influence_view import influence_view
-from memorisk.models.zoo import create_model
+from memorisk.audits.classifier.explanations.influence_view import influence_view
+from memorisk.models.classifiers.zoo import create_model
 from memorisk.runs.errors import InputError
 from memorisk.scores.influence import evenly_spaced_checkpoints, self_influence
-from memorisk.training.fit import fit
-from memorisk.training.options import TrainOptions
-from memorisk.training.pixels import choose_normalisation
+from memorisk.training.engine.fit import fit
+from memorisk.training.engine.options import TrainOptions
+from memorisk.training.engine.pixels import choose_normalisation
 
 N, WRONG = 600, 30
 

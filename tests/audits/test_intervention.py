@@ -12,19 +12,19 @@ import pandas as pd
 import pytest
 from PIL import Image
 
-from memorisk.audits import intervention
-from memorisk.audits.classifier import DryRun, audit_classifier
-from memorisk.audits.evidence import evidence_from_table
-from memorisk.audits.intervention import FOLDER, IMAGES, RERUN, rerun_seed
-from memorisk.audits.intervention_table import COLUMNS, TABLE, _recalled
-from memorisk.audits.options import ClassifierOptions, options_from
-from memorisk.audits.rendering import load_result, render_again
-from memorisk.images import interventions
-from memorisk.images.interventions import Intervention
+from memorisk.audits.classifier.evidence import evidence_from_table
+from memorisk.audits.classifier.interventions import run as intervention
+from memorisk.audits.classifier.interventions.run import FOLDER, IMAGES, RERUN, rerun_seed
+from memorisk.audits.classifier.interventions.table import COLUMNS, TABLE, _recalled
+from memorisk.audits.classifier.options import ClassifierOptions, options_from
+from memorisk.audits.classifier.rendering import load_result, render_again
+from memorisk.audits.classifier.run import DryRun, audit_classifier
+from memorisk.images.copies import interventions
+from memorisk.images.copies.interventions import Intervention
 from memorisk.report.result import Result
 from memorisk.runs.errors import InputError
-from memorisk.statistics.retraining import INSUFFICIENT, LARGER, NOT_LARGER
-from memorisk.training.jobs import LOGITS
+from memorisk.statistics.memorization.retraining import INSUFFICIENT, LARGER, NOT_LARGER
+from memorisk.training.engine.jobs import LOGITS
 from tests.audits.synthetic import twin_evidence
 from tests.commands import answer, environment, memorisk, refusal
 

@@ -8,9 +8,9 @@ import pandas as pd
 import pytest
 from scipy.special import log_softmax
 
-from memorisk.audits.evidence import write_scores
-from memorisk.audits.losses import audit_losses, read_scores, with_losses
-from memorisk.cli import main
+from memorisk.audits.classifier.evidence import write_scores
+from memorisk.audits.classifier.losses import audit_losses, read_scores, with_losses
+from memorisk.cli.main import main
 from memorisk.report.result import Result
 from memorisk.runs.errors import InputError
 from tests.audits.synthetic import twin_evidence

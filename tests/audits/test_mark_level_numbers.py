@@ -8,8 +8,8 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from memorisk.audits.feature_page import _reading
-from memorisk.audits.feature_verdict import MATCHED_LEVEL, WEAK
+from memorisk.audits.feature.page import _reading
+from memorisk.audits.feature.verdict import MATCHED_LEVEL, WEAK
 from memorisk.report.blocks import Steps
 
 DOCS = Path(__file__).parents[2] / "docs"

@@ -5,10 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from memorisk.audits import mark_probing
-from memorisk.audits.mark_probing import ask_about_marks, label_probabilities
-from memorisk.images.marks import Mark, burn, letter, pattern
-from memorisk.models.preprocessing import Preprocessing
+from memorisk.audits.feature import mark_probing
+from memorisk.audits.feature.mark_probing import ask_about_marks, label_probabilities
+from memorisk.images.marks.marks import Mark, burn, letter, pattern
+from memorisk.models.blackbox.preprocessing import Preprocessing
 from memorisk.runs.errors import InputError
 from memorisk.scores.marks import kl_divergence, mean_log_kl
 

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 import memorisk
-from memorisk.audits.detectors.benchmark import benchmark_detectors
-from memorisk.audits.generators.study import study_generators
 from memorisk.runs.errors import InputError
+from memorisk.studies.detectors.benchmark import benchmark_detectors
+from memorisk.studies.generators.study import study_generators
 from tests.runs.clusters import DaskCluster, dask_cluster
 
 pytest.importorskip("distributed")

@@ -10,10 +10,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from memorisk.audits.classifier import audit_classifier
-from memorisk.cli import main
+from memorisk.audits.classifier.run import audit_classifier
+from memorisk.cli.main import main
 from memorisk.report.result import Result
-from memorisk.training.jobs import LOGITS
+from memorisk.training.engine.jobs import LOGITS
 
 RECIPES = Path(__file__).resolve().parents[2] / "recipes"
 
@@ -192,7 +192,7 @@ def test_what_fails_in_the_users_code_is_told_in_one_line_and_exits_with_3(mine,
 def test_the_recipe_of_the_docs_runs_from_its_folder_in_two_processes(tmp_path):
     """As the installed command does: without the current folder on Python's own path."""
     out = tmp_path / "run"
-    code = "import sys; from memorisk.cli import main; sys.exit(main(sys.argv[1:]))"
+    code = "import sys; from memorisk.cli.main import main; sys.exit(main(sys.argv[1:]))"
     arguments = [
         "audit",
         "classifier",

@@ -8,7 +8,7 @@ import pytest
 
 from memorisk.audits.pair_plan import PairPlanOptions, plan_pairs
 from memorisk.runs.errors import InputError
-from memorisk.scores.cards import CARDS
+from memorisk.scores.attacks.cards import CARDS
 from memorisk.scores.pairs import gpu_blocks, jobs, survey
 from tests.commands import answer
 

@@ -6,10 +6,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from memorisk.audits.classifier import audit_classifier
-from memorisk.audits.evidence import WHOLE
-from memorisk.audits.options import ClassifierOptions, options_from
-from memorisk.audits.plan import (
+from memorisk.audits.classifier.evidence import WHOLE
+from memorisk.audits.classifier.options import ClassifierOptions, options_from
+from memorisk.audits.classifier.plan import (
     VALIDATION,
     Plan,
     draw_parts,
@@ -19,10 +18,11 @@ from memorisk.audits.plan import (
     make_plan,
     unmatched_of,
 )
+from memorisk.audits.classifier.run import audit_classifier
 from memorisk.images.manifest import Manifest
 from memorisk.images.options import ImageOptions
-from memorisk.images.readers import read_image
-from memorisk.images.sources import load_manifest
+from memorisk.images.readers.registry import read_image
+from memorisk.images.sources.registry import load_manifest
 from memorisk.images.store import build_store
 from memorisk.report.result import Result
 from memorisk.runs.errors import InputError

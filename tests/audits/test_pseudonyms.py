@@ -9,10 +9,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from memorisk.audits.analysis import analyse
-from memorisk.audits.context import Context
+from memorisk.audits.classifier.analysis import analyse
+from memorisk.audits.classifier.context import Context
+from memorisk.audits.classifier.options import AnalysisOptions, ReportOptions
 from memorisk.audits.gallery import MOST, thumbnails
-from memorisk.audits.options import AnalysisOptions, ReportOptions
 from memorisk.audits.pseudonyms import Pseudonyms
 from memorisk.report.result import Result
 from memorisk.runs.errors import InputError

@@ -5,9 +5,8 @@ import pandas as pd
 import pytest
 from scipy.stats import mannwhitneyu, spearmanr
 
-from memorisk.audits.evidence import write_scores
-from memorisk.audits.losses import audit_losses
-from memorisk.audits.rarity import (
+from memorisk.audits.classifier.evidence import write_scores
+from memorisk.audits.classifier.explanations.rarity import (
     cell_from_run,
     class_table,
     make_cell,
@@ -15,8 +14,9 @@ from memorisk.audits.rarity import (
     rarity_table,
     table_one,
 )
+from memorisk.audits.classifier.losses import audit_losses
 from memorisk.runs.errors import InputError
-from memorisk.scores.differential import memorization
+from memorisk.scores.attacks.differential import memorization
 from tests.audits.synthetic import twin_evidence
 
 HAM = {"akiec": 49, "mel": 167, "bkl": 165, "df": 18, "bcc": 77, "nv": 1006, "vasc": 21}

@@ -6,13 +6,13 @@ from pathlib import Path
 import pytest
 
 import memorisk
-from memorisk.audits.reid.copies import benchmark_copies
-from memorisk.audits.reid.reid import benchmark_reid
-from memorisk.training.devices import limited_threads
+from memorisk.studies.pairs.copies import benchmark_copies
+from memorisk.studies.pairs.reid import benchmark_reid
+from memorisk.training.engine.devices import limited_threads
 from tests.audits.elsewhere import Both, Killer, both_places, busy_on_ray
 from tests.audits.filter_set.making import OF, write_folders
-from tests.audits.reid.conftest import GROUPS, patients, small_detector, stored
 from tests.runs.clusters import ray_cluster
+from tests.studies.pairs.conftest import GROUPS, patients, small_detector, stored
 
 pytest.importorskip("ray")
 

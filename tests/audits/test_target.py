@@ -10,19 +10,19 @@ import torch
 from scipy import stats
 from sklearn.metrics import roc_auc_score
 
-from memorisk.audits.classifier import audit_classifier
+from memorisk.audits.classifier.run import audit_classifier
+from memorisk.audits.classifier.target import attack_target, reorder, replicates, target_scores, unseen_references
 from memorisk.audits.release.stating import state
-from memorisk.audits.target import attack_target, reorder, replicates, target_scores, unseen_references
-from memorisk.cli import main
-from memorisk.images.readers import read_image
-from memorisk.models.specs import IMAGENET_MEAN, IMAGENET_STD
-from memorisk.models.weights import read_state_dict, save_weights
-from memorisk.models.zoo import create_model
+from memorisk.cli.main import main
+from memorisk.images.readers.registry import read_image
+from memorisk.models.classifiers.specs import IMAGENET_MEAN, IMAGENET_STD
+from memorisk.models.classifiers.zoo import create_model
+from memorisk.models.weights.weights import read_state_dict, save_weights
 from memorisk.report.result import Result
 from memorisk.runs.checksums import file_sha256
 from memorisk.runs.errors import InputError
-from memorisk.scores.rmia import split_population
-from memorisk.training.augment import AUGMENTATIONS
+from memorisk.scores.attacks.rmia import split_population
+from memorisk.training.engine.augment import AUGMENTATIONS
 from tests.audits.synthetic import twin_evidence
 
 A_CLASS = 20

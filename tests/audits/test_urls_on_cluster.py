@@ -5,15 +5,16 @@ from pathlib import Path
 import fsspec.config
 import pytest
 
-from memorisk.cli import main
-from memorisk.runs import claim
-from memorisk.training import feature_jobs, shared_search
-from memorisk.training.devices import limited_threads
+from memorisk.cli.main import main
+from memorisk.runs.storage import claim
+from memorisk.training.engine.devices import limited_threads
+from memorisk.training.features import jobs as feature_jobs
+from memorisk.training.features import shared_search
 from tests.audits.filter_set.making import write_folders
-from tests.audits.reid.conftest import patients, small_detector, stored
 from tests.audits.test_on_cluster import results
 from tests.runs.clusters import dask_cluster, ray_cluster
 from tests.runs.servers import PASSWORD, USER, FtpServer
+from tests.studies.pairs.conftest import patients, small_detector, stored
 
 pytest.importorskip("distributed")
 

@@ -35,7 +35,7 @@ def _onnx(folder: Path) -> list[Path]:
 
 def ask_predictor(file: Path) -> None:
     """A model that is asked for its answers to two images."""
-    from memorisk.models.predictors import load_predictor
+    from memorisk.models.blackbox.predictors import load_predictor
     from tests.models.small_models import HALF, images
 
     load_predictor(str(file), preprocessing=HALF, device="cpu").probabilities(images(2))
@@ -44,11 +44,11 @@ def ask_predictor(file: Path) -> None:
 def ask_checked(file: Path) -> None:
     """The checks of a file before a library opens it."""
     if file.suffix == ".onnx":
-        from memorisk.models.onnx_files import check_onnx
+        from memorisk.models.blackbox.onnx_files import check_onnx
 
         check_onnx(file)
     else:
-        from memorisk.models.export_archive import read_archive
+        from memorisk.models.blackbox.export_archive import read_archive
 
         read_archive(file)
 
@@ -68,14 +68,14 @@ def weights_files(folder: Path) -> list[Path]:
 
 def ask_weights(file: Path) -> None:
     """Tensors by name."""
-    from memorisk.models.weights import read_state_dict
+    from memorisk.models.weights.weights import read_state_dict
 
     read_state_dict(file)
 
 
 def outputs_files(folder: Path) -> list[Path]:
     """Saved outputs with references."""
-    from memorisk.models.saved_outputs import write_saved_outputs
+    from memorisk.models.blackbox.saved_outputs import write_saved_outputs
 
     rng = np.random.default_rng(0)
     clean = rng.normal(size=(6, 3)) * 4
@@ -89,7 +89,7 @@ def outputs_files(folder: Path) -> list[Path]:
 
 def ask_outputs(file: Path) -> None:
     """Every answer in it."""
-    from memorisk.models.saved_outputs import SavedOutputs
+    from memorisk.models.blackbox.saved_outputs import SavedOutputs
 
     found = SavedOutputs.read(file)
     found.describe(), found.clean(), found.marked(), found.transparent()
@@ -109,14 +109,14 @@ def features_files(folder: Path) -> list[Path]:
 
 def ask_features(file: Path) -> None:
     """A row an image."""
-    from memorisk.models.features_saved import read_features
+    from memorisk.models.encoders.saved import read_features
 
     assert len(read_features(file, np.array(list("abcd"), dtype=object))) == 4
 
 
 def gan_folder(folder: Path) -> Path:
     """A small GAN."""
-    from memorisk.models.stylegan2 import save_gan
+    from memorisk.models.generators.stylegan2.stylegan2 import save_gan
     from tests.models.test_stylegan2 import generator
 
     found = generator()
@@ -126,7 +126,7 @@ def gan_folder(folder: Path) -> Path:
 
 def dit_folder(folder: Path) -> Path:
     """A small diffusion transformer with an autoencoder."""
-    from memorisk.models.dit_folder import save_dit
+    from memorisk.models.generators.dit.folder import save_dit
     from tests.models.small_dit import small_generator
 
     made = small_generator(latent=True)
@@ -136,8 +136,8 @@ def dit_folder(folder: Path) -> Path:
 
 def ask_generator(folder: Path) -> None:
     """A generator that draws an image."""
-    from memorisk.models.generators import Draw, load_generator
-    from memorisk.models.sampling_options import SamplingOptions
+    from memorisk.models.generators.generators import Draw, load_generator
+    from memorisk.models.generators.sampling_options import SamplingOptions
 
     found = load_generator(folder)
     labels = np.zeros(1, dtype=np.int64) if found.config.conditioned_on == "class" else None
@@ -156,7 +156,7 @@ def latent_detector(folder: Path) -> Path:
 
 def ask_detector(folder: Path) -> None:
     """A detector, opened."""
-    from memorisk.models.detectors import load_detector
+    from memorisk.models.detectors.detectors import load_detector
 
     load_detector(folder)
 
@@ -170,7 +170,7 @@ def autoencoder_folder(folder: Path) -> Path:
 
 def ask_autoencoder(folder: Path) -> None:
     """An encoder of latents by its folder."""
-    from memorisk.models.latents import open_latents
+    from memorisk.models.autoencoders.latents import open_latents
 
     open_latents(f"autoencoder:{folder}", (16, 16, 1)).load()
 

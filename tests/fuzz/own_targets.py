@@ -63,14 +63,14 @@ _TABLES = ("per_class.parquet", "per_group.parquet", "per_image.parquet", "attac
 
 def ask_render(folder: Path) -> None:
     """The report again, or redacted."""
-    from memorisk.audits.rendering import render_again
+    from memorisk.audits.classifier.rendering import render_again
 
     render_again(folder, redact=(folder / "verdict.json").stat().st_size % 2 == 1)  # a second or more each
 
 
 def ask_compare(folder: Path) -> None:
     """The comparison with itself, its page too."""
-    from memorisk.audits.compare import compare
+    from memorisk.audits.classifier.comparison.run import compare
 
     compare(folder, made(classifier_run)).save(folder.parent / "compared")
 
@@ -87,8 +87,8 @@ def ask_resume(folder: Path) -> None:
 
 def ask_losses(file: Path) -> None:
     """A table of losses as evidence."""
-    from memorisk.audits.evidence import evidence_from_table
-    from memorisk.audits.losses import read_scores, with_losses
+    from memorisk.audits.classifier.evidence import evidence_from_table
+    from memorisk.audits.classifier.losses import read_scores, with_losses
 
     evidence_from_table(with_losses(read_scores(file)))
 
@@ -124,11 +124,11 @@ def settings_files(folder: Path) -> list[Path]:
 
 def ask_settings(file: Path) -> None:
     """The file as settings of every command and as every study."""
-    from memorisk.audits.generators.config import read_generators
-    from memorisk.audits.unique.config import read_unique
-    from memorisk.cli import main
-    from memorisk.cli_settings import read_yaml
+    from memorisk.cli.main import main
+    from memorisk.cli.settings import read_yaml
     from memorisk.runs.errors import MemoriskError
+    from memorisk.studies.generators.config import read_generators
+    from memorisk.studies.unique_features.config import read_unique
 
     config = read_yaml(file, flags=False)
     for read in (read_generators, read_unique):

@@ -15,16 +15,16 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from memorisk.audits.release.gate import gate
 from memorisk.audits.release.records import record_of
 from memorisk.audits.release.stating import state
-from memorisk.report.envelope import PAYLOAD_TYPE, Envelope, open_envelope
-from memorisk.report.in_toto import ResourceDescriptor
 from memorisk.report.model_card import model_card
-from memorisk.report.signatures import read_private_key, read_public_key, sign
-from memorisk.report.statement import content_sha256, read_statement
+from memorisk.report.statements.envelope import PAYLOAD_TYPE, Envelope, open_envelope
+from memorisk.report.statements.in_toto import ResourceDescriptor
+from memorisk.report.statements.signatures import read_private_key, read_public_key, sign
+from memorisk.report.statements.statement import content_sha256, read_statement
 from memorisk.runs.checksums import SEAL, sealed_files, write_seal
-from memorisk.runs.claim import CLAIM
 from memorisk.runs.errors import MemoriskError
-from memorisk.runs.kept import kept_run, read_run
-from memorisk.runs.run_index import INDEX
+from memorisk.runs.storage.claim import CLAIM
+from memorisk.runs.storage.index import INDEX
+from memorisk.runs.storage.kept import kept_run, read_run
 from tests.fuzz.folders import made, of_folder
 from tests.fuzz.packing import by_name, inside_json
 from tests.fuzz.target import Target
@@ -194,7 +194,7 @@ def run_at_url(folder: Path) -> Path:
 
 def ask_url(folder: Path) -> None:
     """Read the run, then go on with it; nothing beside it is touched."""
-    from memorisk.runs import claim
+    from memorisk.runs.storage import claim
 
     claim._SETTLE_SECONDS = claim.WATCH_SECONDS = 0.0
     beside, store = folder.parent / "beside", folder.parent / "store"

@@ -12,15 +12,15 @@ import pyarrow.parquet as pq
 from PIL import Image
 
 from memorisk.images.paths import within
-from memorisk.images.readers import read_image
+from memorisk.images.readers.registry import read_image
 from memorisk.images.rows import manifest_sources
-from memorisk.images.sources import load_manifest
+from memorisk.images.sources.registry import load_manifest
 from tests.fuzz.folders import of_folder
 from tests.fuzz.image_targets import dicom_seeds, nifti_seeds, raster_seeds, tiff_seeds
 from tests.fuzz.packing import inside_any
 from tests.fuzz.target import Target
 
-import_module("memorisk.images.readers_shards")  # now, while imports are instrumented
+import_module("memorisk.images.readers.shards")  # now, while imports are instrumented
 
 _SMALL = 1 << 22  # pixels
 _CARD = """---

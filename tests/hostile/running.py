@@ -32,8 +32,13 @@ _PATIENCE = 10 * MOST_SECONDS
 _PROGRESS = re.compile(r"^\d\d:\d\d:\d\d [^\n]*\n", re.MULTILINE)
 """Lines of progress, which a slow machine is told where no terminal shows a bar."""
 _LIBRARIES = (
-    *("memorisk.cli", "memorisk.audits.classifier", "memorisk.audits.dry_run", "memorisk.audits.losses"),
-    *("memorisk.audits.synthetic.audit", "memorisk.audits.study", "memorisk.images.checks"),
+    *(
+        "memorisk.cli.main",
+        "memorisk.audits.classifier.run",
+        "memorisk.audits.classifier.dry_run",
+        "memorisk.audits.classifier.losses",
+    ),
+    *("memorisk.audits.synthetic.audit", "memorisk.studies.rare_distinctive.run", "memorisk.images.checks.checks"),
     *("nibabel", "pydicom", "pydicom.pixels", "tifffile", "h5py", "pyarrow.parquet", "PIL.Image", "scipy.io"),
 )
 
@@ -149,7 +154,7 @@ def _fork(arguments: list[str], said: Path, words: Path, cache: Path) -> int:
             os.dup2(os.open(name, os.O_RDWR | os.O_CREAT, 0o600), handle)
         os.environ |= environment(cache)
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-        from memorisk.cli import main
+        from memorisk.cli.main import main
 
         sys.stdin, sys.stdout, sys.stderr = open(0), open(1, "w"), open(2, "w")  # noqa: SIM115
         sys.argv = ["memorisk", *arguments]

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from memorisk.images import decoding
+from memorisk.images.decoding import decoding
 from memorisk.images.options import ImageOptions
-from memorisk.images.readers import read_image
+from memorisk.images.readers.registry import read_image
 
 
 @pytest.fixture

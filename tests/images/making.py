@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from memorisk.images.readers import read_image
+from memorisk.images.readers.registry import read_image
 from memorisk.runs.errors import InputError
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import numpy as np
 
-from memorisk.images.official_mimic_cxr import FINDINGS, LT_CLASSES
-from memorisk.images.official_nih_cxr_lt import CLASSES
+from memorisk.images.published.mimic_cxr import FINDINGS, LT_CLASSES
+from memorisk.images.published.nih_cxr_lt import CLASSES
 from tests.images.dicom_making import dicom
 from tests.images.making import write
 from tests.images.official_trees import pictures

@@ -7,7 +7,7 @@ import pandas as pd
 from PIL import Image
 
 from memorisk.images.manifest import Manifest
-from memorisk.images.readers import read_image
+from memorisk.images.readers.registry import read_image
 from memorisk.images.resize import is_grey, resize_image, to_luma
 
 

@@ -13,17 +13,17 @@ import pytest
 from PIL import Image
 
 from memorisk.images import cache
-from memorisk.images.bounds import FREE_PIXELS, check_count, check_size
 from memorisk.images.columns import read_described
-from memorisk.images.csv_files import read_csv
 from memorisk.images.options import ImageOptions
-from memorisk.images.readers import count_frames, read_image
-from memorisk.images.source_walk import walk_files
-from memorisk.images.sources import load_manifest
+from memorisk.images.readers.bounds import FREE_PIXELS, check_count, check_size
+from memorisk.images.readers.registry import count_frames, read_image
+from memorisk.images.sources.csv_files import read_csv
+from memorisk.images.sources.registry import load_manifest
+from memorisk.images.sources.walk import walk_files
 from memorisk.images.store import build_store
-from memorisk.runs import bounds
-from memorisk.runs.bounds import MAX_COLUMNS, GzipStream, check_archive, check_table, check_unpacked
 from memorisk.runs.errors import InputError
+from memorisk.runs.formats import bounds
+from memorisk.runs.formats.bounds import MAX_COLUMNS, GzipStream, check_archive, check_table, check_unpacked
 
 RNG = np.random.default_rng(0)
 PIXELS = RNG.integers(0, 256, (6, 4, 5), dtype=np.uint8)
@@ -97,7 +97,7 @@ def test_hdf5_that_was_not_written_in_whole(tmp_path: Path) -> None:
 
 
 def test_an_hdf5_chunk_that_unpacks_to_more_than_its_shape(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("memorisk.images.hdf5_files.FREE_BYTES", 1_000_000)
+    monkeypatch.setattr("memorisk.images.readers.hdf5_files.FREE_BYTES", 1_000_000)
     with h5py.File(tmp_path / "x.h5", "w") as file:
         data = file.create_dataset("images", shape=PIXELS.shape, dtype="u1", chunks=PIXELS.shape, compression="gzip")
         data.id.write_direct_chunk((0, 0, 0), zlib.compress(bytes(10_000_000), 9))

@@ -9,7 +9,7 @@ from PIL import Image, ImageCms
 from PIL.PngImagePlugin import PngInfo
 from scipy.ndimage import gaussian_filter
 
-from memorisk.images.checks import check_images, render_text
+from memorisk.images.checks.checks import check_images, render_text
 from memorisk.images.containers.checking import UNCHECKED
 from memorisk.images.manifest import Manifest
 from memorisk.images.options import ImageOptions

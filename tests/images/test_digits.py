@@ -6,7 +6,7 @@ import numpy as np
 from sklearn.datasets import load_digits
 
 from memorisk.images.digits import digits_manifest, digits_rows, read_digit
-from memorisk.images.sources import load_manifest
+from memorisk.images.sources.registry import load_manifest
 
 
 def test_the_recipe_is_the_one_that_is_stated() -> None:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from PIL import Image
 from scipy.ndimage import gaussian_filter
 
-from memorisk.images.duplicates import (
+from memorisk.images.copies.duplicates import (
     closest_apart,
     details,
     equal_sets,

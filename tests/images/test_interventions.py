@@ -7,8 +7,8 @@ from PIL import Image
 from scipy import ndimage
 from torchvision import transforms
 
-from memorisk.images import interventions
-from memorisk.images.interventions import (
+from memorisk.images.copies import interventions
+from memorisk.images.copies.interventions import (
     INTERVENTIONS,
     find_intervention,
     intervene,

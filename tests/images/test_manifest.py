@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from memorisk.images.manifest import Manifest, leaking_groups, listed, refuse_leaking_splits, require_labels
 from memorisk.images.options import ImageOptions
-from memorisk.images.sources import load_manifest
+from memorisk.images.sources.registry import load_manifest
 from memorisk.runs.errors import InputError
 
 

@@ -9,17 +9,17 @@ from PIL import Image, ImageEnhance, ImageFilter
 from scipy import stats
 from scipy.ndimage import gaussian_filter
 
-from memorisk.images import near_copies as near_copies_module
-from memorisk.images.duplicates import closest_apart, thumbnail
-from memorisk.images.fine_details import fine_rule, laid_thumbnails
-from memorisk.images.near_copies import (
+from memorisk.images.copies import near_copies as near_copies_module
+from memorisk.images.copies.duplicates import closest_apart, thumbnail
+from memorisk.images.copies.fine_details import fine_rule, laid_thumbnails
+from memorisk.images.copies.near_copies import (
     between_sets,
     copy_rule,
     near_copies,
 )
-from memorisk.images.readers import read_image
-from memorisk.images.whitening import fit_whitening
-from memorisk.statistics.chance_pairs import CHANCE, chance_threshold, tail_depth
+from memorisk.images.copies.whitening import fit_whitening
+from memorisk.images.readers.registry import read_image
+from memorisk.statistics.copies.chance_pairs import CHANCE, chance_threshold, tail_depth
 from tests.images.kinds import KINDS, blurred, coloured, fan, grey, noisy, paler, people, two_views
 
 N = 60

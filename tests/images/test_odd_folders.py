@@ -17,7 +17,7 @@ from PIL import Image
 
 from memorisk.images.manifest import Manifest
 from memorisk.images.options import ImageOptions
-from memorisk.images.sources import load_manifest
+from memorisk.images.sources.registry import load_manifest
 from memorisk.images.store import build_store
 from memorisk.runs.errors import InputError
 

@@ -6,13 +6,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from memorisk.images.formats import CIFAR10_RECORDS
+from memorisk.images.decoding.formats import CIFAR10_RECORDS
 from memorisk.images.manifest import Manifest
-from memorisk.images.official_cifar10 import CLASSES
 from memorisk.images.options import ImageOptions
-from memorisk.images.readers import count_frames, read_image
-from memorisk.images.readers_records import count_frames as count_records
-from memorisk.images.sources import load_manifest
+from memorisk.images.published.cifar10 import CLASSES
+from memorisk.images.readers.records import count_frames as count_records
+from memorisk.images.readers.registry import count_frames, read_image
+from memorisk.images.sources.registry import load_manifest
 from memorisk.images.store import build_store
 from memorisk.runs.errors import InputError
 from tests.images.making import write

@@ -6,12 +6,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from memorisk.images import official_ct_rate
-from memorisk.images.mask_slices import axial_place, choose_slices, read_marked
 from memorisk.images.options import ImageOptions
-from memorisk.images.readers import read_image
+from memorisk.images.published import ct_rate as official_ct_rate
+from memorisk.images.published.mask_slices import axial_place, choose_slices, read_marked
+from memorisk.images.readers.registry import read_image
 from memorisk.images.rows import manifest_sources
-from memorisk.images.sources import load_manifest
+from memorisk.images.sources.registry import load_manifest
 from memorisk.images.store import build_store
 from memorisk.runs.errors import InputError
 from tests.images.official_trees import notes_of, rows_of

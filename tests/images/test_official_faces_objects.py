@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from memorisk.images.options import ImageOptions
-from memorisk.images.sources import load_manifest
+from memorisk.images.sources.registry import load_manifest
 from memorisk.runs.errors import InputError
 from tests.images.official_trees import notes_of, pictures, rows_of
 from tests.images.official_trees_pairs import ATTRIBUTES, celeba, celeba_as_kaggle_has_it, imagenet_lt

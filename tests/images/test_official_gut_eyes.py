@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from memorisk.images.official_kvasir_capsule import CLASSES
-from memorisk.images.sources import load_manifest
+from memorisk.images.published.kvasir_capsule import CLASSES
+from memorisk.images.sources.registry import load_manifest
 from memorisk.runs.errors import InputError
 from tests.images.making import write
 from tests.images.official_trees import kvasir, notes_of, oct_, odir_eyes, odir_patients, pictures, rows_of

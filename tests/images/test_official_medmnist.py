@@ -6,9 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from memorisk.images.official_medmnist import FLAT, SOLID
 from memorisk.images.options import ImageOptions
-from memorisk.images.sources import load_manifest
+from memorisk.images.published.medmnist import FLAT, SOLID
+from memorisk.images.sources.registry import load_manifest
 from memorisk.runs.errors import InputError
 from tests.images.making import write
 

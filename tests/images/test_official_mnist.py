@@ -9,12 +9,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from memorisk.images.idx_files import open_idx
 from memorisk.images.manifest import Manifest
-from memorisk.images.official_mnist import CLOTHES
 from memorisk.images.options import ImageOptions
-from memorisk.images.readers import read_image
-from memorisk.images.sources import load_manifest
+from memorisk.images.published.mnist import CLOTHES
+from memorisk.images.readers.idx_files import open_idx
+from memorisk.images.readers.registry import read_image
+from memorisk.images.sources.registry import load_manifest
 from memorisk.images.store import build_store
 from memorisk.runs.errors import InputError
 from tests.images.making import write

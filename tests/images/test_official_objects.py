@@ -8,7 +8,7 @@ from scipy.io import savemat
 
 from memorisk.images.manifest import Manifest
 from memorisk.images.options import ImageOptions
-from memorisk.images.sources import load_manifest
+from memorisk.images.sources.registry import load_manifest
 from memorisk.images.store import build_store
 from memorisk.runs.errors import InputError
 from tests.images.making import write

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from memorisk.images.options import ImageOptions
-from memorisk.images.readers import read_image
-from memorisk.images.sources import load_manifest
+from memorisk.images.readers.registry import read_image
+from memorisk.images.sources.registry import load_manifest
 from memorisk.runs.errors import InputError
 from tests.images.dicom_making import dicom
 from tests.images.official_trees import notes_of, pictures, rows_of

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from memorisk.audits.options import ClassifierOptions
-from memorisk.audits.plan import draw_parts
-from memorisk.images.official_chestxray14 import FINDINGS
+from memorisk.audits.classifier.options import ClassifierOptions
+from memorisk.audits.classifier.plan import draw_parts
 from memorisk.images.options import ImageOptions
-from memorisk.images.readers import read_image
-from memorisk.images.sources import load_manifest
+from memorisk.images.published.chestxray14 import FINDINGS
+from memorisk.images.readers.registry import read_image
+from memorisk.images.sources.registry import load_manifest
 from memorisk.runs.errors import InputError
 from tests.images.making import write
 from tests.images.official_trees import (

@@ -7,9 +7,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from memorisk.images.decoding import hash_pixels
+from memorisk.images.copies.orientations import ORIENTATIONS, oriented, same_pixels
+from memorisk.images.decoding.decoding import hash_pixels
 from memorisk.images.manifest import Manifest
-from memorisk.images.orientations import ORIENTATIONS, oriented, same_pixels
 from memorisk.images.store import ImageStore
 
 

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from memorisk.images.duplicates import details, thumbnail
-from memorisk.images.planting import KINDS, NOISE, REGIONS, find_kind, plant_copy
+from memorisk.images.copies.duplicates import details, thumbnail
+from memorisk.images.copies.planting import KINDS, NOISE, REGIONS, find_kind, plant_copy
 from memorisk.runs.errors import InputError
 
 SIDE = 48

@@ -12,10 +12,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
+from memorisk.images.decoding.formats import FORMATS, file_format, sniff
+from memorisk.images.decoding.greys import over_black, percentile_range, show, stretch, to_depth
 from memorisk.images.digits import BUILTIN_DIGITS
-from memorisk.images.formats import FORMATS, file_format, sniff
-from memorisk.images.greys import over_black, percentile_range, show, stretch, to_depth
-from memorisk.images.readers import count_frames, read_image
+from memorisk.images.readers.registry import count_frames, read_image
 from memorisk.runs.errors import InputError
 from tests.images.making import packed, png_bytes, read_or_message, turned_by_definition, write
 

@@ -12,7 +12,7 @@ import h5py
 import numpy as np
 import pytest
 
-from memorisk.images.readers import count_frames, read_image
+from memorisk.images.readers.registry import count_frames, read_image
 from memorisk.runs.errors import InputError
 
 RNG = np.random.default_rng(0)

@@ -8,8 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from memorisk.images import readers_dicom, readers_dicom_apart
-from memorisk.images.readers import count_frames, read_image
+from memorisk.images.readers import dicom as readers_dicom
+from memorisk.images.readers import dicom_apart as readers_dicom_apart
+from memorisk.images.readers.registry import count_frames, read_image
 from memorisk.runs.errors import InputError, MissingExtraError
 from tests.images.dicom_making import dicom, items, lut, save, save_big_endian, with_elements
 from tests.images.making import read_or_message, write
@@ -222,7 +223,7 @@ def test_a_deflated_bomb_is_refused_before_it_is_parsed(tmp_path: Path, monkeypa
     assert read_image(path).shape == (1000, 1000, 1)
     bomb = write(tmp_path / "bomb.dcm", path.read_bytes())
     assert bomb.stat().st_size < 10_000
-    monkeypatch.setattr("memorisk.runs.bounds.FREE_BYTES", 1_000_000)
+    monkeypatch.setattr("memorisk.runs.formats.bounds.FREE_BYTES", 1_000_000)
     monkeypatch.setattr(pydicom, "dcmread", lambda *a, **k: pytest.fail("parsed"))
     with pytest.raises(InputError, match="decompression bomb"):
         read_image(bomb)

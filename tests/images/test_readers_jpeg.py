@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from memorisk.images import jpeg
-from memorisk.images.readers import read_image
+from memorisk.images.decoding import jpeg
+from memorisk.images.readers.registry import read_image
 from memorisk.runs.errors import InputError
 from tests.images.making import write
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from memorisk.images.readers import count_frames, read_image
-from memorisk.images.readers_nifti import count_frames as count_slices
-from memorisk.images.readers_nifti import declared_plane
+from memorisk.images.readers.nifti import count_frames as count_slices
+from memorisk.images.readers.nifti import declared_plane
+from memorisk.images.readers.registry import count_frames, read_image
 from memorisk.runs.errors import InputError
 
 nib = pytest.importorskip("nibabel")

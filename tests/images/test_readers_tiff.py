@@ -8,7 +8,7 @@ import pytest
 import tifffile
 from PIL import Image
 
-from memorisk.images.readers import count_frames, read_image
+from memorisk.images.readers.registry import count_frames, read_image
 from memorisk.runs.errors import InputError
 from tests.images.making import turned_by_definition
 

@@ -10,7 +10,7 @@ from memorisk.images.digits import digits_manifest
 from memorisk.images.manifest import Manifest
 from memorisk.images.options import ImageOptions
 from memorisk.images.sampling import sample_manifest, sample_sizes
-from memorisk.images.sources import load_manifest
+from memorisk.images.sources.registry import load_manifest
 from memorisk.runs.errors import InputError
 
 

@@ -10,8 +10,8 @@ import pytest
 
 from memorisk.images.manifest import Manifest
 from memorisk.images.options import ImageOptions
-from memorisk.images.readers import read_image
-from memorisk.images.sources import load_manifest
+from memorisk.images.readers.registry import read_image
+from memorisk.images.sources.registry import load_manifest
 from memorisk.runs.errors import InputError
 from tests.images.making import write
 

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from memorisk.images.options import ImageOptions
-from memorisk.images.readers import read_image
-from memorisk.images.sources import load_manifest
+from memorisk.images.readers.registry import read_image
+from memorisk.images.sources.registry import load_manifest
 from memorisk.runs.errors import InputError, MissingExtraError
 from tests.images.dicom_making import dicom, save
 from tests.images.making import write

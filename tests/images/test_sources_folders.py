@@ -11,9 +11,9 @@ from PIL import Image
 
 from memorisk.images.manifest import leaking_groups, refuse_leaking_splits
 from memorisk.images.options import ImageOptions
-from memorisk.images.readers import read_image
-from memorisk.images.source_folders import folder_labels
-from memorisk.images.sources import load_manifest
+from memorisk.images.readers.registry import read_image
+from memorisk.images.sources.folders import folder_labels
+from memorisk.images.sources.registry import load_manifest
 from memorisk.runs.errors import InputError
 from tests.images.making import write
 

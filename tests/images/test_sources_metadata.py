@@ -8,7 +8,7 @@ import pytest
 from PIL import Image
 
 from memorisk.images.options import ImageOptions
-from memorisk.images.sources import load_manifest
+from memorisk.images.sources.registry import load_manifest
 from memorisk.runs.errors import InputError
 from tests.images.making import write
 

@@ -13,9 +13,9 @@ from PIL import Image
 
 from memorisk.images.manifest import Manifest
 from memorisk.images.options import ImageOptions
-from memorisk.images.readers import count_frames, read_image
+from memorisk.images.readers.registry import count_frames, read_image
 from memorisk.images.rows import manifest_sources, usable_processes
-from memorisk.images.sources import load_manifest
+from memorisk.images.sources.registry import load_manifest
 from memorisk.images.store import build_store
 from memorisk.runs.errors import InputError
 

@@ -6,8 +6,8 @@ import torch
 
 from memorisk.images.stacked import StackedImages
 from memorisk.runs.errors import InputError
-from memorisk.training.feature_extraction import feature_batches
-from memorisk.training.pixels import PixelSource
+from memorisk.training.engine.pixels import PixelSource
+from memorisk.training.features.extraction import feature_batches
 
 
 def parts() -> list[np.ndarray]:

@@ -8,8 +8,8 @@ import tifffile
 from PIL import Image
 
 from memorisk.images.options import ImageOptions
-from memorisk.images.readers import count_frames
-from memorisk.images.sources import load_manifest
+from memorisk.images.readers.registry import count_frames
+from memorisk.images.sources.registry import load_manifest
 from memorisk.images.stacks import frames_left
 
 FRAMES = [Image.fromarray(np.full((8, 8), 40 * i, np.uint8)) for i in range(5)]

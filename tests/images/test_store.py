@@ -16,7 +16,7 @@ from PIL import Image
 from memorisk.images import cache
 from memorisk.images.manifest import Manifest
 from memorisk.images.options import ImageOptions
-from memorisk.images.readers import read_image
+from memorisk.images.readers.registry import read_image
 from memorisk.images.rows import manifest_sources, row_blocks, usable_processes
 from memorisk.images.store import build_store
 from memorisk.runs.errors import InputError
@@ -225,7 +225,7 @@ def test_the_data_hash_is_over_id_label_group_split_and_pixels(tmp_path, options
 
 
 def test_one_array_file_is_opened_once(tmp_path, options, monkeypatch):
-    from memorisk.images import readers_arrays
+    from memorisk.images.readers import arrays as readers_arrays
 
     pixels = np.random.default_rng(0).integers(0, 256, (300, 6, 6)).astype(np.uint8)
     np.savez_compressed(tmp_path / "set.npz", train_images=pixels)

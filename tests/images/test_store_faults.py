@@ -10,9 +10,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from memorisk.images import decoding
+from memorisk.images.decoding import decoding
 from memorisk.images.options import ImageOptions
-from memorisk.images.readers import read_image
+from memorisk.images.readers.registry import read_image
 from memorisk.images.store import build_store
 from memorisk.runs.errors import InputError, MemoriskError
 from tests.images.store_making import naive, write_images

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import torch
 
-from memorisk.models.zoo import seeded
+from memorisk.models.classifiers.zoo import seeded
 
 
 def autoencoder(channels: int = 1, **settings: Any) -> Any:

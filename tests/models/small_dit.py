@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 import torch
 
-from memorisk.models.dit import DiTGenerator, DiTSpec, new_dit
-from memorisk.models.generators import GeneratorConfig
-from memorisk.models.zoo import seeded
+from memorisk.models.classifiers.zoo import seeded
+from memorisk.models.generators.dit.dit import DiTGenerator, DiTSpec, new_dit
+from memorisk.models.generators.generators import GeneratorConfig
 from tests.models.small_autoencoder import autoencoder
 
 K = 3

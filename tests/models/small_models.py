@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from memorisk.models.preprocessing import Preprocessing, preprocessing_from
+from memorisk.models.blackbox.preprocessing import Preprocessing, preprocessing_from
 
 SIZE, CLASSES = 12, 5
 HALF = preprocessing_from("half", SIZE, 3)

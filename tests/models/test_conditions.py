@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from memorisk.models.conditions import CONDITIONS, Conditions
+from memorisk.models.generators.conditions import CONDITIONS, Conditions
 from memorisk.runs.errors import InputError
 
 NAMES = ["a/1.png", "ü 2", "3"]

@@ -12,9 +12,9 @@ from safetensors.torch import load_file, save_file
 
 import memorisk
 from memorisk.images.options import ImageOptions
-from memorisk.images.sources import load_manifest
+from memorisk.images.sources.registry import load_manifest
 from memorisk.images.store import ImageStore, build_store
-from memorisk.models.detectors import (
+from memorisk.models.detectors.detectors import (
     CONFIG,
     SEEN,
     WEIGHTS,
@@ -24,10 +24,10 @@ from memorisk.models.detectors import (
     new_network,
     open_backbone,
 )
-from memorisk.models.features import parse_source
+from memorisk.models.encoders.encoders import parse_source
 from memorisk.runs.errors import InputError
 from memorisk.runs.files import write_json, write_table
-from memorisk.training.feature_matrix import load_features
+from memorisk.training.features.matrix import load_features
 from tests.training.feature_images import png_folder
 
 

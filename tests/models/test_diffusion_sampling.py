@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 import torch
 
-from memorisk.models import dit_forward
-from memorisk.models.diffusion_sampling import DiffusionSampler, sampling_scheduler
-from memorisk.models.dit import DiTGenerator, null_labels, spec_of
-from memorisk.models.dit_forward import LeanForward, rows_stand_apart
-from memorisk.models.generators import Draw
-from memorisk.models.sampling_options import SAMPLERS, SamplingOptions
+from memorisk.models.generators.diffusion_sampling import DiffusionSampler, sampling_scheduler
+from memorisk.models.generators.dit import forward as dit_forward
+from memorisk.models.generators.dit.dit import DiTGenerator, null_labels, spec_of
+from memorisk.models.generators.dit.forward import LeanForward, rows_stand_apart
+from memorisk.models.generators.generators import Draw
+from memorisk.models.generators.sampling_options import SAMPLERS, SamplingOptions
 from memorisk.runs.errors import InputError
 from tests.models.small_dit import K, noise_of_training, small_dit, small_generator, small_spec
 

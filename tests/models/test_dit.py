@@ -6,9 +6,9 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from memorisk.models.autoencoders import whole_autoencoder
-from memorisk.models.conditions import Conditions
-from memorisk.models.dit import (
+from memorisk.models.autoencoders.autoencoders import whole_autoencoder
+from memorisk.models.generators.conditions import Conditions
+from memorisk.models.generators.dit.dit import (
     DiTGenerator,
     DiTSpec,
     find_dit,
@@ -19,8 +19,8 @@ from memorisk.models.dit import (
     save_dit,
     spec_of,
 )
-from memorisk.models.generators import Draw, load_generator
-from memorisk.models.sampling_options import SamplingOptions
+from memorisk.models.generators.generators import Draw, load_generator
+from memorisk.models.generators.sampling_options import SamplingOptions
 from memorisk.runs.errors import InputError
 from tests.models.small_dit import K, small_dit, small_generator, small_spec
 
@@ -119,7 +119,7 @@ def test_a_folder_without_its_description_is_none(tmp_path, monkeypatch):
     def killed(*given):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("memorisk.models.dit_folder.save_file", killed)
+    monkeypatch.setattr("memorisk.models.generators.dit.folder.save_file", killed)
     with pytest.raises(KeyboardInterrupt):
         save(generator, folder)
     with pytest.raises(InputError, match=r"no generator\.json"):

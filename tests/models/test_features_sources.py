@@ -5,8 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from memorisk.models.features import FeatureSource, parse_source
-from memorisk.models.features_saved import is_feature_file
+from memorisk.models.encoders.encoders import FeatureSource, parse_source
+from memorisk.models.encoders.saved import is_feature_file
 from memorisk.runs.errors import InputError
 
 

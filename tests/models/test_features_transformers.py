@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 import torch
 
-from memorisk.models.features import parse_source
-from memorisk.models.features_encoders import Encoder, open_encoder
+from memorisk.models.encoders.encoders import parse_source
+from memorisk.models.encoders.networks import Encoder, open_encoder
 from memorisk.runs.errors import InputError, MissingExtraError
 
 transformers = pytest.importorskip("transformers")

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from memorisk.models.generators import (
+from memorisk.models.generators.generators import (
     Draw,
     GeneratorConfig,
     SamplingOptions,

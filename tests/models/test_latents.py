@@ -11,12 +11,13 @@ from PIL import Image
 from safetensors.torch import load_file, save_file
 
 from memorisk.images.options import ImageOptions
-from memorisk.images.sources import load_manifest
+from memorisk.images.sources.registry import load_manifest
 from memorisk.images.store import ImageStore, build_store
-from memorisk.models import autoencoders, diffusers_weights
-from memorisk.models.diffusers_weights import PYTORCH, WEIGHTS
-from memorisk.models.latents import LatentEncoder, given_encoder, load_encoder, open_latents, save_encoder
-from memorisk.models.latents_seen import ORIGIN, TrainedOn
+from memorisk.models.autoencoders import autoencoders
+from memorisk.models.autoencoders.latents import LatentEncoder, given_encoder, load_encoder, open_latents, save_encoder
+from memorisk.models.autoencoders.latents_seen import ORIGIN, TrainedOn
+from memorisk.models.generators.dit import diffusers_weights
+from memorisk.models.generators.dit.diffusers_weights import PYTORCH, WEIGHTS
 from memorisk.runs.errors import InputError, MissingExtraError
 from tests.models.small_autoencoder import autoencoder, autoencoder_folder, posterior_mean
 

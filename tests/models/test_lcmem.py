@@ -10,15 +10,15 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 
 import memorisk
-from memorisk.models.detectors import CONFIG, SEEN, WEIGHTS
-from memorisk.models.lcmem import ENCODER, LatentDetector
-from memorisk.models.lcmem_network import FORMS, by_sample, latent_trunk, new_branch, stem_stride
+from memorisk.models.detectors.detectors import CONFIG, SEEN, WEIGHTS
+from memorisk.models.detectors.lcmem import ENCODER, LatentDetector
+from memorisk.models.detectors.lcmem_network import FORMS, by_sample, latent_trunk, new_branch, stem_stride
 from memorisk.runs.errors import InputError
 from memorisk.runs.files import write_json
 from memorisk.scores.pairs import score
-from memorisk.training.feature_matrix import load_features
-from memorisk.training.lcmem_options import LatentOptions
-from memorisk.training.lcmem_start import latent_start
+from memorisk.training.detectors.lcmem.options import LatentOptions
+from memorisk.training.detectors.lcmem.start import latent_start
+from memorisk.training.features.matrix import load_features
 from tests.training.siamese import TINY, latents_of, patients
 
 
@@ -36,7 +36,7 @@ def memorisk_seen(groups: np.ndarray):
     """Hashes of a few patients."""
     import pandas as pd
 
-    from memorisk.models.detectors import group_hashes
+    from memorisk.models.detectors.detectors import group_hashes
 
     return pd.DataFrame({"part": "training", "pixel_hash": "x", "group_hash": group_hashes(groups, "key")})
 

@@ -13,8 +13,8 @@ import timm
 import torch
 from torch import nn
 
-from memorisk.models.predictors import load_predictor
-from memorisk.models.preprocessing import preprocessing_from
+from memorisk.models.blackbox.predictors import load_predictor
+from memorisk.models.blackbox.preprocessing import preprocessing_from
 from memorisk.runs.errors import InputError
 from tests.models.small_models import HALF, SIZE, expected, images, small, write_export
 from tests.models.test_weights import Payload

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 import torch
 
-from memorisk.models.predictors import load_predictor
-from memorisk.models.preprocessing import preprocessing_from
+from memorisk.models.blackbox.predictors import load_predictor
+from memorisk.models.blackbox.preprocessing import preprocessing_from
 from memorisk.runs.errors import InputError, MissingExtraError
 from tests.models.small_models import CLASSES, HALF, SIZE, expected, images, small, write_export
 

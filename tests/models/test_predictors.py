@@ -8,11 +8,11 @@ import torch
 from safetensors.torch import save_file
 from torch import nn
 
-from memorisk.models.asked import ask_in_batches
-from memorisk.models.predictors import load_predictor
-from memorisk.models.preprocessing import preprocessing_from
-from memorisk.models.weights import save_weights
-from memorisk.models.zoo import create_model
+from memorisk.models.blackbox.asked import ask_in_batches
+from memorisk.models.blackbox.predictors import load_predictor
+from memorisk.models.blackbox.preprocessing import preprocessing_from
+from memorisk.models.classifiers.zoo import create_model
+from memorisk.models.weights.weights import save_weights
 from memorisk.runs.errors import InputError
 from tests.models import small_models
 from tests.models.small_models import CLASSES, HALF, SIZE, expected, images, small

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from memorisk.models.preprocessing import Preprocessing, preprocessing_from
-from memorisk.models.specs import IMAGENET_MEAN, IMAGENET_STD
+from memorisk.models.blackbox.preprocessing import Preprocessing, preprocessing_from
+from memorisk.models.classifiers.specs import IMAGENET_MEAN, IMAGENET_STD
 from memorisk.runs.errors import InputError
 
 

@@ -7,13 +7,13 @@ import pytest
 import torch
 from PIL import Image
 
-from memorisk.models.specs import model_spec
-from memorisk.models.zoo import create_model
+from memorisk.models.classifiers.specs import model_spec
+from memorisk.models.classifiers.zoo import create_model
 from memorisk.runs.errors import InputError
-from memorisk.training.frozen import fit_heads, trunk_features
-from memorisk.training.options import TrainOptions, resolve_options
-from memorisk.training.pixels import choose_normalisation
-from memorisk.training.predict import predict_logits
+from memorisk.training.engine.frozen import fit_heads, trunk_features
+from memorisk.training.engine.options import TrainOptions, resolve_options
+from memorisk.training.engine.pixels import choose_normalisation
+from memorisk.training.engine.predict import predict_logits
 
 CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from scipy.special import expit, softmax
 
-from memorisk.models import saved_outputs
-from memorisk.models.saved_outputs import SavedOutputs, write_saved_outputs
+from memorisk.models.blackbox import saved_outputs
+from memorisk.models.blackbox.saved_outputs import SavedOutputs, write_saved_outputs
 from memorisk.runs.errors import InputError
 
 N, K, C, R = 6, 4, 3, 2

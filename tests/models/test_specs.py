@@ -6,8 +6,8 @@ import sys
 import pytest
 import timm
 
-from memorisk.models.specs import CLIP_MEAN, SPECS, auto_model, model_spec
-from memorisk.models.zoo import OWN, list_models
+from memorisk.models.classifiers.specs import CLIP_MEAN, SPECS, auto_model, model_spec
+from memorisk.models.classifiers.zoo import OWN, list_models
 from memorisk.runs.errors import InputError
 
 
@@ -93,7 +93,7 @@ def test_list_begins_with_the_specified() -> None:
 
 
 def test_specifications_load_neither_torch_nor_timm() -> None:
-    script = "import sys; from memorisk.models.specs import model_spec; model_spec('resnet50'); "
+    script = "import sys; from memorisk.models.classifiers.specs import model_spec; model_spec('resnet50'); "
     script += "print([m for m in ('torch', 'timm') if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

@@ -6,7 +6,7 @@ import scipy.signal
 import torch
 import torch.nn.functional as F
 
-from memorisk.models.stylegan2_layers import (
+from memorisk.models.generators.stylegan2.layers import (
     EqualConv,
     EqualLinear,
     StyledConv,

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from memorisk.models.stylegan2_networks import Discriminator, GeneratorNetwork, Mapping, with_deviation
-from memorisk.models.stylegan2_spec import GanSpec
+from memorisk.models.generators.stylegan2.networks import Discriminator, GeneratorNetwork, Mapping, with_deviation
+from memorisk.models.generators.stylegan2.spec import GanSpec
 
 
 def spec(size: int = 16, channels: int = 1) -> GanSpec:

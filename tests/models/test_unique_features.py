@@ -4,9 +4,9 @@ import pytest
 import torch
 from torch import nn
 
-from memorisk.models.specs import model_spec
-from memorisk.models.unique_features import CONV_DROPOUT, DENSE_DROPOUT, NAMES
-from memorisk.models.zoo import create_model
+from memorisk.models.classifiers.specs import model_spec
+from memorisk.models.classifiers.unique_features import CONV_DROPOUT, DENSE_DROPOUT, NAMES
+from memorisk.models.classifiers.zoo import create_model
 from memorisk.runs.errors import InputError
 
 

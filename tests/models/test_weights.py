@@ -16,9 +16,9 @@ from timm.models.vision_transformer_sam import VisionTransformerSAM
 from torch import nn
 from torch.torch_version import TorchVersion
 
-from memorisk.models.parts import head_module
-from memorisk.models.weights import load_weights, read_state_dict, save_weights
-from memorisk.models.zoo import create_model
+from memorisk.models.classifiers.zoo import create_model
+from memorisk.models.weights.parts import head_module
+from memorisk.models.weights.weights import load_weights, read_state_dict, save_weights
 from memorisk.runs.errors import InputError
 
 State = dict[str, torch.Tensor]

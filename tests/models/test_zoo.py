@@ -7,11 +7,11 @@ import timm
 import torch
 from huggingface_hub import constants
 
-from memorisk.models import downloads
-from memorisk.models.parts import head_module, head_names, stem_names, trunk_output
-from memorisk.models.small import SmallCNN
-from memorisk.models.specs import model_spec
-from memorisk.models.zoo import OWN, create_model, seeded
+from memorisk.models.classifiers.small import SmallCNN
+from memorisk.models.classifiers.specs import model_spec
+from memorisk.models.classifiers.zoo import OWN, create_model, seeded
+from memorisk.models.weights import downloads
+from memorisk.models.weights.parts import head_module, head_names, stem_names, trunk_output
 from memorisk.runs.errors import InputError
 
 TINY = ["test_vit", "test_resnet", "test_convnext", "test_efficientnet"]

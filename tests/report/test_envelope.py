@@ -10,8 +10,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memorisk.report.envelope import LARGEST_ENVELOPE, MAX_SIGNATURES, Envelope, Signature, open_envelope, pae
-from memorisk.report.strict_json import parse_json
+from memorisk.report.statements.envelope import (
+    LARGEST_ENVELOPE,
+    MAX_SIGNATURES,
+    Envelope,
+    Signature,
+    open_envelope,
+    pae,
+)
+from memorisk.report.statements.strict_json import parse_json
 from memorisk.runs.errors import InputError, one_line
 
 EXAMPLE = (
@@ -212,7 +219,7 @@ def test_strict_json_is_json(value: Any) -> None:
 
 def test_reading_a_statement_loads_no_library() -> None:
     code = (
-        "import sys; import memorisk.report.envelope, memorisk.report.in_toto, memorisk.report.signatures\n"
+        "import sys; from memorisk.report.statements import envelope, in_toto, signatures\n"
         "print([m for m in ('cryptography', 'numpy', 'torch', 'pandas') if m in sys.modules])"
     )
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -7,8 +7,8 @@ from xml.etree import ElementTree as ET
 import numpy as np
 import pytest
 
-from memorisk.report import figures
-from memorisk.report.drawing import PALETTE, WIDTH, Sheet, palette_css
+from memorisk.report.figures import basic as figures
+from memorisk.report.figures.drawing import PALETTE, WIDTH, Sheet, palette_css
 from memorisk.report.labels import place_labels
 from tests.audits.classifier_results import HOSTILE
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memorisk.report import in_toto
-from memorisk.report.in_toto import PREDICATE_TYPE, InTotoStatement, ResourceDescriptor
+from memorisk.report.statements import in_toto
+from memorisk.report.statements.in_toto import PREDICATE_TYPE, InTotoStatement, ResourceDescriptor
 from memorisk.runs.errors import InputError, one_line
 
 DIGEST = "0123456789abcdef" * 4

@@ -5,8 +5,8 @@ from xml.etree import ElementTree as ET
 
 import numpy as np
 
-from memorisk.report.distance_figure import distance_plot
-from memorisk.report.logit_figure import logit_plot
+from memorisk.report.figures.distance import distance_plot
+from memorisk.report.figures.logit import logit_plot
 
 
 def texts(svg: str) -> list[str]:

@@ -13,7 +13,6 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from memorisk.report import figures
 from memorisk.report.blocks import (
     Callout,
     Column,
@@ -34,6 +33,7 @@ from memorisk.report.blocks import (
     Table,
     Thumbnail,
 )
+from memorisk.report.figures import basic as figures
 from memorisk.report.page import cell_html, render_page, sort_key, table_rows
 from tests.audits.classifier_results import HOSTILE
 

@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from memorisk.report.joint_figure import joint_plot
-from memorisk.report.score_figure import score_plot
-from memorisk.report.strength_figure import MOST_LINES, strength_plot
+from memorisk.report.figures.joint import joint_plot
+from memorisk.report.figures.score import score_plot
+from memorisk.report.figures.strength import MOST_LINES, strength_plot
 
 HOSTILE = "<script>$x_1$"
 

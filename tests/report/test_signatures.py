@@ -25,9 +25,16 @@ from cryptography.hazmat.primitives.serialization import (
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memorisk.report.envelope import PAYLOAD_TYPE, Envelope, Signature, open_envelope, pae
-from memorisk.report.in_toto import InTotoStatement, ResourceDescriptor
-from memorisk.report.signatures import SignatureError, key_id, read_private_key, read_public_key, sign, verify
+from memorisk.report.statements.envelope import PAYLOAD_TYPE, Envelope, Signature, open_envelope, pae
+from memorisk.report.statements.in_toto import InTotoStatement, ResourceDescriptor
+from memorisk.report.statements.signatures import (
+    SignatureError,
+    key_id,
+    read_private_key,
+    read_public_key,
+    sign,
+    verify,
+)
 from memorisk.runs.errors import InputError, MissingExtraError, one_line
 
 FIRST = Ed25519PrivateKey.from_private_bytes(

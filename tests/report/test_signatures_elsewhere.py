@@ -13,9 +13,16 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
-from memorisk.report.envelope import PAYLOAD_TYPE, Envelope, open_envelope, pae
-from memorisk.report.in_toto import PREDICATE_TYPE, InTotoStatement, ResourceDescriptor
-from memorisk.report.signatures import SignatureError, key_id, read_private_key, read_public_key, sign, verify
+from memorisk.report.statements.envelope import PAYLOAD_TYPE, Envelope, open_envelope, pae
+from memorisk.report.statements.in_toto import PREDICATE_TYPE, InTotoStatement, ResourceDescriptor
+from memorisk.report.statements.signatures import (
+    SignatureError,
+    key_id,
+    read_private_key,
+    read_public_key,
+    sign,
+    verify,
+)
 
 KEY = Ed25519PrivateKey.from_private_bytes(bytes(range(32)))
 STATEMENT = InTotoStatement(

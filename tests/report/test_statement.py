@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from memorisk.report.in_toto import InTotoStatement, ResourceDescriptor
-from memorisk.report.json_schema import load_schema, violations
 from memorisk.report.model_card import HEADING, escaped, model_card
-from memorisk.report.statement import (
+from memorisk.report.statements.in_toto import InTotoStatement, ResourceDescriptor
+from memorisk.report.statements.json_schema import load_schema, violations
+from memorisk.report.statements.statement import (
     SCHEMA,
     AuditStatement,
     Figure,

@@ -16,24 +16,24 @@ from tests.poison import imported_names, marked, poison
 from tests.runs.clusters import ENVIRONMENT, ROOT, dask_cluster, ray_cluster
 
 POOL = """
-from memorisk.runs.executors import run_jobs
+from memorisk.runs.executors.pool import run_jobs
 from memorisk.runs import executors
 executors._METHOD = given["method"]
 from tests.runs.test_child_processes import look_around
 print(json.dumps(run_jobs(look_around, [1, 2], processes=2)))
 """
 TRACKER = """
-from memorisk.runs.executors import prepare_workers
+from memorisk.runs.executors.pool import prepare_workers
 prepare_workers("memorisk.runs.files")
 """
 DECODER = """
 from pathlib import Path
-from memorisk.images.readers_dicom_apart import decode_apart
+from memorisk.images.readers.dicom_apart import decode_apart
 print(json.dumps(int(decode_apart(Path(given["file"]), 0, "pylibjpeg").sum())))
 """
 CLUSTER = """
-from memorisk.runs.executors import run_jobs
-from memorisk.runs.placement import Placement
+from memorisk.runs.executors.pool import run_jobs
+from memorisk.runs.executors.placement import Placement
 from tests.runs.test_child_processes import look_around
 place = Placement(given["executor"], given["address"])
 print(json.dumps(run_jobs(look_around, [1, 2], place=place)))
@@ -70,7 +70,7 @@ def parent(code: str, place: Path, *, notebook: bool = False, **given: Any) -> A
     """
     first = "import json, sys\n"
     if notebook:
-        first += "import pydicom, memorisk.runs.executors, memorisk.images.readers_dicom_apart\n"
+        first += "import pydicom, memorisk.runs.executors.pool, memorisk.images.readers.dicom_apart\n"
         first += "import tests.runs.test_child_processes\nsys.path[0] = ''\n"
     last = f"assert (sys.path[0] == '') is {notebook} and 'PYTHONSAFEPATH' not in __import__('os').environ\n"
     script = place.parent / "parent.py"

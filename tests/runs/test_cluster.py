@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 
 import memorisk
-from memorisk.cli_settings import placed
+from memorisk.cli.settings import placed
 from memorisk.runs.errors import InputError, MemoriskError
-from memorisk.runs.executors import Outcome, run_jobs
-from memorisk.runs.placement import ClusterOptions, Placement, parse_bytes
-from memorisk.runs.remote import Expected, deciding_versions
-from memorisk.runs.signs import Signs
+from memorisk.runs.executors.heartbeats import Signs
+from memorisk.runs.executors.placement import ClusterOptions, Placement, parse_bytes
+from memorisk.runs.executors.pool import Outcome, run_jobs
+from memorisk.runs.executors.worker import Expected, deciding_versions
 from tests.runs.clusters import DaskCluster, Wire, dask_cluster, fatal_below_zero, first_stopped, slow_square
 
 pytest.importorskip("distributed")
@@ -100,10 +100,12 @@ def test_a_cluster_that_cannot_do_the_work_is_refused_in_one_line(
         run(cluster, tmp_path, [1], gpus=1)
     with pytest.raises(InputError, match="offers memory 8e"):
         run(cluster, tmp_path, [1], memory=8 * 10**9)
-    monkeypatch.setattr("memorisk.runs.dask_jobs.CONNECT_SECONDS", 0.5)
+    monkeypatch.setattr("memorisk.runs.executors.dask.CONNECT_SECONDS", 0.5)
     with pytest.raises(InputError, match=r"no scheduler of Dask answers at tcp://127.0.0.1:1"):
         run(cluster, tmp_path, [1], address="tcp://127.0.0.1:1")
-    monkeypatch.setattr("memorisk.runs.remote.deciding_versions", lambda: {**deciding_versions(), "torch": "1.0"})
+    monkeypatch.setattr(
+        "memorisk.runs.executors.worker.deciding_versions", lambda: {**deciding_versions(), "torch": "1.0"}
+    )
     with pytest.raises(InputError, match=r"worker .*: it has torch .*, and where the command was given it is 1.0"):
         run(cluster, tmp_path, [1])
     assert not list(tmp_path.iterdir())
@@ -111,8 +113,8 @@ def test_a_cluster_that_cannot_do_the_work_is_refused_in_one_line(
 
 def test_a_wrong_address_is_told_at_once_and_nothing_after_it() -> None:
     script = """
-from memorisk.runs.dask_jobs import reach_dask
-from memorisk.runs.placement import Placement
+from memorisk.runs.executors.dask import reach_dask
+from memorisk.runs.executors.placement import Placement
 try:
     reach_dask(Placement("dask", "foo"))
 except Exception as error:
@@ -128,8 +130,8 @@ except Exception as error:
 def test_a_worker_that_says_nothing_is_named_and_the_others_go_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("memorisk.runs.remote.LOOK_SECONDS", 4.0)
-    monkeypatch.setattr("memorisk.runs.dask_watch.WATCH_SECONDS", 0.2)
+    monkeypatch.setattr("memorisk.runs.executors.worker.LOOK_SECONDS", 4.0)
+    monkeypatch.setattr("memorisk.runs.executors.dask_events.WATCH_SECONDS", 0.2)
     with dask_cluster(2, "--nthreads", "1") as cluster:
         cluster.workers[0].send_signal(signal.SIGSTOP)
         assert run(cluster, tmp_path, [1, 2, 3]) == [1, 4, 9]
@@ -146,7 +148,7 @@ def test_a_worker_that_says_nothing_is_named_and_the_others_go_on(
 def test_the_job_of_a_worker_that_is_stopped_for_good_runs_elsewhere(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, nanny: bool
 ) -> None:
-    monkeypatch.setattr("memorisk.runs.dask_watch._MISSED", 1)
+    monkeypatch.setattr("memorisk.runs.executors.dask_events._MISSED", 1)
     with dask_cluster(2, "--nthreads", "1", nanny=nanny) as cluster:
         with first_stopped(tmp_path) as stopped:
             assert run(cluster, tmp_path, list(range(6)), 0.3, silence=2.0) == [n**2 for n in range(6)]
@@ -165,7 +167,7 @@ def test_the_job_of_a_worker_that_is_stopped_for_good_runs_elsewhere(
 
 def test_signs_of_life_are_told_by_change_and_not_by_clocks(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [100.0]
-    monkeypatch.setattr("memorisk.runs.signs.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("memorisk.runs.executors.heartbeats.time.monotonic", lambda: now[0])
     signs, told = Signs(), []
     both = {"a": 7, "b": 5}
     looks = [(0, {"a": 5, "b": 5}), (1, {"a": 6, "b": 5}), (1, both), (3600, both), (1, {"a": 9, "c": 5}),
@@ -180,7 +182,7 @@ def test_signs_of_life_are_told_by_change_and_not_by_clocks(monkeypatch: pytest.
 
 
 def test_a_worker_that_does_not_see_the_folders_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("memorisk.runs.remote._PATIENCE", 0.0)
+    monkeypatch.setattr("memorisk.runs.executors.worker._PATIENCE", 0.0)
     there = tmp_path / "there"
     there.touch()
     assert Expected((str(there),), deciding_versions()).refuses() is None
@@ -213,7 +215,7 @@ def test_settings_of_a_cluster(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) 
     with pytest.raises(InputError, match="needs the address of a cluster"):
         memorisk.audit_classifier("digits", out=tmp_path / "run", executor="dask")
     nobody = {"executor": "dask", "cluster": "tcp://127.0.0.1:1"}
-    monkeypatch.setattr("memorisk.runs.dask_jobs.CONNECT_SECONDS", 0.5)
+    monkeypatch.setattr("memorisk.runs.executors.dask.CONNECT_SECONDS", 0.5)
     with pytest.raises(InputError, match=r"no scheduler of Dask answers at tcp://127.0.0.1:1"):
         memorisk.audit_classifier("digits", out=tmp_path / "run", **nobody)
     study = {"settings": nobody, "architectures": {"MLP": {"model": "mlp1"}}, "datasets": {"d": {"images": "digits"}}}

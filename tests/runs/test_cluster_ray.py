@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from memorisk.runs import ray_jobs
 from memorisk.runs.errors import InputError, MemoriskError
-from memorisk.runs.executors import connection, run_jobs
-from memorisk.runs.placement import Placement
+from memorisk.runs.executors import ray as ray_jobs
+from memorisk.runs.executors.placement import Placement
+from memorisk.runs.executors.pool import connection, run_jobs
 from tests.runs.clusters import first_stopped, ray_cluster, slow_square
 
 pytest.importorskip("ray")

@@ -12,20 +12,20 @@ from pathlib import Path
 import psutil
 import pytest
 
-from memorisk.runs import ray_token
 from memorisk.runs.errors import InputError
-from memorisk.runs.executors import run_jobs
-from memorisk.runs.placement import Placement
-from memorisk.runs.ray_jobs import reach_ray
+from memorisk.runs.executors import ray_token
+from memorisk.runs.executors.placement import Placement
+from memorisk.runs.executors.pool import run_jobs
+from memorisk.runs.executors.ray import reach_ray
 from tests.runs.clusters import ENVIRONMENT, fatal_below_zero, free_port
 
 pytest.importorskip("ray")
 SECRET = "5f" * 32
 JOB = """
 from pathlib import Path
-from memorisk.runs.executors import run_jobs
-from memorisk.runs.placement import Placement
-from memorisk.runs.ray_jobs import reach_ray
+from memorisk.runs.executors.pool import run_jobs
+from memorisk.runs.executors.placement import Placement
+from memorisk.runs.executors.ray import reach_ray
 from tests.runs.clusters import fatal_below_zero
 place = Placement("ray", "{address}", folders=(Path("{folder}"),))
 reach_ray(place)

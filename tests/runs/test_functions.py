@@ -6,10 +6,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from memorisk.audits.options import ClassifierOptions
+from memorisk.audits.classifier.options import ClassifierOptions
 from memorisk.runs.errors import InputError
 from memorisk.runs.functions import load_named, python_folders
-from memorisk.training.generate_options import GenerateOptions
+from memorisk.training.generators.drawing.options import GenerateOptions
 from tests.commands import answer, refusal
 from tests.poison import marked, poison
 

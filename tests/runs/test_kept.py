@@ -12,11 +12,11 @@ from pathlib import Path
 import fsspec.config
 import pytest
 
-from memorisk.runs import claim, pushing, storage
-from memorisk.runs.claim import CLAIM
 from memorisk.runs.errors import InputError, MemoriskError
-from memorisk.runs.kept import kept_run, read_run
-from memorisk.runs.run_index import INDEX
+from memorisk.runs.storage import claim, pushing, storage
+from memorisk.runs.storage.claim import CLAIM
+from memorisk.runs.storage.index import INDEX
+from memorisk.runs.storage.kept import kept_run, read_run
 from tests.runs.servers import PASSWORD, USER, FtpServer
 
 
@@ -118,7 +118,7 @@ import fsspec.config
 fsspec.config.conf["ftp"] = {"username": sys.argv[3], "password": sys.argv[4]}
 from memorisk.runs import claim, pushing
 pushing.PUSH_SECONDS, claim._SETTLE_SECONDS = 0.01, 0.02
-from memorisk.runs.kept import kept_run
+from memorisk.runs.storage.kept import kept_run
 with kept_run(sys.argv[1], Path(sys.argv[2])) as out:
     (out / "config.yaml").write_text("run: 1\\n")
     (out / "weights").mkdir()

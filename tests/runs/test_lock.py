@@ -16,7 +16,7 @@ from memorisk.runs import lock as lock_module
 from memorisk.runs.errors import InputError
 from memorisk.runs.folder import check_out, open_run
 from memorisk.runs.lock import folder_lock, refuse_held
-from memorisk.runs.marker_lock import this_process
+from memorisk.runs.storage.marker_lock import this_process
 
 CONFIG = {"run": {"kind": "test"}}
 
@@ -129,13 +129,13 @@ def test_a_marker_of_another_machine_is_believed_and_what_to_remove_is_said(tmp_
 
 def test_a_marker_of_a_killed_process_is_taken_over(tmp_path):
     code = (
-        "import sys, time, pathlib\nfrom memorisk.runs.marker_lock import marker_lock\n"
+        "import sys, time, pathlib\nfrom memorisk.runs.storage.marker_lock import marker_lock\n"
         "with marker_lock(pathlib.Path(sys.argv[1]), name='.lock'):\n print('held', flush=True); time.sleep(60)"
     )
     other = subprocess.Popen([sys.executable, "-c", code, str(tmp_path)], stdout=subprocess.PIPE, text=True)
     assert other.stdout is not None
     assert other.stdout.readline() == "held\n"
-    from memorisk.runs.marker_lock import marker_lock
+    from memorisk.runs.storage.marker_lock import marker_lock
 
     with pytest.raises(InputError, match=f"process {other.pid}"), marker_lock(tmp_path, name=".lock"):
         pass

@@ -10,16 +10,16 @@ import pandas as pd
 import pytest
 from PIL import Image
 
-from memorisk.cli import main
+from memorisk.cli.main import main
 from memorisk.images.options import ImageOptions
-from memorisk.images.sources import load_manifest
+from memorisk.images.sources.registry import load_manifest
 from memorisk.images.store import build_store
-from memorisk.runs import storage
 from memorisk.runs.errors import InputError, MemoriskError
 from memorisk.runs.folder import check_out
-from memorisk.runs.mirror import local_source
-from memorisk.runs.origins import as_named
-from memorisk.runs.urls import redacted, url_of
+from memorisk.runs.storage import storage
+from memorisk.runs.storage.mirror import local_source
+from memorisk.runs.storage.origins import as_named
+from memorisk.runs.storage.urls import redacted, url_of
 from tests.runs.servers import PASSWORD, USER, FtpServer, web_server
 
 

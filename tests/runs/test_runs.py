@@ -17,7 +17,7 @@ import torch
 from safetensors import SafetensorError
 
 from memorisk.runs.errors import GOES_ON, InputError, MemoriskError, one_line, unknown_name
-from memorisk.runs.executors import run_jobs, worker_pool
+from memorisk.runs.executors.pool import run_jobs, worker_pool
 from memorisk.runs.files import atomic_path, plain, read_array, read_json, write_array, write_json, write_table
 from memorisk.runs.fingerprint import file_fingerprint, fingerprint
 from memorisk.runs.folder import check_out, open_run
@@ -213,7 +213,7 @@ def test_workers_end_with_the_process_that_started_them(tmp_path):
         "import os, time\ndef work(path):\n open(path + str(os.getpid()), 'w').close()\n time.sleep(60)\n",
     )
     code = (
-        "import sys\nfrom memorisk.runs.executors import run_jobs\nfrom work_here import work\n"
+        "import sys\nfrom memorisk.runs.executors.pool import run_jobs\nfrom work_here import work\n"
         "run_jobs(work, [sys.argv[1] + '/w'] * 2, processes=2)\n"
     )
     main = subprocess.Popen([sys.executable, "-c", code, str(tmp_path)], env=environment)
@@ -230,7 +230,7 @@ def test_workers_end_with_the_process_that_started_them(tmp_path):
 
 def test_an_idle_worker_and_the_fork_server_end_with_their_parent_too():
     code = (
-        "import os, signal, time\nfrom memorisk.runs.executors import run_jobs\n"
+        "import os, signal, time\nfrom memorisk.runs.executors.pool import run_jobs\n"
         "def done(outcome):\n os.kill(os.getpid(), signal.SIGKILL)\n"
         "run_jobs(time.sleep, [0.0, 0.0], processes=2, on_done=done)\n"
     )
@@ -242,7 +242,7 @@ def test_an_idle_worker_and_the_fork_server_end_with_their_parent_too():
 def test_a_script_without_a_guard_is_not_run_again_by_its_workers(tmp_path):
     script = tmp_path / "script.py"
     script.write_text(
-        "import time\nfrom memorisk.runs.executors import run_jobs\n"
+        "import time\nfrom memorisk.runs.executors.pool import run_jobs\n"
         "print('once', run_jobs(time.sleep, [0, 0, 0], processes=2))\n"
     )
     run = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=60, check=True)
@@ -285,7 +285,7 @@ def test_jobs_that_nobody_waits_for_any_more_are_stopped(tmp_path):
         "import sys, time\ndef work(job):\n path, seconds = job\n open(path, 'w').close()\n time.sleep(seconds)\n",
     )
     code = (
-        "import sys\nfrom memorisk.runs.executors import run_jobs\nfrom work_here import work\n"
+        "import sys\nfrom memorisk.runs.executors.pool import run_jobs\nfrom work_here import work\n"
         "def done(outcome):\n raise KeyboardInterrupt\n"
         "jobs = [(f'{sys.argv[1]}/job{i}', 60.0 if i else 0.0) for i in range(9)]\n"
         "try:\n run_jobs(work, jobs, processes=2, on_done=done)\n"

@@ -6,11 +6,11 @@ from typing import Annotated, Literal
 
 import pytest
 
-from memorisk.audits.feature_options import FeatureOptions
-from memorisk.audits.options import ClassifierOptions
+from memorisk.audits.classifier.options import ClassifierOptions
+from memorisk.audits.feature.options import FeatureOptions
 from memorisk.runs.errors import InputError
 from memorisk.runs.settings import check_types
-from memorisk.training.command_options import TrainClassifierOptions
+from memorisk.training.classifiers.options import TrainClassifierOptions
 
 
 @dataclass

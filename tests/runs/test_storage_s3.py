@@ -8,7 +8,7 @@ s3fs, moto = pytest.importorskip("s3fs"), pytest.importorskip("moto.server")
 
 @pytest.fixture
 def bucket(monkeypatch):
-    from memorisk.runs import claim
+    from memorisk.runs.storage import claim
 
     server = moto.ThreadedMotoServer(ip_address="127.0.0.1", port=0)
     server.start()
@@ -25,8 +25,8 @@ def bucket(monkeypatch):
 
 def test_images_and_a_run_in_a_bucket(bucket, tmp_path):
     from memorisk.runs.errors import InputError
-    from memorisk.runs.kept import kept_run, read_run
-    from memorisk.runs.mirror import local_source
+    from memorisk.runs.storage.kept import kept_run, read_run
+    from memorisk.runs.storage.mirror import local_source
 
     for name in ("a/1.png", "a/2 #?.png", "b/é.png"):
         bucket.pipe_file(f"clinic/skin/{name}", name.encode())

@@ -12,7 +12,8 @@ from opacus.accountants.analysis import rdp as opacus_rdp
 from scipy import integrate, stats
 
 from memorisk.runs.errors import InputError
-from memorisk.statistics.accounting import (
+from memorisk.statistics.copies.mixtures import renyi_divergence
+from memorisk.statistics.privacy.accounting import (
     DEFAULT_ORDERS,
     epsilon_from_rdp,
     gaussian_noise,
@@ -20,7 +21,6 @@ from memorisk.statistics.accounting import (
     rdp_epsilon,
     sampled_gaussian_rdp,
 )
-from memorisk.statistics.mixtures import renyi_divergence
 
 GRID = [(z, q, steps) for z in (0.5, 1.0, 4.0) for q in (0.002, 0.05, 0.5, 1.0) for steps in (1, 100, 3000)]
 WHOLE = [float(a) for a in range(2, 64)]

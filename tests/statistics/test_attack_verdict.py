@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from memorisk.statistics.attack_verdict import LEVEL, Attack, attack_findings, passed_words
 from memorisk.statistics.roc import seed_auc_jackknife, tpr_at_fpr
-from memorisk.statistics.verdict import FAIL, UNDECIDED, Units
+from memorisk.statistics.verdicts.attack_verdict import LEVEL, Attack, attack_findings, passed_words
+from memorisk.statistics.verdicts.verdict import FAIL, UNDECIDED, Units
 
 PATIENTS = Units("patient", "patients")
 QUIET = Attack("Loss threshold", 0.51, 0.47, 0.55, 1.0, 0.0, 1.0, 500, 80, 8, 0.3)

@@ -5,7 +5,7 @@ import pytest
 from scipy import stats
 
 from memorisk.runs.errors import InputError
-from memorisk.statistics.calibration import (
+from memorisk.statistics.copies.calibration import (
     equal_pools,
     group_values,
     identities_needed,

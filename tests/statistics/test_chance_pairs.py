@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from memorisk.runs.errors import InputError
-from memorisk.statistics.chance_pairs import (
+from memorisk.statistics.copies.chance_pairs import (
     APART,
     CHANCE,
     LEAST,

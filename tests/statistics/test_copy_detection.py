@@ -6,8 +6,8 @@ from scipy import stats
 from scipy.spatial.distance import cdist
 
 from memorisk.runs.errors import InputError
-from memorisk.statistics.calibration import percentile_threshold, specificity_threshold
-from memorisk.statistics.copy_detection import Queries, corrected_pools, detect, false_flags, published_pools
+from memorisk.statistics.copies.calibration import percentile_threshold, specificity_threshold
+from memorisk.statistics.copies.copy_detection import Queries, corrected_pools, detect, false_flags, published_pools
 
 
 def test_shares_by_loops():

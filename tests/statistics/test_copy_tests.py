@@ -6,7 +6,7 @@ from scipy import stats
 from scipy.spatial.distance import cdist
 
 from memorisk.runs.errors import InputError
-from memorisk.statistics.copy_tests import authenticity, copying_z, data_copying, wasserstein
+from memorisk.statistics.copies.copy_tests import authenticity, copying_z, data_copying, wasserstein
 
 
 def test_wasserstein_is_scipys_and_its_permutations_are_loops():

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from memorisk.runs.errors import InputError
-from memorisk.statistics.detector_places import compare_pairs, mean_share, places
+from memorisk.statistics.copies.detector_places import compare_pairs, mean_share, places
+from memorisk.statistics.copies.paired_detectors import compare_detectors, paired_hits
 from memorisk.statistics.multiple import holm
-from memorisk.statistics.paired_detectors import compare_detectors, paired_hits
 
 
 def test_pairs_are_the_paired_test_with_holm_over_the_pairs_asked():

@@ -7,8 +7,8 @@ import pytest
 from scipy import special, stats
 
 from memorisk.runs.errors import InputError
-from memorisk.statistics.accounting import gaussian_noise
-from memorisk.statistics.empirical_epsilon import (
+from memorisk.statistics.privacy.accounting import gaussian_noise
+from memorisk.statistics.privacy.empirical_epsilon import (
     PairGuesses,
     epsilon_bound,
     guess_p_value,

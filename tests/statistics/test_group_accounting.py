@@ -9,8 +9,8 @@ from dp_accounting.pld import PLDAccountant
 from scipy import integrate, stats
 
 from memorisk.runs.errors import InputError
-from memorisk.statistics.accounting import DEFAULT_ORDERS, epsilon_from_rdp, rdp_epsilon, sampled_gaussian_rdp
-from memorisk.statistics.group_accounting import (
+from memorisk.statistics.privacy.accounting import DEFAULT_ORDERS, epsilon_from_rdp, rdp_epsilon, sampled_gaussian_rdp
+from memorisk.statistics.privacy.group_accounting import (
     group_claim,
     group_epsilon,
     group_privacy_epsilon,

@@ -7,8 +7,8 @@ import pytest
 from scipy import stats
 
 from memorisk.runs.errors import InputError
-from memorisk.statistics.calibration import one_per_group, sensitivity_threshold
-from memorisk.statistics.guarantee import both_readings, miss_guarantee
+from memorisk.statistics.copies.calibration import one_per_group, sensitivity_threshold
+from memorisk.statistics.pairs.guarantee import both_readings, miss_guarantee
 
 
 @pytest.mark.parametrize("detectors", [1, 2, 5])

@@ -7,7 +7,7 @@ import numpy as np
 from scipy import stats
 
 from memorisk.audits.filter.families import parse_families
-from memorisk.statistics.guarantee import miss_guarantee
+from memorisk.statistics.pairs.guarantee import miss_guarantee
 
 RECIPE = runpy.run_path(str(Path(__file__).resolve().parents[2] / "recipes" / "guarantee_simulation.py"))
 WORLDS = {world.name: world for world in RECIPE["WORLDS"]}

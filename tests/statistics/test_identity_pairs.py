@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from memorisk.runs.errors import InputError
-from memorisk.statistics.identity_pairs import (
+from memorisk.statistics.pairs.identity_pairs import (
     Pairs,
     cliques,
     negative_pairs,

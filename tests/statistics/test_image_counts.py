@@ -8,11 +8,11 @@ from scipy import stats
 
 from memorisk.audits.synthetic.findings import near_p
 from memorisk.runs.errors import InputError
-from memorisk.statistics.calibration import group_values
-from memorisk.statistics.image_counts import LEVEL, counted_images
-from memorisk.statistics.memorized_share import memorized_share
-from memorisk.statistics.nearer_set import nearer_set
-from memorisk.statistics.reversed_queries import ahead_p, reversed_queries, units_ahead
+from memorisk.statistics.copies.calibration import group_values
+from memorisk.statistics.copies.image_counts import LEVEL, counted_images
+from memorisk.statistics.copies.nearer_set import nearer_set
+from memorisk.statistics.copies.reversed_queries import ahead_p, reversed_queries, units_ahead
+from memorisk.statistics.memorization.memorized_share import memorized_share
 
 M, N, DRAWN, SPREAD = 40, 60, 60, 0.7
 

@@ -6,8 +6,8 @@ from scipy.special import logit
 from scipy.stats import binom, norm, t
 from statsmodels.stats.proportion import proportion_confint
 
+from memorisk.statistics.copies.placements import group_deleted_auc
 from memorisk.statistics.jackknife import LEAST_P, counting_bound, jackknife, jackknife_variance, unavailable
-from memorisk.statistics.placements import group_deleted_auc
 from memorisk.statistics.roc import auc, auc_jackknife, seed_auc_jackknife
 from memorisk.statistics.thresholds import balanced_accuracy_jackknife
 

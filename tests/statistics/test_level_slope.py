@@ -5,7 +5,7 @@ import pytest
 from scipy import stats
 
 from memorisk.runs.errors import InputError
-from memorisk.statistics.level_slope import mean_slope, share_slope, share_slope_limits, slope_weights
+from memorisk.statistics.memorization.level_slope import mean_slope, share_slope, share_slope_limits, slope_weights
 from memorisk.statistics.proportions import clopper_pearson
 
 LEVELS = np.array([1, 4, 16, 64])

@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from memorisk.runs.errors import InputError
-from memorisk.statistics.mark_rank import (
+from memorisk.statistics.memorization.mark_rank import (
     MOST_EXACT,
     noticeable_shift,
     permutation_p,

@@ -5,7 +5,7 @@ import pytest
 from scipy import stats
 
 from memorisk.runs.errors import InputError
-from memorisk.statistics.memorization_rate import memorization_rate, rate_difference
+from memorisk.statistics.copies.memorization_rate import memorization_rate, rate_difference
 from memorisk.statistics.proportions import clopper_pearson
 
 

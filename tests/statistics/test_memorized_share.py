@@ -5,8 +5,8 @@ import pytest
 from scipy import stats
 
 from memorisk.runs.errors import InputError
-from memorisk.statistics.memorized_share import can_be_shown, memorized_share
-from memorisk.statistics.reversed_queries import reversed_queries
+from memorisk.statistics.copies.reversed_queries import reversed_queries
+from memorisk.statistics.memorization.memorized_share import can_be_shown, memorized_share
 
 
 def test_it_is_what_uncorrected_p_values_flag():

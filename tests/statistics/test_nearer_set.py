@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from memorisk.runs.errors import InputError
-from memorisk.statistics.calibration import group_values
-from memorisk.statistics.nearer_set import nearer_set
+from memorisk.statistics.copies.calibration import group_values
+from memorisk.statistics.copies.nearer_set import nearer_set
 
 
 def largest_lead(train: np.ndarray, held: np.ndarray) -> float:

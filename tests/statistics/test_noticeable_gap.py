@@ -7,9 +7,10 @@ import pytest
 from scipy import stats
 
 from memorisk.runs.errors import InputError
-from memorisk.statistics import noticeable_gap as module
 from memorisk.statistics.flips import make_units
-from memorisk.statistics.noticeable_gap import (
+from memorisk.statistics.memorization.nulls import Null, sign_flip_p_values, unit_p_values
+from memorisk.statistics.verdicts import noticeable_gap as module
+from memorisk.statistics.verdicts.noticeable_gap import (
     GAPS,
     MIN_ROOM,
     POWER,
@@ -20,7 +21,6 @@ from memorisk.statistics.noticeable_gap import (
     room,
     seeds_needed,
 )
-from memorisk.statistics.nulls import Null, sign_flip_p_values, unit_p_values
 
 
 def of(gap, n_scored, level, *, unit=None, sizes=None, flip=True):

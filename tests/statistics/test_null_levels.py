@@ -7,7 +7,7 @@ Repeats are independent, images of one repeat are not (they share test images), 
 import numpy as np
 import pytest
 
-from memorisk.statistics.nulls import sign_flip_p_values
+from memorisk.statistics.memorization.nulls import sign_flip_p_values
 
 LEVELS = (0.01, 0.05, 0.1, 0.2)
 

@@ -7,9 +7,15 @@ import numpy as np
 import pytest
 
 from memorisk.runs.errors import InputError
-from memorisk.scores.differential import memorization
-from memorisk.statistics import flips, nulls
-from memorisk.statistics.nulls import candidate_p_values, comparison_sizes, sign_flip_p_values, unit_p_values
+from memorisk.scores.attacks.differential import memorization
+from memorisk.statistics import flips
+from memorisk.statistics.memorization import nulls
+from memorisk.statistics.memorization.nulls import (
+    candidate_p_values,
+    comparison_sizes,
+    sign_flip_p_values,
+    unit_p_values,
+)
 
 
 def draw(rng, sizes, test_sizes, seeds, missing=0.0):

@@ -8,9 +8,8 @@ from scipy import stats
 from sklearn.metrics import roc_auc_score
 
 from memorisk.runs.errors import InputError
-from memorisk.statistics.identity_pairs import negative_pairs, pair_weights, positive_pairs
 from memorisk.statistics.jackknife import JackknifeInterval
-from memorisk.statistics.pair_auc import (
+from memorisk.statistics.pairs.auc import (
     deleted_pair_auc,
     disjoint_negatives,
     macro_average,
@@ -18,6 +17,7 @@ from memorisk.statistics.pair_auc import (
     pair_auc_difference,
     pair_design,
 )
+from memorisk.statistics.pairs.identity_pairs import negative_pairs, pair_weights, positive_pairs
 
 D = 8
 

@@ -8,7 +8,7 @@ from scipy.stats import t
 from sklearn.metrics import accuracy_score, f1_score, precision_score, recall_score
 
 from memorisk.runs.errors import InputError
-from memorisk.statistics.pair_decisions import (
+from memorisk.statistics.pairs.decisions import (
     identity_difference,
     identity_share,
     pair_decisions,

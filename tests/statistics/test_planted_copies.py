@@ -5,9 +5,9 @@ import pytest
 from scipy import stats
 
 from memorisk.runs.errors import InputError
-from memorisk.statistics.planted_copies import copied_p, copies_bound, plant_power
+from memorisk.statistics.copies.planted_copies import copied_p, copies_bound, plant_power
+from memorisk.statistics.copies.reversed_queries import reversed_queries
 from memorisk.statistics.proportions import clopper_pearson
-from memorisk.statistics.reversed_queries import reversed_queries
 
 
 @pytest.mark.parametrize("sizes", ["any", "matched"])

@@ -6,7 +6,7 @@ from scipy import stats
 from statsmodels.stats.multitest import multipletests
 
 from memorisk.runs.errors import InputError
-from memorisk.statistics.prerequisites import one_twin_losses, unseen_against_test
+from memorisk.statistics.verdicts.prerequisites import one_twin_losses, unseen_against_test
 
 CLASSES = np.array(["rare"] * 8 + ["mid"] * 30 + ["common"] * 120)
 TESTS = np.array(["rare"] * 3 + ["mid"] * 8 + ["common"] * 30)

@@ -9,7 +9,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from memorisk.runs.errors import InputError
-from memorisk.statistics.probes import (
+from memorisk.statistics.memorization.probes import (
     above_class_median,
     chance_band,
     fold_auroc,

@@ -8,9 +8,9 @@ from scipy.spatial.distance import cdist
 from torch_fidelity.metric_prc import KEY_METRIC_PRECISION, KEY_METRIC_RECALL, prc_features_to_metric
 
 from memorisk.runs.errors import InputError
-from memorisk.statistics import quality_balls
-from memorisk.statistics.quality_balls import Part, ball_radii, count_held
-from memorisk.statistics.quality_manifold import density_coverage, precision_recall
+from memorisk.statistics.quality import balls as quality_balls
+from memorisk.statistics.quality.balls import Part, ball_radii, count_held
+from memorisk.statistics.quality.manifold import density_coverage, precision_recall
 
 
 def naive(real, synthetic, k):

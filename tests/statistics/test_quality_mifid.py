@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from memorisk.runs.errors import InputError
-from memorisk.statistics import quality_mifid
-from memorisk.statistics.quality_figures import check_samples
-from memorisk.statistics.quality_frechet import frechet_distance
-from memorisk.statistics.quality_mifid import mifid, nearest_cosines
+from memorisk.statistics.quality import mifid as quality_mifid
+from memorisk.statistics.quality.figures import check_samples
+from memorisk.statistics.quality.frechet import frechet_distance
+from memorisk.statistics.quality.mifid import mifid, nearest_cosines
 
 
 def naive_distance(real, synthetic):

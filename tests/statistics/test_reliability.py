@@ -5,7 +5,7 @@ import pytest
 from sklearn.metrics import roc_auc_score
 
 from memorisk.runs.errors import InputError
-from memorisk.statistics.probes import above_class_median
+from memorisk.statistics.memorization.probes import above_class_median
 from memorisk.statistics.reliability import auroc_ceiling, split_half
 
 

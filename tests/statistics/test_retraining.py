@@ -5,7 +5,7 @@ import pytest
 
 from memorisk.runs.errors import InputError
 from memorisk.statistics.intervals import two_way_interval
-from memorisk.statistics.retraining import (
+from memorisk.statistics.memorization.retraining import (
     INSUFFICIENT,
     LARGER,
     NOT_LARGER,

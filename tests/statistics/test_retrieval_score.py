@@ -10,7 +10,7 @@ import pytest
 from scipy import stats
 
 from memorisk.runs.errors import InputError
-from memorisk.statistics.retrieval_score import irs, irs_of, likeliest_support, occupancy
+from memorisk.statistics.quality.retrieval_score import irs, irs_of, likeliest_support, occupancy
 
 
 @cache

@@ -6,8 +6,8 @@ from scipy import stats
 from scipy.spatial.distance import cdist
 
 from memorisk.runs.errors import InputError
-from memorisk.statistics.calibration import specificity_threshold
-from memorisk.statistics.reversed_queries import (
+from memorisk.statistics.copies.calibration import specificity_threshold
+from memorisk.statistics.copies.reversed_queries import (
     ahead_p,
     exposures,
     held_out_needed,

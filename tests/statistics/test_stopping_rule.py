@@ -7,8 +7,8 @@ import pytest
 from scipy import stats
 
 from memorisk.runs.errors import InputError
-from memorisk.statistics.memorized_share import memorized_share
-from memorisk.statistics.stopping_rule import SharedError, held_out_for_limit, stops
+from memorisk.statistics.copies.stopping_rule import SharedError, held_out_for_limit, stops
+from memorisk.statistics.memorization.memorized_share import memorized_share
 
 M, N, DRAWN, LOOKS, NOMINAL = 150, 120, 60, 8, 0.05
 

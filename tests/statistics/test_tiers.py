@@ -1,7 +1,7 @@
 import pytest
 
 from memorisk.runs.errors import InputError
-from memorisk.statistics.tiers import beside, reaches, tier
+from memorisk.statistics.verdicts.tiers import beside, reaches, tier
 
 
 @pytest.mark.parametrize(

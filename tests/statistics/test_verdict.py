@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from memorisk.runs.errors import InputError
-from memorisk.statistics.verdict import COLUMNS, Finding, Units, decide, noticed_words
+from memorisk.statistics.verdicts.verdict import COLUMNS, Finding, Units, decide, noticed_words
 
 NAN = float("nan")
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from memorisk.statistics.weighted_order import largest_missing, weight_below
+from memorisk.statistics.memorization.weighted_order import largest_missing, weight_below
 
 
 @pytest.mark.parametrize("seed", range(5))

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_digits
 
-from memorisk.training.options import TrainOptions
+from memorisk.training.engine.options import TrainOptions
 from tests.training.helpers import Digits
 
 

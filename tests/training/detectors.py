@@ -6,10 +6,10 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from memorisk.images.decoding import hash_pixels
+from memorisk.images.decoding.decoding import hash_pixels
 from memorisk.images.manifest import Manifest
 from memorisk.images.store import ImageStore
-from memorisk.training.detector_options import DetectorOptions
+from memorisk.training.detectors.contrastive.options import DetectorOptions
 
 SIDE = 16
 TINY = DetectorOptions(

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from memorisk.images.store import ImageStore
-from memorisk.training.generator_options import GeneratorOptions
+from memorisk.training.generators.options import GeneratorOptions
 from tests.training.detectors import scans
 
 QUICK = GeneratorOptions(

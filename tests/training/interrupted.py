@@ -5,7 +5,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from memorisk.training import feature_cache
+from memorisk.training.features import cache as feature_cache
 
 
 @contextmanager

@@ -6,11 +6,11 @@ import numpy as np
 import pandas as pd
 from scipy import ndimage
 
-from memorisk.images.decoding import hash_pixels
+from memorisk.images.decoding.decoding import hash_pixels
 from memorisk.images.manifest import Manifest
 from memorisk.images.store import ImageStore
-from memorisk.training.latent_store import Latents, load_latents
-from memorisk.training.lcmem_options import LatentOptions
+from memorisk.training.autoencoders.latent_store import Latents, load_latents
+from memorisk.training.detectors.lcmem.options import LatentOptions
 
 SIDE = 16
 TINY = LatentOptions(

@@ -6,10 +6,10 @@ import timm
 import torch
 from torch import nn
 
-from memorisk.models.zoo import create_model
+from memorisk.models.classifiers.zoo import create_model
 from memorisk.runs.errors import InputError
-from memorisk.training.activations import CLS, Layer, choose_layers, extract_activations, pooled
-from memorisk.training.pixels import Normalisation
+from memorisk.training.engine.pixels import Normalisation
+from memorisk.training.features.activations import CLS, Layer, choose_layers, extract_activations, pooled
 from tests.training.helpers import Digits
 
 HOW = Normalisation((0.3,), (0.25,))

@@ -5,10 +5,10 @@ import pytest
 import torch
 
 from memorisk.runs.errors import InputError
-from memorisk.training.augment import AUGMENTATIONS, build_augmentation
-from memorisk.training.fit import fit
-from memorisk.training.options import TrainOptions
-from memorisk.training.pixels import Normalisation, PixelSource
+from memorisk.training.engine.augment import AUGMENTATIONS, build_augmentation
+from memorisk.training.engine.fit import fit
+from memorisk.training.engine.options import TrainOptions
+from memorisk.training.engine.pixels import Normalisation, PixelSource
 from tests.training.helpers import Digits, NoisyNet, weights_of
 
 

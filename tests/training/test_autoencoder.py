@@ -13,17 +13,18 @@ import pytest
 import torch
 from PIL import Image
 
-from memorisk.console_latents import _with_limits
-from memorisk.models.latents import load_encoder, open_latents, save_encoder
+from memorisk.cli.show.latents import _with_limits
+from memorisk.models.autoencoders.latents import load_encoder, open_latents, save_encoder
 from memorisk.runs.errors import InputError
 from memorisk.runs.files import read_json, read_table
 from memorisk.runs.progress import quiet
 from memorisk.scores.reconstruction import psnr, ssim
-from memorisk.training import autoencoder, autoencoder_fit
-from memorisk.training.autoencoder import train_autoencoder
-from memorisk.training.autoencoder_options import AutoencoderOptions
-from memorisk.training.autoencoder_report import baseline_side, of_patients, resized
-from memorisk.training.latent_store import load_latents
+from memorisk.training.autoencoders import command as autoencoder
+from memorisk.training.autoencoders import fit as autoencoder_fit
+from memorisk.training.autoencoders.command import train_autoencoder
+from memorisk.training.autoencoders.latent_store import load_latents
+from memorisk.training.autoencoders.options import AutoencoderOptions
+from memorisk.training.autoencoders.report import baseline_side, of_patients, resized
 from tests.commands import answer, environment, refusal
 from tests.training.detectors import scans
 
@@ -158,7 +159,7 @@ def test_interrupted_anywhere_it_ends_with_the_same_bytes(
 
 KILL = """
 import os, signal, sys
-from memorisk.cli import main
+from memorisk.cli.main import main
 from memorisk.training import early_stopping
 
 add = early_stopping.Record.add

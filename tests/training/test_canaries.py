@@ -5,14 +5,14 @@ import pytest
 from scipy import stats
 from torch import nn
 
-from memorisk.models.zoo import seeded
+from memorisk.models.classifiers.zoo import seeded
 from memorisk.runs.errors import InputError
-from memorisk.scores.differential import cross_entropy
-from memorisk.statistics.empirical_epsilon import largest_epsilon, pair_guesses
-from memorisk.training.canaries import label_noise_pairs
-from memorisk.training.fit import fit
-from memorisk.training.options import TrainOptions
-from memorisk.training.predict import predict_logits
+from memorisk.scores.attacks.differential import cross_entropy
+from memorisk.statistics.privacy.empirical_epsilon import largest_epsilon, pair_guesses
+from memorisk.training.engine.fit import fit
+from memorisk.training.engine.options import TrainOptions
+from memorisk.training.engine.predict import predict_logits
+from memorisk.training.twins.canaries import label_noise_pairs
 
 N, CLASSES = 240, 4
 

@@ -8,12 +8,13 @@ import pytest
 from PIL import Image
 
 import memorisk
-from memorisk.audits.options import ClassifierOptions
-from memorisk.models.zoo import create_model
+from memorisk.audits.classifier.options import ClassifierOptions
+from memorisk.models.classifiers.zoo import create_model
 from memorisk.runs.errors import InputError, MemoriskError
 from memorisk.runs.files import read_json, read_table
-from memorisk.training import classifier, jobs
-from memorisk.training.classifier import NOISE, train_classifier
+from memorisk.training.classifiers import command as classifier
+from memorisk.training.classifiers.command import NOISE, train_classifier
+from memorisk.training.engine import jobs
 from tests.commands import answer, refusal
 
 QUICK = {"model": "small_cnn", "epochs": 2, "threads": 1}

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from memorisk.runs.errors import InputError
-from memorisk.training.copy_augmentations import (
+from memorisk.training.detectors.contrastive.augmentations import (
     OPERATIONS,
     STRENGTHS,
     augmented_copies,
@@ -13,7 +13,7 @@ from memorisk.training.copy_augmentations import (
     load_strength,
     operations_without_effect,
 )
-from memorisk.training.copy_operations import (
+from memorisk.training.detectors.contrastive.operations import (
     bias_field,
     blur,
     log_gamma,

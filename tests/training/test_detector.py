@@ -11,15 +11,16 @@ import pytest
 from PIL import Image
 
 import memorisk
-from memorisk.console_training import _gain
+from memorisk.cli.show.training import _gain
 from memorisk.runs.errors import InputError, MemoriskError
 from memorisk.runs.files import plain, read_json, read_table
-from memorisk.statistics.paired_detectors import paired_hits
+from memorisk.statistics.copies.paired_detectors import paired_hits
 from memorisk.statistics.proportions import clopper_pearson
-from memorisk.training import detector, detector_fit
-from memorisk.training.copy_augmentations import augmented_copies
-from memorisk.training.detector import plan_detector, train_detector
-from memorisk.training.detector_retrieval import found_sources
+from memorisk.training.detectors import command as detector
+from memorisk.training.detectors.command import plan_detector, train_detector
+from memorisk.training.detectors.contrastive import fit as detector_fit
+from memorisk.training.detectors.contrastive.augmentations import augmented_copies
+from memorisk.training.detectors.contrastive.retrieval import found_sources
 from tests.commands import answer, refusal
 from tests.training.detectors import scans
 

@@ -15,13 +15,13 @@ import torch
 import memorisk
 from memorisk.images.store import ImageStore
 from memorisk.runs.errors import InputError, MemoriskError
-from memorisk.training import detector_fit
-from memorisk.training.detector_fit import FittedDetector, Training, fit_detector
-from memorisk.training.detector_history import CHECKPOINT, HISTORY
-from memorisk.training.detector_options import DetectorOptions
-from memorisk.training.detector_record import DetectorRecord, Looked
-from memorisk.training.detector_retrieval import embed, found_sources, retrieval
-from memorisk.training.detector_start import DEPARTURES, untrained
+from memorisk.training.detectors.contrastive import fit as detector_fit
+from memorisk.training.detectors.contrastive.fit import FittedDetector, Training, fit_detector
+from memorisk.training.detectors.contrastive.history import CHECKPOINT, HISTORY
+from memorisk.training.detectors.contrastive.options import DetectorOptions
+from memorisk.training.detectors.contrastive.record import DetectorRecord, Looked
+from memorisk.training.detectors.contrastive.retrieval import embed, found_sources, retrieval
+from memorisk.training.detectors.contrastive.start import DEPARTURES, untrained
 from tests.commands import environment
 from tests.training.detectors import TINY, parts, scans, with_images
 
@@ -83,7 +83,9 @@ def test_the_kept_weights_are_those_of_the_best_epoch(store: ImageStore, tmp_pat
     fitted = fit(store, tmp_path / "d", replace(TINY, epochs=6))
     rows, start = parts(store)[1], untrained(store, TINY)
     prepared, device = start.config.preprocessing, torch.device("cpu")
-    copies = memorisk.training.copy_augmentations.augmented_copies(store.images, rows, TINY.augment, seed=TINY.seed)
+    copies = memorisk.training.detectors.contrastive.augmentations.augmented_copies(
+        store.images, rows, TINY.augment, seed=TINY.seed
+    )
     for network, epoch in ((start.network, 0), (fitted.detector.network, fitted.best_epoch)):
         sources = embed(network, store.images, rows, prepared, device)
         found = embed(network, copies, np.arange(len(rows)), prepared, device)
@@ -133,7 +135,7 @@ def test_corrected_masks_patients_and_shuffles(store: ImageStore) -> None:
     groups = torch.cat([batch[0] for batch in first])
     assert sorted(groups.tolist()) == sorted(list(range(20)) * 2)  # two images a patient
     assert not torch.equal(groups, torch.cat([batch[0] for batch in second]))
-    order = memorisk.training.order.batch_order(TINY.seed, 0, 40)
+    order = memorisk.training.engine.order.batch_order(TINY.seed, 0, 40)
     assert groups.tolist() == (order // 2).tolist()
 
 
@@ -202,7 +204,7 @@ import os, signal, sys
 from pathlib import Path
 import torch
 torch.set_num_threads(1)
-from memorisk.training.detector_fit import fit_detector
+from memorisk.training.detectors.contrastive.fit import fit_detector
 from tests.training.detectors import TINY, parts, scans
 
 def progress(stage, done, total):

@@ -10,25 +10,25 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from memorisk.audits.generator_knowledge import refuse_known, unknown_weights
-from memorisk.audits.image_sets import select_rows
-from memorisk.images.decoding import hash_pixels
-from memorisk.models.conditions import Conditions
-from memorisk.models.dit import open_dit
-from memorisk.models.generators import Draw, load_generator
-from memorisk.models.latents_seen import TrainedOn
-from memorisk.models.sampling_options import SamplingOptions
+from memorisk.audits.generated.generator_knowledge import refuse_known, unknown_weights
+from memorisk.audits.generated.image_sets import select_rows
+from memorisk.images.decoding.decoding import hash_pixels
+from memorisk.models.autoencoders.latents_seen import TrainedOn
+from memorisk.models.generators.conditions import Conditions
+from memorisk.models.generators.dit.dit import open_dit
+from memorisk.models.generators.generators import Draw, load_generator
+from memorisk.models.generators.sampling_options import SamplingOptions
 from memorisk.runs.errors import InputError, MemoriskError
 from memorisk.runs.files import write_json
-from memorisk.training.autoencoder_fit import new_autoencoder, save_autoencoder
-from memorisk.training.autoencoder_options import AutoencoderOptions
-from memorisk.training.checkpoint import Checkpoint
-from memorisk.training.diffusion_fit import DiffusionTraining
-from memorisk.training.diffusion_loop import DiffusionLoop
-from memorisk.training.diffusion_steps import draw_noise
-from memorisk.training.generator_fit import fit_generator
-from memorisk.training.generator_snapshots import Snapshot
-from memorisk.training.latent_store import load_latents
+from memorisk.training.autoencoders.fit import new_autoencoder, save_autoencoder
+from memorisk.training.autoencoders.latent_store import load_latents
+from memorisk.training.autoencoders.options import AutoencoderOptions
+from memorisk.training.engine.checkpoint import Checkpoint
+from memorisk.training.generators.diffusion.fit import DiffusionTraining
+from memorisk.training.generators.diffusion.loop import DiffusionLoop
+from memorisk.training.generators.diffusion.steps import draw_noise
+from memorisk.training.generators.fit import fit_generator
+from memorisk.training.generators.snapshots import Snapshot
 from tests.training.detectors import with_images
 from tests.training.generators import QUICK, content, labelled
 

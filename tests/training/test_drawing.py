@@ -7,9 +7,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from memorisk.models.sampling_options import SamplingOptions
+from memorisk.models.generators.sampling_options import SamplingOptions
 from memorisk.runs.errors import InputError
-from memorisk.training.drawing import (
+from memorisk.training.generators.drawing.drawing import (
     COLUMNS,
     draw,
     draw_again,

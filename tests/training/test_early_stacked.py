@@ -9,13 +9,13 @@ import pytest
 import torch
 from torch import nn
 
-from memorisk.models.zoo import create_model, seeded
+from memorisk.models.classifiers.zoo import create_model, seeded
 from memorisk.runs.errors import InputError, MemoriskError
-from memorisk.training import early_stacked
-from memorisk.training.early_stacked import fit_early_stacked
-from memorisk.training.early_stopping import EarlyLog, fit_early
-from memorisk.training.options import TrainOptions
-from memorisk.training.pixels import Normalisation, choose_normalisation
+from memorisk.training.engine import early_stacked
+from memorisk.training.engine.early_stacked import fit_early_stacked
+from memorisk.training.engine.early_stopping import EarlyLog, fit_early
+from memorisk.training.engine.options import TrainOptions
+from memorisk.training.engine.pixels import Normalisation, choose_normalisation
 from tests.reordered_sums import ReorderedSums
 from tests.rounding import SoftmaxRegression, exact_outputs, gamma
 from tests.training.helpers import Digits, NoisyNet, weights_of

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 import torch
 
-from memorisk.models.zoo import create_model, seeded
+from memorisk.models.classifiers.zoo import create_model, seeded
 from memorisk.runs.errors import InputError, MemoriskError
-from memorisk.scores.differential import cross_entropy
-from memorisk.training.early_stopping import fit_early
-from memorisk.training.fit import fit
-from memorisk.training.options import TrainOptions
-from memorisk.training.predict import predict_logits
+from memorisk.scores.attacks.differential import cross_entropy
+from memorisk.training.engine.early_stopping import fit_early
+from memorisk.training.engine.fit import fit
+from memorisk.training.engine.options import TrainOptions
+from memorisk.training.engine.predict import predict_logits
 from tests.training.helpers import Digits, NoisyNet, weights_of
 
 HOW = TrainOptions(epochs=60, lr=3e-3, schedule="constant", batch_size=64)
@@ -118,7 +118,7 @@ import numpy as np
 import torch
 torch.set_num_threads(1)
 from sklearn.datasets import load_digits
-from memorisk.training.early_stopping import fit_early
+from memorisk.training.engine.early_stopping import fit_early
 from tests.training.test_early_stopping import NOISY, ROWS, VALIDATION, noisy
 
 data, model, steps = load_digits(), noisy(), 0

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from memorisk.images.options import ImageOptions
-from memorisk.training import feature_cache
-from memorisk.training.feature_matrix import load_features
+from memorisk.training.features import cache as feature_cache
+from memorisk.training.features.matrix import load_features
 from tests.training.feature_images import png_folder
 
 HANGS = """

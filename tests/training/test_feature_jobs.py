@@ -9,17 +9,17 @@ import pandas as pd
 import pytest
 import torch
 
-from memorisk.images.decoding import hash_pixels
+from memorisk.images.decoding.decoding import hash_pixels
 from memorisk.images.manifest import Manifest
 from memorisk.images.stacked import StackedImages
 from memorisk.images.store import ImageStore
-from memorisk.models.weights import save_weights
-from memorisk.models.zoo import create_model
+from memorisk.models.classifiers.zoo import create_model
+from memorisk.models.weights.weights import save_weights
 from memorisk.runs.errors import InputError
-from memorisk.runs.placement import Placement
-from memorisk.training import feature_jobs
-from memorisk.training.feature_jobs import FeatureJob, FeatureWork, run_features
-from memorisk.training.feature_matrix import load_features
+from memorisk.runs.executors.placement import Placement
+from memorisk.training.features import jobs as feature_jobs
+from memorisk.training.features.jobs import FeatureJob, FeatureWork, run_features
+from memorisk.training.features.matrix import load_features
 
 NETWORK = "small_cnn@none"
 
@@ -50,7 +50,7 @@ def work(folder: Path) -> FeatureWork:
 
 
 def test_features_are_those_of_one_pass(store: ImageStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("memorisk.training.feature_extraction.MAX_BATCH", 16)
+    monkeypatch.setattr("memorisk.training.features.extraction.MAX_BATCH", 16)
     jobs: list[FeatureJob] = []
     monkeypatch.setattr(feature_jobs, "run_jobs", lambda f, some, **_: [jobs.append(job) or f(job) for job in some])
     here = load_features(store, NETWORK, cache=False)
@@ -79,7 +79,7 @@ def test_few_images_and_pixels_stay_here(store: ImageStore, tmp_path: Path, monk
 def test_a_worker_with_other_weights_is_refused(
     store: ImageStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("memorisk.training.feature_extraction.MAX_BATCH", 64)
+    monkeypatch.setattr("memorisk.training.features.extraction.MAX_BATCH", 64)
     jobs: list[FeatureJob] = []
     monkeypatch.setattr(feature_jobs, "run_jobs", lambda f, some, **_: [jobs.append(job) or f(job) for job in some])
     file = tmp_path / "weights.safetensors"

@@ -17,19 +17,19 @@ from hypothesis import strategies as st
 
 from memorisk.images import cache
 from memorisk.images.options import ImageOptions
-from memorisk.images.sources import load_manifest
+from memorisk.images.sources.registry import load_manifest
 from memorisk.images.store import ImageStore, build_store
-from memorisk.models import features_encoders
-from memorisk.models.features_encoders import Trunk
-from memorisk.models.specs import CAFFE_MEAN
-from memorisk.models.weights import save_weights
-from memorisk.models.zoo import create_model
+from memorisk.models.classifiers.specs import CAFFE_MEAN
+from memorisk.models.classifiers.zoo import create_model
+from memorisk.models.encoders import networks as features_encoders
+from memorisk.models.encoders.networks import Trunk
+from memorisk.models.weights.weights import save_weights
 from memorisk.runs.errors import InputError, MemoriskError
-from memorisk.training import feature_extraction
-from memorisk.training.feature_cache import first_rows
-from memorisk.training.feature_checks import check_values
-from memorisk.training.feature_matrix import load_features
-from memorisk.training.features import extract_features
+from memorisk.training.features import extraction as feature_extraction
+from memorisk.training.features.cache import first_rows
+from memorisk.training.features.checks import check_values
+from memorisk.training.features.features import extract_features
+from memorisk.training.features.matrix import load_features
 from tests.training.feature_images import dicom_folder, png_folder
 from tests.training.interrupted import interrupted_after
 
@@ -344,7 +344,7 @@ def test_images_that_are_all_one_are_not_the_encoders_fault(tmp_path: Path, opti
 
 
 def test_checks_of_blocks_are_those_of_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
-    from memorisk.training import feature_checks
+    from memorisk.training.features import checks as feature_checks
 
     values = np.random.default_rng(1).integers(0, 2, (50, 3)).astype(np.float32)
     values[::7, 1] = np.inf
@@ -423,7 +423,7 @@ def test_on_a_gpu(store: ImageStore) -> None:
 def test_downloaded_weights_are_known_by_their_tensors(store: ImageStore, monkeypatch: pytest.MonkeyPatch) -> None:
     import timm
 
-    from memorisk.models import zoo
+    from memorisk.models.classifiers import zoo
 
     asked = []
 

@@ -7,13 +7,14 @@ import pytest
 from sklearn.decomposition import PCA
 
 from memorisk.images.options import ImageOptions
-from memorisk.images.sources import load_manifest
+from memorisk.images.sources.registry import load_manifest
 from memorisk.images.store import ImageStore, build_store
-from memorisk.models.features_pca import PixelPca
+from memorisk.models.encoders.pca import PixelPca
 from memorisk.runs.errors import InputError
-from memorisk.training import feature_matrix, feature_pca
-from memorisk.training.feature_matrix import load_features
-from memorisk.training.feature_pca import fit_pixel_pca
+from memorisk.training.features import matrix as feature_matrix
+from memorisk.training.features import pca as feature_pca
+from memorisk.training.features.matrix import load_features
+from memorisk.training.features.pca import fit_pixel_pca
 from tests.training.feature_images import png_folder
 
 

@@ -9,13 +9,13 @@ import torch.nn.functional as F
 from sklearn.neighbors import NearestCentroid
 from torch import nn
 
-from memorisk.models.zoo import create_model, seeded
+from memorisk.models.classifiers.zoo import create_model, seeded
 from memorisk.runs.errors import InputError, MemoriskError
-from memorisk.training.fit import fit
-from memorisk.training.options import TrainOptions
-from memorisk.training.order import batch_bounds, batch_order
-from memorisk.training.pixels import Normalisation
-from memorisk.training.predict import predict_logits
+from memorisk.training.engine.fit import fit
+from memorisk.training.engine.options import TrainOptions
+from memorisk.training.engine.order import batch_bounds, batch_order
+from memorisk.training.engine.pixels import Normalisation
+from memorisk.training.engine.predict import predict_logits
 from tests.training.helpers import Digits, NoisyNet, weights_of
 
 ROWS = np.random.default_rng(0).permutation(1797)[:150]

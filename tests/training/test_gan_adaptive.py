@@ -5,10 +5,10 @@ import math
 import pytest
 import torch
 
-from memorisk.models.stylegan2_spec import GanSpec
-from memorisk.training.gan_adaptive import EVERY, Adaptive
-from memorisk.training.gan_options import GanSettings
-from memorisk.training.gan_steps import DISCRIMINATOR, GENERATOR, PhaseDraws
+from memorisk.models.generators.stylegan2.spec import GanSpec
+from memorisk.training.generators.gan.adaptive import EVERY, Adaptive
+from memorisk.training.generators.gan.options import GanSettings
+from memorisk.training.generators.gan.steps import DISCRIMINATOR, GENERATOR, PhaseDraws
 
 CPU = torch.device("cpu")
 SPEC = GanSpec(size=16, channels=1, style=4, mapping_layers=1, features=32, features_max=4)

@@ -12,9 +12,10 @@ import torch
 import torch.nn.functional as F
 from scipy.spatial.transform import Rotation
 
-from memorisk.training import gan_augment, gan_moves
-from memorisk.training.gan_augment import Drawn, augment, draw
-from memorisk.training.gan_moves import move_between_pixels, move_pixels, recolour
+from memorisk.training.generators.gan import augment as gan_augment
+from memorisk.training.generators.gan import moves as gan_moves
+from memorisk.training.generators.gan.augment import Drawn, augment, draw
+from memorisk.training.generators.gan.moves import move_between_pixels, move_pixels, recolour
 
 SIDE = 16
 BLITS, GEOMETRY, COLOURS = 3, 5, 5

@@ -9,11 +9,11 @@ import pytest
 import torch
 
 from memorisk.images.store import ImageStore
-from memorisk.models.generators import Draw, load_generator
+from memorisk.models.generators.generators import Draw, load_generator
 from memorisk.runs.errors import InputError, MemoriskError
-from memorisk.training.gan_fit import GanTraining
-from memorisk.training.generator_options import GeneratorOptions
-from memorisk.training.generator_snapshots import OnSnapshot, Snapshot, TrainingLog
+from memorisk.training.generators.gan.fit import GanTraining
+from memorisk.training.generators.options import GeneratorOptions
+from memorisk.training.generators.snapshots import OnSnapshot, Snapshot, TrainingLog
 from tests.training.detectors import scans, with_images
 
 TINY = GeneratorOptions(

@@ -18,15 +18,16 @@ import yaml
 from PIL import Image
 
 import memorisk
-from memorisk.images.sources import load_manifest
-from memorisk.models.conditions import Conditions
-from memorisk.models.dit import save_dit
-from memorisk.models.generators import load_generator
+from memorisk.images.sources.registry import load_manifest
+from memorisk.models.generators.conditions import Conditions
+from memorisk.models.generators.dit.dit import save_dit
+from memorisk.models.generators.generators import load_generator
 from memorisk.runs.errors import InputError
 from memorisk.runs.files import read_json, read_table
-from memorisk.training import generated_files, generating
-from memorisk.training.drawing import draw, image_seed, plan_draws
-from memorisk.training.generating import _blocks, generate, plan_generate
+from memorisk.training.generators.drawing import files as generated_files
+from memorisk.training.generators.drawing import generating
+from memorisk.training.generators.drawing.drawing import draw, image_seed, plan_draws
+from memorisk.training.generators.drawing.generating import _blocks, generate, plan_generate
 from tests.commands import answer, entries, environment, refusal
 from tests.commands import memorisk as command
 from tests.models.small_dit import small_generator

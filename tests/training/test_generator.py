@@ -9,15 +9,15 @@ import pytest
 from PIL import Image
 
 import memorisk
-from memorisk.console_generators import _thinned
-from memorisk.models.generators import Draw
-from memorisk.models.sampling_options import SamplingOptions
+from memorisk.cli.show.generators import _thinned
+from memorisk.models.generators.generators import Draw
+from memorisk.models.generators.sampling_options import SamplingOptions
 from memorisk.runs.errors import InputError
 from memorisk.runs.files import read_json, read_table
-from memorisk.training.generator import plan_generator, train_generator
-from memorisk.training.generator_options import GeneratorOptions, TrainGeneratorOptions
-from memorisk.training.generator_processes import share_of
-from memorisk.training.generator_snapshots import read_stop
+from memorisk.training.generators.command import plan_generator, train_generator
+from memorisk.training.generators.options import GeneratorOptions, TrainGeneratorOptions
+from memorisk.training.generators.processes import share_of
+from memorisk.training.generators.snapshots import read_stop
 from tests.commands import answer, refusal
 from tests.training.detectors import scans
 

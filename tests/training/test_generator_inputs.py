@@ -7,11 +7,11 @@ import pytest
 from PIL import Image
 
 from memorisk.images.options import ImageOptions
-from memorisk.images.sources import load_manifest
+from memorisk.images.sources.registry import load_manifest
 from memorisk.images.store import build_store
-from memorisk.training import generator_inputs
-from memorisk.training.detector_parts import Division
-from memorisk.training.generator_inputs import FEWEST, notes_on_inputs
+from memorisk.training.detectors.contrastive.parts import Division
+from memorisk.training.generators import inputs as generator_inputs
+from memorisk.training.generators.inputs import FEWEST, notes_on_inputs
 from tests.images.dicom_making import dicom
 
 

@@ -6,15 +6,15 @@ import numpy as np
 import pytest
 import torch
 
-from memorisk.models.zoo import create_model
-from memorisk.training import pixels
-from memorisk.training.fit import FitLog, fit
-from memorisk.training.frozen import fit_heads, new_head
-from memorisk.training.options import TrainOptions
-from memorisk.training.order import batch_order
-from memorisk.training.predict import predict_logits
-from memorisk.training.stacked import fit_stacked
-from memorisk.training.strategy import choose_strategy
+from memorisk.models.classifiers.zoo import create_model
+from memorisk.training.engine import pixels
+from memorisk.training.engine.fit import FitLog, fit
+from memorisk.training.engine.frozen import fit_heads, new_head
+from memorisk.training.engine.options import TrainOptions
+from memorisk.training.engine.order import batch_order
+from memorisk.training.engine.predict import predict_logits
+from memorisk.training.engine.stacked import fit_stacked
+from memorisk.training.engine.strategy import choose_strategy
 from tests.training.helpers import Digits
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")

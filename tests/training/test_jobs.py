@@ -9,15 +9,15 @@ import torch
 from safetensors.torch import load_file
 from torch import nn
 
-from memorisk.models.zoo import create_model
+from memorisk.models.classifiers.zoo import create_model
 from memorisk.runs.errors import InputError, MemoriskError
 from memorisk.runs.files import read_array, write_array
-from memorisk.training.fit import fit
-from memorisk.training.jobs import CHECKPOINTS, LOGITS, WEIGHTS, TrainJob, check_job, keep_result, run_training
-from memorisk.training.options import TrainOptions
-from memorisk.training.own import RowDataset, check_call, own_logits
-from memorisk.training.pixels import dataset_normalisation
-from memorisk.training.predict import predict_logits
+from memorisk.training.engine.fit import fit
+from memorisk.training.engine.jobs import CHECKPOINTS, LOGITS, WEIGHTS, TrainJob, check_job, keep_result, run_training
+from memorisk.training.engine.options import TrainOptions
+from memorisk.training.engine.own import RowDataset, check_call, own_logits
+from memorisk.training.engine.pixels import dataset_normalisation
+from memorisk.training.engine.predict import predict_logits
 from tests.training.helpers import Digits
 
 

@@ -9,15 +9,15 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from memorisk.models.specs import SPECS, ModelSpec, register_spec
-from memorisk.models.weights import save_weights
-from memorisk.models.zoo import create_model
+from memorisk.models.classifiers.specs import SPECS, ModelSpec, register_spec
+from memorisk.models.classifiers.zoo import create_model
+from memorisk.models.weights.weights import save_weights
 from memorisk.runs.files import read_array, write_array
-from memorisk.training import joint_jobs
-from memorisk.training.jobs import CHECKPOINTS, LOGITS, WEIGHTS, TrainJob, run_training
-from memorisk.training.joint_jobs import _stacked, run_jointly
-from memorisk.training.options import TrainOptions
-from memorisk.training.pixels import Normalisation
+from memorisk.training.engine import joint_jobs
+from memorisk.training.engine.jobs import CHECKPOINTS, LOGITS, WEIGHTS, TrainJob, run_training
+from memorisk.training.engine.joint_jobs import _stacked, run_jointly
+from memorisk.training.engine.options import TrainOptions
+from memorisk.training.engine.pixels import Normalisation
 from tests.training.helpers import Digits
 
 NAME = "frozen_for_tests"

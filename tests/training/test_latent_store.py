@@ -10,12 +10,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memorisk.images.options import ImageOptions
-from memorisk.images.sources import load_manifest
+from memorisk.images.sources.registry import load_manifest
 from memorisk.images.store import ImageStore, build_store
-from memorisk.models.latents import LatentEncoder, given_encoder, load_encoder, open_latents, save_encoder
+from memorisk.models.autoencoders.latents import LatentEncoder, given_encoder, load_encoder, open_latents, save_encoder
 from memorisk.runs.errors import InputError
-from memorisk.training import latent_store
-from memorisk.training.latent_store import STATISTICS, Latents, channel_statistics, load_latents, read_latents
+from memorisk.training.autoencoders import latent_store
+from memorisk.training.autoencoders.latent_store import (
+    STATISTICS,
+    Latents,
+    channel_statistics,
+    load_latents,
+    read_latents,
+)
 from tests.models.small_autoencoder import autoencoder_folder
 from tests.training.feature_images import png_folder
 from tests.training.interrupted import interrupted_after

@@ -8,8 +8,8 @@ from types import ModuleType
 
 import pytest
 
-from memorisk.training.lcmem_options import LatentOptions
-from memorisk.training.pair_augmentations import OPERATIONS, operations_of
+from memorisk.training.detectors.lcmem.augmentations import OPERATIONS, operations_of
+from memorisk.training.detectors.lcmem.options import LatentOptions
 
 FILE = Path(__file__).parents[2] / "recipes" / "lcmem_ablation.py"
 

@@ -10,13 +10,13 @@ from PIL import Image
 from sklearn.metrics import roc_auc_score
 
 import memorisk
-from memorisk.models.lcmem import LatentDetector
+from memorisk.models.detectors.lcmem import LatentDetector
 from memorisk.runs.errors import InputError
 from memorisk.runs.files import read_json, read_table
-from memorisk.statistics.identity_pairs import negative_pairs, pair_weights, positive_pairs
-from memorisk.training import lcmem_command
-from memorisk.training.detector import plan_detector, train_detector
-from memorisk.training.pair_augmentations import FAMILIES, augmented
+from memorisk.statistics.pairs.identity_pairs import negative_pairs, pair_weights, positive_pairs
+from memorisk.training.detectors.command import plan_detector, train_detector
+from memorisk.training.detectors.lcmem import command as lcmem_command
+from memorisk.training.detectors.lcmem.augmentations import FAMILIES, augmented
 from tests.commands import answer, refusal
 from tests.training.siamese import patients
 
@@ -79,7 +79,7 @@ def test_figures_are_those_of_test_patients(folder: Path, tmp_path: Path, monkey
 
 def _store(folder: Path):
     from memorisk.images.options import ImageOptions
-    from memorisk.images.sources import load_manifest
+    from memorisk.images.sources.registry import load_manifest
     from memorisk.images.store import build_store
 
     options = ImageOptions(group_from=QUICK["group_from"])

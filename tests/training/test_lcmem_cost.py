@@ -8,7 +8,7 @@ import pytest
 from PIL import Image
 
 from memorisk.runs.cost import Cost
-from memorisk.training.detector import plan_detector, train_detector
+from memorisk.training.detectors.command import plan_detector, train_detector
 from tests.counting import Counts, array_bytes, counted
 from tests.models.small_autoencoder import autoencoder_folder
 from tests.training.siamese import patients

@@ -13,17 +13,17 @@ import torch
 from sklearn.metrics import roc_auc_score
 
 import memorisk
-from memorisk.models.latents import open_latents
-from memorisk.models.lcmem import LatentDetector
-from memorisk.models.lcmem_network import by_sample
+from memorisk.models.autoencoders.latents import open_latents
+from memorisk.models.detectors.lcmem import LatentDetector
+from memorisk.models.detectors.lcmem_network import by_sample
 from memorisk.runs.errors import InputError, MemoriskError
-from memorisk.statistics.identity_pairs import negative_pairs, pair_weights, positive_pairs
-from memorisk.training import lcmem_fit
-from memorisk.training.latent_store import load_latents, read_latents
-from memorisk.training.lcmem_data import PairData
-from memorisk.training.lcmem_fit import StageTraining, fit_lcmem
-from memorisk.training.lcmem_look import embedded, similarity
-from memorisk.training.lcmem_validation import validation_pairs, weighted_quantile
+from memorisk.statistics.pairs.identity_pairs import negative_pairs, pair_weights, positive_pairs
+from memorisk.training.autoencoders.latent_store import load_latents, read_latents
+from memorisk.training.detectors.lcmem import fit as lcmem_fit
+from memorisk.training.detectors.lcmem.data import PairData
+from memorisk.training.detectors.lcmem.evaluation import embedded, similarity
+from memorisk.training.detectors.lcmem.fit import StageTraining, fit_lcmem
+from memorisk.training.detectors.lcmem.validation import validation_pairs, weighted_quantile
 from tests.models.small_autoencoder import autoencoder_folder
 from tests.training.siamese import TINY, latents_of, parts, patients
 
@@ -110,7 +110,7 @@ import os, signal, sys
 from pathlib import Path
 import torch
 torch.set_num_threads(1)
-from memorisk.training.lcmem_fit import fit_lcmem
+from memorisk.training.detectors.lcmem.fit import fit_lcmem
 from tests.training.siamese import TINY, latents_of, parts, patients
 root, kill = Path(sys.argv[1]), sys.argv[2]
 latents = latents_of(patients(root))

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from memorisk.runs.errors import InputError
-from memorisk.training.metric_losses import MEASURES, metric_loss
+from memorisk.training.detectors.contrastive.metric_losses import MEASURES, metric_loss
 
 pytest.importorskip("pytorch_metric_learning")
 

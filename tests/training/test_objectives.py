@@ -5,7 +5,13 @@ import pytest
 import torch
 
 from memorisk.runs.errors import InputError
-from memorisk.training.objectives import balancing_weights, check_outputs, objective, stacked_objective, target_tensor
+from memorisk.training.engine.objectives import (
+    balancing_weights,
+    check_outputs,
+    objective,
+    stacked_objective,
+    target_tensor,
+)
 
 RNG = np.random.default_rng(0)
 

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from memorisk.runs.errors import InputError
-from memorisk.training.optimizers import FusedAdam, build_optimizer
-from memorisk.training.options import TrainOptions
+from memorisk.training.engine.optimizers import FusedAdam, build_optimizer
+from memorisk.training.engine.options import TrainOptions
 
 SHAPES = [(3, 2, 3, 3), (3,), (5, 7)]
 
@@ -91,9 +91,9 @@ def test_a_training_loads_neither_torchs_compiler_nor_timm() -> None:
     """Each would cost every process of an audit seconds."""
     script = (
         "import sys, numpy as np\n"
-        "from memorisk.models.zoo import create_model\n"
-        "from memorisk.training.fit import fit\n"
-        "from memorisk.training.options import TrainOptions\n"
+        "from memorisk.models.classifiers.zoo import create_model\n"
+        "from memorisk.training.engine.fit import fit\n"
+        "from memorisk.training.engine.options import TrainOptions\n"
         "model = create_model('small_cnn', num_classes=2, in_chans=1, image_size=8, seed=0)\n"
         "images = np.random.default_rng(0).integers(0, 255, (4, 8, 8, 1)).astype(np.uint8)\n"
         "fit(model, images, np.array([0, 1, 0, 1]), np.arange(4), TrainOptions(epochs=1, lr=1e-3), seed=0)\n"

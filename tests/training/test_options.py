@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from memorisk.models.specs import model_spec
+from memorisk.models.classifiers.specs import model_spec
 from memorisk.runs.errors import InputError
-from memorisk.training.options import TrainOptions, resolve_options
+from memorisk.training.engine.options import TrainOptions, resolve_options
 
 
 @pytest.mark.parametrize(

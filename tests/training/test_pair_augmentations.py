@@ -9,8 +9,14 @@ from PIL import Image
 from scipy import ndimage
 
 from memorisk.runs.errors import InputError
-from memorisk.training.pair_augmentations import FAMILIES, MildAugmentation, PairAugmentation, augmented, to_unit
-from memorisk.training.pair_operations import rotate, shift_and_scale
+from memorisk.training.detectors.lcmem.augmentations import (
+    FAMILIES,
+    MildAugmentation,
+    PairAugmentation,
+    augmented,
+    to_unit,
+)
+from memorisk.training.detectors.lcmem.operations import rotate, shift_and_scale
 
 
 def pictures(n: int = 6, side: int = 16, channels: int = 1, dtype: type = np.uint8) -> np.ndarray:

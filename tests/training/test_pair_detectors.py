@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from memorisk.images.options import ImageOptions
-from memorisk.images.sources import load_manifest
+from memorisk.images.sources.registry import load_manifest
 from memorisk.images.store import ImageStore, build_store
 from memorisk.runs.errors import InputError
 from memorisk.scores.similarity import MeasureSimilarity
-from memorisk.training.pair_detectors import open_pair_detector
+from memorisk.training.detectors.pair_detectors import open_pair_detector
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from memorisk.runs.errors import InputError
-from memorisk.training.pair_sampler import PairSampler
+from memorisk.training.detectors.lcmem.sampler import PairSampler
 
 
 def sampler(sizes: list[int], sets: list[str] | None = None, **settings: object) -> PairSampler:

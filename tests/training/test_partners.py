@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from memorisk.training.order import batch_order
-from memorisk.training.twins import never_paired, placebo_design, twin_design
+from memorisk.training.engine.order import batch_order
+from memorisk.training.twins.twins import never_paired, placebo_design, twin_design
 
 NONE = np.empty(0, dtype=np.intp)
 RECIPE = runpy.run_path(str(Path(__file__).resolve().parents[2] / "recipes" / "twins_null.py"))

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-from memorisk.models.specs import model_spec
+from memorisk.models.classifiers.specs import model_spec
 from memorisk.runs.errors import InputError
-from memorisk.training.pixels import (
+from memorisk.training.engine.pixels import (
     Normalisation,
     PixelSource,
     _ahead,

@@ -5,11 +5,11 @@ import pytest
 import torch
 from torch import nn
 
-from memorisk.models.zoo import seeded
+from memorisk.models.classifiers.zoo import seeded
 from memorisk.runs.errors import InputError
-from memorisk.training.options import TrainOptions
-from memorisk.training.pixels import Normalisation
-from memorisk.training.predict import MAX_BATCH, predict_batch_size, predict_logits
+from memorisk.training.engine.options import TrainOptions
+from memorisk.training.engine.pixels import Normalisation
+from memorisk.training.engine.predict import MAX_BATCH, predict_batch_size, predict_logits
 from tests.training.helpers import Digits, NoisyNet
 
 HOW = Normalisation((0.3,), (0.25,))

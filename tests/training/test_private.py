@@ -9,14 +9,14 @@ import pytest
 import torch
 from torch import nn
 
-from memorisk.models.zoo import create_model, seeded
+from memorisk.models.classifiers.zoo import create_model, seeded
 from memorisk.runs.errors import InputError, MemoriskError
-from memorisk.training import private
-from memorisk.training.fit import fit
-from memorisk.training.options import TrainOptions
-from memorisk.training.order import batch_bounds
-from memorisk.training.pixels import choose_normalisation
-from memorisk.training.private import (
+from memorisk.training.engine.fit import fit
+from memorisk.training.engine.options import TrainOptions
+from memorisk.training.engine.order import batch_bounds
+from memorisk.training.engine.pixels import choose_normalisation
+from memorisk.training.private import private
+from memorisk.training.private.private import (
     Privacy,
     cross_check,
     fit_private,
@@ -25,7 +25,7 @@ from memorisk.training.private import (
     poisson_slots,
     privacy_of,
 )
-from memorisk.training.regimes import prepare_regime
+from memorisk.training.private.regimes import prepare_regime
 from tests.training.helpers import weights_of
 
 N = 60
@@ -238,7 +238,7 @@ def test_noise_depends_on_its_own_seed_alone() -> None:
     ],
 )
 def test_losses_of_images_average_to_the_objective(head: str, targets: torch.Tensor) -> None:
-    from memorisk.training.objectives import objective
+    from memorisk.training.engine.objectives import objective
 
     logits = torch.tensor([[0.3, -1.0, 2.0], [0.1, 0.2, 0.3]])[:, : 1 if head == "binary" else 3]
     each = per_image_loss(head)(logits, targets)

@@ -9,15 +9,15 @@ import pytest
 
 from memorisk.images.manifest import Manifest
 from memorisk.images.options import ImageOptions
-from memorisk.images.sources import load_manifest
+from memorisk.images.sources.registry import load_manifest
 from memorisk.images.store import ImageStore, build_store
 from memorisk.runs.errors import InputError
 from memorisk.runs.files import read_json
 from memorisk.statistics.roc import auc
-from memorisk.training import pseudo_folds
-from memorisk.training.pseudo_conditions import CONDITIONINGS, PseudoOptions, pseudo_conditions
-from memorisk.training.pseudo_folds import FoldData, fold_data, fold_outputs, patient_folds
-from memorisk.training.pseudo_quality import fold_quality
+from memorisk.training.generators.conditions import folds as pseudo_folds
+from memorisk.training.generators.conditions.folds import FoldData, fold_data, fold_outputs, patient_folds
+from memorisk.training.generators.conditions.pseudo_conditions import CONDITIONINGS, PseudoOptions, pseudo_conditions
+from memorisk.training.generators.conditions.quality import fold_quality
 
 N, PATIENTS = 120, 40
 QUICK = PseudoOptions(conditioning_epochs=3)

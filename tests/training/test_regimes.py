@@ -5,12 +5,12 @@ import pytest
 import torch
 from torch import nn
 
-from memorisk.models.specs import model_spec
-from memorisk.models.zoo import create_model
+from memorisk.models.classifiers.specs import model_spec
+from memorisk.models.classifiers.zoo import create_model
 from memorisk.runs.errors import InputError, MemoriskError
-from memorisk.training.fit import fit
-from memorisk.training.options import TrainOptions, resolve_options
-from memorisk.training.regimes import Movement, adapter_parameters, merge_adapters, prepare_regime, watched
+from memorisk.training.engine.fit import fit
+from memorisk.training.engine.options import TrainOptions, resolve_options
+from memorisk.training.private.regimes import Movement, adapter_parameters, merge_adapters, prepare_regime, watched
 
 LORA = TrainOptions(regime=("lora",))
 DP_FULL = TrainOptions(regime=("dp-full",), epsilon=(8,))

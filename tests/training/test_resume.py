@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 import torch
 
-from memorisk.models.zoo import seeded
+from memorisk.models.classifiers.zoo import seeded
 from memorisk.runs.errors import InputError
-from memorisk.training.fit import FitLog, fit
-from memorisk.training.options import TrainOptions
+from memorisk.training.engine.fit import FitLog, fit
+from memorisk.training.engine.options import TrainOptions
 from tests.training.helpers import Digits, NoisyNet, weights_of
 
 ROWS = np.random.default_rng(0).permutation(1797)[:150]
@@ -68,9 +68,9 @@ import numpy as np
 import torch
 torch.set_num_threads(1)
 from sklearn.datasets import load_digits
-from memorisk.models.zoo import seeded
-from memorisk.training.fit import fit
-from memorisk.training.options import TrainOptions
+from memorisk.models.classifiers.zoo import seeded
+from memorisk.training.engine.fit import fit
+from memorisk.training.engine.options import TrainOptions
 from tests.training.helpers import NoisyNet
 
 data = load_digits()

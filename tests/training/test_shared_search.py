@@ -7,14 +7,14 @@ import numpy as np
 import pytest
 
 from memorisk.runs.errors import InputError, MemoriskError
-from memorisk.runs.placement import Placement
+from memorisk.runs.executors.placement import Placement
 from memorisk.runs.shared_arrays import share_array, whole_file
 from memorisk.scores.distances import MEASURES, fit_measure
 from memorisk.scores.pairs import check_head
 from memorisk.scores.searching import HERE
 from memorisk.scores.similarity import HeadSimilarity, MeasureSimilarity, Similarity
-from memorisk.training import shared_search
-from memorisk.training.shared_search import SharedSearch
+from memorisk.training.features import shared_search
+from memorisk.training.features.shared_search import SharedSearch
 
 D = 12
 GROUPS = np.array([f"p{i}" for i in np.random.default_rng(1).integers(0, 9, 90)])

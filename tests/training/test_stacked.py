@@ -9,12 +9,12 @@ import pytest
 import torch
 from torch import nn
 
-from memorisk.models.zoo import create_model, seeded
+from memorisk.models.classifiers.zoo import create_model, seeded
 from memorisk.runs.errors import InputError, MemoriskError
-from memorisk.training.fit import fit
-from memorisk.training.options import TrainOptions
-from memorisk.training.predict import predict_logits
-from memorisk.training.stacked import fit_stacked, why_not_stackable
+from memorisk.training.engine.fit import fit
+from memorisk.training.engine.options import TrainOptions
+from memorisk.training.engine.predict import predict_logits
+from memorisk.training.engine.stacked import fit_stacked, why_not_stackable
 from tests.reordered_sums import ReorderedSums
 from tests.training.helpers import Digits, NoisyNet
 from tests.training.test_frozen import rounding_bound

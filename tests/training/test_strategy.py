@@ -4,9 +4,9 @@ import pytest
 import torch
 from torch import nn
 
-from memorisk.models.zoo import create_model
-from memorisk.training.options import TrainOptions
-from memorisk.training.strategy import Strategy, _count_activations, choose_strategy
+from memorisk.models.classifiers.zoo import create_model
+from memorisk.training.engine.options import TrainOptions
+from memorisk.training.engine.strategy import Strategy, _count_activations, choose_strategy
 from tests.training.helpers import NoisyNet
 
 OPTIONS = TrainOptions()

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from memorisk.console_generators import show_generator_plan
-from memorisk.console_latents import show_autoencoder_plan
-from memorisk.console_training import show_detector_plan
+from memorisk.cli.show.generators import show_generator_plan
+from memorisk.cli.show.latents import show_autoencoder_plan
+from memorisk.cli.show.training import show_detector_plan
 from memorisk.runs.cost import Cost
 from tests.counting import Counts, array_bytes, counted, tensor_bytes
 from tests.models.small_autoencoder import autoencoder_folder
@@ -56,7 +56,7 @@ def holds(found: Counts, plan: Cost, **weights: int) -> None:
 def test_train_detector(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("kornia")
     pytest.importorskip("pytorch_metric_learning")
-    from memorisk.training.detector import plan_detector, train_detector
+    from memorisk.training.detectors.command import plan_detector, train_detector
 
     asked = {"backbone": "small_cnn@none", "epochs": 2, "frozen_epochs": 1, "batch_size": 16, "lr": 1e-3, **GROUPS}
     plan = plan_detector(data, out=tmp_path / "r", **asked)
@@ -72,7 +72,7 @@ def test_train_detector(data: Path, tmp_path: Path, capsys: pytest.CaptureFixtur
 def test_train_autoencoder_reaches_its_bound_or_stays_below(
     data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from memorisk.training.autoencoder import plan_autoencoder, train_autoencoder
+    from memorisk.training.autoencoders.command import plan_autoencoder, train_autoencoder
 
     asked = {"block_channels": (4, 4, 8), "epochs": 2, "batch_size": 16, **GROUPS}
     plan = plan_autoencoder(data, out=tmp_path / "r", **asked)
@@ -87,8 +87,8 @@ def test_train_autoencoder_reaches_its_bound_or_stays_below(
 
 
 def test_train_generator_and_draw_from_it(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    from memorisk.training.generating import generate, plan_generate
-    from memorisk.training.generator import plan_generator, train_generator
+    from memorisk.training.generators.command import plan_generator, train_generator
+    from memorisk.training.generators.drawing.generating import generate, plan_generate
 
     asked = {"network": "tiny/8", "steps": 3, "batch_size": 8, "snapshot_every": 2, "lr": 1e-3, **GROUPS}
     plan = plan_generator(data, out=tmp_path / "r", keep_snapshots=True, **asked)
@@ -111,8 +111,8 @@ def test_train_generator_and_draw_from_it(data: Path, tmp_path: Path, capsys: py
     [({}, (4, 2)), ({"gan_path": 0.0, "gan_r1": 0.0, "batch_size": 3}, (0, 0)), ({"keep_snapshots": True}, (4, 2))],
 )
 def test_train_a_gan(data: Path, tmp_path: Path, changed: dict[str, Any], penalties: tuple[int, int]) -> None:
-    from memorisk.training.generating import generate, plan_generate
-    from memorisk.training.generator import plan_generator, train_generator
+    from memorisk.training.generators.command import plan_generator, train_generator
+    from memorisk.training.generators.drawing.generating import generate, plan_generate
 
     asked: dict[str, Any] = {
         "kind": "gan",
@@ -141,7 +141,7 @@ def test_train_a_gan(data: Path, tmp_path: Path, changed: dict[str, Any], penalt
 
 def test_train_a_generator_of_latents_by_pseudo_conditions(data: Path, tmp_path: Path) -> None:
     """Each image and its mirror image once through the autoencoder, which stays beside every snapshot."""
-    from memorisk.training.generator import plan_generator, train_generator
+    from memorisk.training.generators.command import plan_generator, train_generator
 
     asked: dict[str, Any] = {
         "network": "tiny/2", "steps": 3, "batch_size": 8, "snapshot_every": 2, "keep_snapshots": True, "flip": True,

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memorisk.training.twins import never_paired, paper_design, placebo_design, twin_design
+from memorisk.training.twins.twins import never_paired, paper_design, placebo_design, twin_design
 
 
 def _population(seed: int, n_groups: int = 40, classes: int = 3, biggest: int = 4):

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from memorisk.runs.lock import folder_lock
 from memorisk.runs.unfinished import ABANDONED
-from memorisk.training.workplace import _remove_abandoned
+from memorisk.training.engine.workplace import _remove_abandoned
 
 
 def test_what_is_in_use_is_not_taken_for_abandoned_whatever_the_clock_says(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from memorisk.audits.pseudonyms import Pseudonyms
-from memorisk.images.listing import COLUMNS, empty_listing
+from memorisk.images.exports.listing import COLUMNS, empty_listing
 from memorisk.images.store import ImageStore
 from memorisk.runs.errors import InputError, one_line
 from memorisk.runs.files import read_table, write_table
@@ -39,7 +39,7 @@ def read_listing(folder: Path, part: str) -> pd.DataFrame:
         part: The set.
 
     Returns:
-        `memorisk.images.listing.COLUMNS`.
+        `memorisk.images.exports.listing.COLUMNS`.
 
     Raises:
         InputError: An earlier memorisk wrote the run, without a listing.

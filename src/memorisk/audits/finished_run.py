@@ -15,21 +15,21 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import nn
 
-from memorisk.audits.classifier_jobs import Recipe, make_jobs, prepare_recipe
-from memorisk.audits.evidence import SCORES, WHOLE, Evidence, Items, evidence_from_table
-from memorisk.audits.losses import read_scores
-from memorisk.audits.options import ClassifierOptions, options_from
-from memorisk.audits.plan import Plan, draw_parts, linked_groups, make_plan, unmatched_of
+from memorisk.audits.classifier.evidence import SCORES, WHOLE, Evidence, Items, evidence_from_table
+from memorisk.audits.classifier.jobs import Recipe, make_jobs, prepare_recipe
+from memorisk.audits.classifier.losses import read_scores
+from memorisk.audits.classifier.options import ClassifierOptions, options_from
+from memorisk.audits.classifier.plan import Plan, draw_parts, linked_groups, make_plan, unmatched_of
+from memorisk.audits.classifier.rendering import load_result
 from memorisk.audits.pseudonyms import Pseudonyms
-from memorisk.audits.rendering import load_result
-from memorisk.images.sources import load_manifest
+from memorisk.images.sources.registry import load_manifest
 from memorisk.images.store import ImageStore, build_store
 from memorisk.runs.errors import InputError, one_line
 from memorisk.runs.folder import read_config
 from memorisk.runs.hidden_paths import is_hidden
 from memorisk.runs.progress import Progress, quiet
-from memorisk.training.jobs import WEIGHTS, TrainJob, build_network
-from memorisk.training.regimes import merge_adapters
+from memorisk.training.engine.jobs import WEIGHTS, TrainJob, build_network
+from memorisk.training.private.regimes import merge_adapters
 
 
 @dataclass(frozen=True)

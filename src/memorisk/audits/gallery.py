@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from memorisk.audits.plan import Plan
+from memorisk.audits.classifier.plan import Plan
 from memorisk.audits.pseudonyms import Pseudonyms
 from memorisk.images.store import ImageStore
 from memorisk.report.result import Result

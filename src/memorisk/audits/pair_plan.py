@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from memorisk.runs.errors import InputError
-from memorisk.scores.cards import Card, find_card
+from memorisk.scores.attacks.cards import Card, find_card
 from memorisk.scores.distances import find_measure, fit_measure, nearest
 from memorisk.scores.distances import gpu_blocks as measure_blocks
 from memorisk.scores.distances.rows import rows_per_block

@@ -15,14 +15,14 @@ from typing import Any, Self
 import numpy as np
 import pandas as pd
 
-from memorisk.audits.evidence import Evidence, Items
-from memorisk.audits.options import ReportOptions
+from memorisk.audits.classifier.evidence import Evidence, Items
+from memorisk.audits.classifier.options import ReportOptions
 from memorisk.report.redaction import pseudonyms
 from memorisk.report.result import Result
 from memorisk.runs.errors import InputError, one_line
 from memorisk.runs.files import open_to_others, write_bytes
 from memorisk.runs.hidden_paths import HIDDEN, is_hidden, note_hidden, user_folder
-from memorisk.runs.origins import as_named
+from memorisk.runs.storage.origins import as_named
 
 KEPT_COLUMNS = ("label", "split", "part")  # every other column of a manifest may hold an id, a name or a path
 HASHED_COLUMNS = ("image", "group", "training_group")

@@ -17,12 +17,20 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from memorisk.images.decoding import Block, BlockDone, PixelRule, Source, decode_block, hash_pixels, unreadable_reason
+from memorisk.images.decoding.decoding import (
+    Block,
+    BlockDone,
+    PixelRule,
+    Source,
+    decode_block,
+    hash_pixels,
+    unreadable_reason,
+)
 from memorisk.images.manifest import Manifest
 from memorisk.images.options import ImageOptions
 from memorisk.images.rows import row_blocks, unreadable_error
 from memorisk.runs.errors import InputError, one_line
-from memorisk.runs.executors import run_jobs
+from memorisk.runs.executors.pool import run_jobs
 from memorisk.runs.files import fsync_folder, read_json, write_json, write_table
 from memorisk.runs.progress import Counted
 from memorisk.runs.unfinished import JOURNAL, array_header, remove_abandoned, reserve_array, write_guard

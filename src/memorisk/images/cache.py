@@ -17,7 +17,7 @@ import pandas as pd
 from memorisk.images.manifest import BUILTIN
 from memorisk.runs.cache import cache_folder
 from memorisk.runs.checksums import file_sha256
-from memorisk.runs.executors import run_jobs
+from memorisk.runs.executors.pool import run_jobs
 from memorisk.runs.files import read_table, write_table
 from memorisk.runs.fingerprint import fingerprint
 

@@ -15,12 +15,12 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 
-from memorisk.images.csv_files import read_csv
-from memorisk.runs.bounds import check_table
-from memorisk.runs.csv_tables import unquote_table
+from memorisk.images.sources.csv_files import read_csv
 from memorisk.runs.errors import InputError, one_line, unknown_name
 from memorisk.runs.files import read_table, refuse_special
 from memorisk.runs.folder import is_run
+from memorisk.runs.formats.bounds import check_table
+from memorisk.runs.formats.csv_tables import unquote_table
 
 Role = Literal["path", "image", "label", "group", "split", "dataset"]
 
@@ -108,7 +108,7 @@ def read_described(path: Path, *, quoted: bool | None = None) -> pd.DataFrame:
     """Read a CSV or TSV (also gzipped), JSON lines or Parquet file.
 
     Values of CSV are text as they stand (``007`` and ``NA`` stay that). Only in a CSV that memorisk wrote are the
-    quotes taken away that it put before formulas (`memorisk.runs.csv_tables`).
+    quotes taken away that it put before formulas (`memorisk.runs.formats.csv_tables`).
 
     Args:
         path: The file.

@@ -11,7 +11,7 @@ from functools import lru_cache
 import numpy as np
 import pandas as pd
 
-from memorisk.images.formats import BUILTIN_DIGITS
+from memorisk.images.decoding.formats import BUILTIN_DIGITS
 from memorisk.images.manifest import Manifest
 from memorisk.runs.errors import InputError
 

@@ -5,11 +5,11 @@ from collections.abc import Mapping
 from pathlib import Path, PurePath
 
 from memorisk.images.manifest import Manifest
-from memorisk.images.source_several import several_sources
-from memorisk.images.sources import GENERATED, UNFINISHED
+from memorisk.images.sources.registry import GENERATED, UNFINISHED
+from memorisk.images.sources.several import several_sources
 from memorisk.images.store import ImageStore
 from memorisk.runs.errors import InputError, one_line
-from memorisk.runs.urls import path_of, url_of
+from memorisk.runs.storage.urls import path_of, url_of
 
 Source = str | Path | Manifest | ImageStore
 

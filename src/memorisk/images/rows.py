@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from memorisk.images.decoding import Source
-from memorisk.images.formats import SHARDS, file_format
+from memorisk.images.decoding.decoding import Source
+from memorisk.images.decoding.formats import SHARDS, file_format
 from memorisk.images.manifest import BUILTIN, Manifest
 from memorisk.images.wording import file_and_image
 from memorisk.runs.environment import available_cores

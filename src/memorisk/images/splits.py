@@ -25,7 +25,7 @@ import pandas as pd
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
-from memorisk.images.rounding import Rounding, draw_rounding
+from memorisk.images.decoding.rounding import Rounding, draw_rounding
 from memorisk.runs.errors import InputError, one_line
 
 PARTS = ("train", "canary", "test")

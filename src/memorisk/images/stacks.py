@@ -2,11 +2,11 @@
 
 from pathlib import Path
 
-from memorisk.images.formats import file_format
+from memorisk.images.decoding.formats import file_format
 from memorisk.images.manifest import BUILTIN, Manifest
-from memorisk.images.readers import count_frames
-from memorisk.images.readers_nifti import count_frames as count_slices
-from memorisk.images.source_walk import KIND_BY_SUFFIX, suffix
+from memorisk.images.readers.nifti import count_frames as count_slices
+from memorisk.images.readers.registry import count_frames
+from memorisk.images.sources.walk import KIND_BY_SUFFIX, suffix
 
 _STACKS = frozenset(("TIFF", "GIF", "WEBP", "PNG", "DICOM", "NIfTI", "NIfTI, gzipped"))
 

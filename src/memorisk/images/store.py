@@ -23,8 +23,8 @@ import pandas as pd
 
 from memorisk.images.building import DECODED, IMAGES, ROWS, StorePlan, build, is_complete
 from memorisk.images.cache import cache_folder, content_fingerprints
-from memorisk.images.decoding import PixelRule
-from memorisk.images.listing import empty_listing, list_files
+from memorisk.images.decoding.decoding import PixelRule
+from memorisk.images.exports.listing import empty_listing, list_files
 from memorisk.images.manifest import Manifest
 from memorisk.images.options import ImageOptions
 from memorisk.images.rows import manifest_sources, unreadable_error, usable_processes
@@ -48,8 +48,8 @@ class ImageStore:
         folder: Where it lies.
         skipped: Images left out: ``image, path, reason``.
         pixel_hashes: [N] hash of each stored image.
-        files: Every file that was read and every one that was not (`memorisk.images.listing`); where rows were taken
-            from a store, those of the whole store.
+        files: Every file that was read and every one that was not (`memorisk.images.exports.listing`); where rows were
+            taken from a store, those of the whole store.
     """
 
     images: np.ndarray

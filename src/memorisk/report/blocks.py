@@ -128,7 +128,7 @@ class Figure:
     """A drawing with its caption, and the same content as text and numbers for whoever cannot see it."""
 
     svg: str
-    """From :mod:`memorisk.report.figures`; inserted as it is, so never built from a user's text by hand."""
+    """From :mod:`memorisk.report.figures.basic`; inserted as it is, so never built from a user's text by hand."""
     title: str
     caption: Text
     alternative: Text

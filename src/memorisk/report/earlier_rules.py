@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from memorisk.report.statement import FAIL, PASS, UNDECIDED, AuditStatement
+from memorisk.report.statements.statement import FAIL, PASS, UNDECIDED, AuditStatement
 
 if TYPE_CHECKING:
     from memorisk.report.result import Result

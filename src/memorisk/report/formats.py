@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from memorisk.statistics.tiers import beside
+from memorisk.statistics.verdicts.tiers import beside
 
 MINUS = "\N{MINUS SIGN}"
 _DECIMALS = 3

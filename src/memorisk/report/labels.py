@@ -5,7 +5,7 @@ from typing import Literal
 
 import numpy as np
 
-from memorisk.report.drawing import FONT_SIZE, LETTER, Sheet
+from memorisk.report.figures.drawing import FONT_SIZE, LETTER, Sheet
 from memorisk.report.text import shorten, text_width, visible
 
 Align = Literal["left", "center", "right"]

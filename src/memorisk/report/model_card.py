@@ -6,7 +6,7 @@ for Markdown or HTML.
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from memorisk.report.statement import WAYS, AuditStatement, Figure, Statement
+from memorisk.report.statements.statement import WAYS, AuditStatement, Figure, Statement
 from memorisk.report.text import visible
 
 HEADING = "## Privacy: what the model remembers of people"

@@ -19,7 +19,7 @@ import jinja2
 from markupsafe import Markup, escape
 
 from memorisk.report.blocks import Column, Inline, Link, Name, Page, Strong, Table, Text
-from memorisk.report.drawing import palette_css
+from memorisk.report.figures.drawing import palette_css
 from memorisk.report.formats import FORMATS, decimal, is_missing
 from memorisk.report.redaction import REDACTED_PAGE
 from memorisk.report.text import name_html, visible

@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 from memorisk.runs.errors import InputError, one_line
-from memorisk.runs.urls import url_of
+from memorisk.runs.storage.urls import url_of
 
 
 def cache_folder(store: Path | None) -> Path:

@@ -131,7 +131,7 @@ def read_table(path: str | Path) -> pd.DataFrame:
     """
     import pandas as pd
 
-    from memorisk.runs.parquet_files import check_parquet
+    from memorisk.runs.formats.parquet_files import check_parquet
 
     try:
         check_parquet(Path(path))

@@ -22,11 +22,11 @@ import yaml
 from memorisk.runs.damaged import ASTRAY
 from memorisk.runs.errors import GOES_ON, NO_SPACE, InputError, MemoriskError, one_line
 from memorisk.runs.files import UNFINISHED, open_to_others, plain, write_text
+from memorisk.runs.formats.yaml_files import dump_yaml, parse_yaml, read_yaml_text
 from memorisk.runs.hidden_paths import shown_paths
 from memorisk.runs.lock import LOCK, folder_lock, refuse_held
-from memorisk.runs.origins import as_named
-from memorisk.runs.urls import url_of
-from memorisk.runs.yaml_files import dump_yaml, parse_yaml, read_yaml_text
+from memorisk.runs.storage.origins import as_named
+from memorisk.runs.storage.urls import url_of
 
 CONFIG = "config.yaml"
 LOG = "log.jsonl"

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from memorisk.runs.errors import InputError, one_line
-from memorisk.runs.marker_lock import PAUSE, marker_lock, refuse_marked, this_process, who
+from memorisk.runs.storage.marker_lock import PAUSE, marker_lock, refuse_marked, this_process, who
 
 LOCK = ".lock"
 _NO_LOCKS = frozenset((errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOLCK, errno.EINVAL))

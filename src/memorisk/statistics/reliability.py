@@ -15,9 +15,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from memorisk.runs.errors import InputError
 from memorisk.statistics.association import residualise
+from memorisk.statistics.copies.placements import group_deleted_auc, rank_within
 from memorisk.statistics.jackknife import JackknifeInterval, jackknife, unavailable
-from memorisk.statistics.placements import group_deleted_auc, rank_within
-from memorisk.statistics.probes import above_class_median
+from memorisk.statistics.memorization.probes import above_class_median
 
 FloatArray = NDArray[np.float64]
 

@@ -5,8 +5,8 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from memorisk.images.duplicates import details, near_pairs
-from memorisk.images.near_copies import thumbnails
+from memorisk.images.copies.duplicates import details, near_pairs
+from memorisk.images.copies.near_copies import thumbnails
 from tests.audits.synthetic_set.making import parts
 
 N_TRAIN, N_NEW, N_SET, COPIED = 150, 119, 60, 10

@@ -11,8 +11,8 @@ from memorisk.audits.filter.exposing import exposed_numbers
 from memorisk.audits.filter.options import filter_options
 from memorisk.audits.filter.screening import Matches, Screened
 from memorisk.audits.filter.verdict import filter_verdict
-from memorisk.console_filter import show_filter
-from memorisk.images.orientations import ORIENTATIONS, SamePixels
+from memorisk.cli.show.filter import show_filter
+from memorisk.images.copies.orientations import ORIENTATIONS, SamePixels
 from memorisk.report.result import Result
 from tests.audits.filter_set.conftest import run
 from tests.audits.filter_set.making import OF, digit_sets

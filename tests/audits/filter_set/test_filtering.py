@@ -16,18 +16,18 @@ from memorisk.audits.filter.filtering import filter_synthetic
 from memorisk.audits.filter.options import filter_options
 from memorisk.audits.filter.plan import FilterPlan
 from memorisk.audits.filter.verdict import WEAK_DETECTOR, filter_verdict, is_weak_alone
-from memorisk.audits.image_sets import select_rows
-from memorisk.console_filter import show_filter
-from memorisk.models.detectors import group_hashes, load_detector
-from memorisk.models.lcmem import LatentDetector
+from memorisk.audits.generated.image_sets import select_rows
+from memorisk.cli.show.filter import show_filter
+from memorisk.models.detectors.detectors import group_hashes, load_detector
+from memorisk.models.detectors.lcmem import LatentDetector
 from memorisk.report.result import Result
 from memorisk.runs.errors import InputError
 from memorisk.scores.pairs import Head, score
-from memorisk.statistics.guarantee import miss_guarantee
+from memorisk.statistics.pairs.guarantee import miss_guarantee
 from memorisk.statistics.proportions import clopper_pearson
-from memorisk.training.lcmem_options import LatentOptions
-from memorisk.training.lcmem_start import latent_start
-from memorisk.training.pair_detectors import PairDetector, open_pair_detector
+from memorisk.training.detectors.lcmem.options import LatentOptions
+from memorisk.training.detectors.lcmem.start import latent_start
+from memorisk.training.detectors.pair_detectors import PairDetector, open_pair_detector
 from tests.audits.filter_set.conftest import run
 from tests.audits.filter_set.making import BROKEN, COPIED, IDENTICAL, N_NEW, N_SET, N_TRAIN, OF, contents, digit_sets
 from tests.commands import answer, refusal

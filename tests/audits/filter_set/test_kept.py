@@ -11,9 +11,9 @@ import pandas as pd
 import pytest
 from PIL import Image
 
-from memorisk.images import clean_set
 from memorisk.images.containers.checking import surplus
-from memorisk.images.decoding import PixelRule
+from memorisk.images.decoding.decoding import PixelRule
+from memorisk.images.exports import clean_set
 from memorisk.images.overlap import source_places
 from memorisk.report.result import Result
 from memorisk.runs.checksums import checksum

@@ -25,8 +25,8 @@ from memorisk.audits.filter.words import not_counted
 from memorisk.audits.synthetic.words import Terms
 from memorisk.runs.errors import InputError
 from memorisk.runs.progress import quiet
-from memorisk.training.pair_augmentations import FAMILIES
-from memorisk.training.pair_detectors import PairDetector, open_pair_detector
+from memorisk.training.detectors.lcmem.augmentations import FAMILIES
+from memorisk.training.detectors.pair_detectors import PairDetector, open_pair_detector
 from tests.audits.synthetic_set.making import digits, store_of
 
 

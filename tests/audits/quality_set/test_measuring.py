@@ -5,8 +5,8 @@ import pytest
 
 from memorisk.audits.quality.measuring import FIGURES, measure_quality
 from memorisk.runs.errors import InputError
-from memorisk.training.feature_checks import check_values
-from memorisk.training.feature_matrix import FeatureDescription, Features
+from memorisk.training.features.checks import check_values
+from memorisk.training.features.matrix import FeatureDescription, Features
 
 
 def features(values, *, source="resnet50@weights.safetensors", state="pretrained", groups=None):

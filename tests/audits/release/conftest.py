@@ -10,17 +10,17 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from memorisk.audits.evidence import write_scores
-from memorisk.audits.feature import audit_feature
+from memorisk.audits.classifier.evidence import write_scores
+from memorisk.audits.classifier.losses import audit_losses
+from memorisk.audits.feature.run import audit_feature
 from memorisk.audits.filter.filtering import filter_synthetic
-from memorisk.audits.losses import audit_losses
 from memorisk.audits.quality.quality import assess_quality
 from memorisk.audits.synthetic.audit import audit_synthetic
 from memorisk.audits.watch.watching import MemorizationWatch
-from memorisk.models.weights import save_weights
-from memorisk.models.zoo import create_model
-from memorisk.report.in_toto import InTotoStatement
-from memorisk.report.statement import content_sha256
+from memorisk.models.classifiers.zoo import create_model
+from memorisk.models.weights.weights import save_weights
+from memorisk.report.statements.in_toto import InTotoStatement
+from memorisk.report.statements.statement import content_sha256
 from memorisk.runs.checksums import SEAL, sealed_files, write_seal
 from tests.audits.synthetic import twin_evidence
 from tests.audits.synthetic_set.making import parts

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from memorisk.audits.compare import compare
-from memorisk.audits.feature_verdict import METHODS
+from memorisk.audits.classifier.comparison.run import compare
+from memorisk.audits.classifier.rendering import load_result, render_again
+from memorisk.audits.feature.verdict import METHODS
 from memorisk.audits.release.gate import gate
 from memorisk.audits.release.stating import state, write_statement
-from memorisk.audits.rendering import load_result, render_again
 from memorisk.report.earlier_rules import AFRESH, AGAIN, FAILED, FORMS, PASSED, PROMISED, result_today, verdict_form
 from memorisk.report.result import Result
 from tests.audits.release.conftest import restated, rewritten

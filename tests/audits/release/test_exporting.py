@@ -9,7 +9,7 @@ from PIL import Image
 
 from memorisk.audits.release.exporting import release
 from memorisk.images.options import ImageOptions
-from memorisk.images.sources import load_manifest
+from memorisk.images.sources.registry import load_manifest
 from memorisk.images.stacks import frames_left
 from memorisk.runs.errors import InputError
 from tests.commands import answer, refusal

@@ -10,8 +10,8 @@ import pytest
 
 from memorisk.audits.release.gate import gate
 from memorisk.audits.release.stating import state, write_statement
-from memorisk.report.in_toto import ResourceDescriptor
-from memorisk.report.statement import content_sha256
+from memorisk.report.statements.in_toto import ResourceDescriptor
+from memorisk.report.statements.statement import content_sha256
 from tests.audits.release.conftest import restated, rewritten
 from tests.commands import answer, refusal
 
@@ -23,7 +23,7 @@ class Absent:
         if name.split(".")[0] in HEAVY:
             raise ImportError(f"{name} is not installed here")
 sys.meta_path.insert(0, Absent())
-from memorisk.cli import main
+from memorisk.cli.main import main
 sys.exit(main(sys.argv[1:]))
 """
 

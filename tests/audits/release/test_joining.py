@@ -6,7 +6,7 @@ from itertools import product
 import pytest
 
 from memorisk.audits.release.joining import joined, joined_files
-from memorisk.report.statement import AuditStatement, Part, Released, Subject
+from memorisk.report.statements.statement import AuditStatement, Part, Released, Subject
 from tests.report.test_statement import audit
 
 WORST_FIRST = ("fail", "undecided", "pass")

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from memorisk.audits.classifier.rendering import load_result
 from memorisk.audits.release.records import record_of
 from memorisk.audits.release.stating import state
-from memorisk.audits.rendering import load_result
 from memorisk.runs.checksums import SEAL, sealed_files, write_seal
 from memorisk.runs.errors import InputError
 from tests.fuzz.packing import ODD, places

@@ -18,9 +18,9 @@ from memorisk.audits.release.exporting import release
 from memorisk.audits.release.gate import gate
 from memorisk.audits.release.stating import state, write_statement
 from memorisk.audits.synthetic.audit import audit_synthetic
-from memorisk.images.clean_manifest import manifest_bytes
 from memorisk.images.containers.checking import surplus
-from memorisk.images.readers import read_image
+from memorisk.images.exports.clean_manifest import manifest_bytes
+from memorisk.images.readers.registry import read_image
 from memorisk.runs.checksums import checksum, file_sha256, list_folder
 from memorisk.runs.errors import InputError
 from tests.audits.release.conftest import OF, PASSES

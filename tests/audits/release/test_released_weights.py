@@ -9,7 +9,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from memorisk.audits.feature import audit_feature
+from memorisk.audits.feature.run import audit_feature
 from memorisk.audits.release.exporting import release
 from memorisk.audits.release.gate import gate
 from memorisk.audits.release.stating import state, write_statement

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from memorisk.report.in_toto import ResourceDescriptor
-from memorisk.report.statement import content_sha256
+from memorisk.report.statements.in_toto import ResourceDescriptor
+from memorisk.report.statements.statement import content_sha256
 from tests.audits.release.conftest import OF, PASSES
 from tests.commands import ROOT, answer, refusal
 

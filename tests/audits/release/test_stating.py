@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from memorisk.audits.losses import audit_losses
+from memorisk.audits.classifier.losses import audit_losses
 from memorisk.audits.release.stating import state, write_statement
 from memorisk.audits.synthetic.audit import audit_synthetic
 from memorisk.runs.errors import InputError

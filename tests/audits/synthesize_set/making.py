@@ -6,9 +6,9 @@ import numpy as np
 from PIL import Image
 
 from memorisk.images.store import ImageStore
-from memorisk.models.conditions import Conditions
-from memorisk.models.detector_folder import Seen
-from memorisk.models.generators import Draw, GeneratorConfig, SamplingOptions
+from memorisk.models.detectors.folder import Seen
+from memorisk.models.generators.conditions import Conditions
+from memorisk.models.generators.generators import Draw, GeneratorConfig, SamplingOptions
 from tests.audits.synthetic_set.making import blended, digits
 
 N_TRAIN, N_NEW, N_HELD = 80, 79, 90

@@ -14,7 +14,7 @@ from memorisk.audits.synthesize.plan import SynthesizePlan
 from memorisk.audits.synthesize.synthesizing import synthesize
 from memorisk.audits.synthesize.verdict import loop_verdict
 from memorisk.audits.synthetic.words import Terms
-from memorisk.console_synthesize import show_loop, show_loop_plan
+from memorisk.cli.show.synthesize import show_loop, show_loop_plan
 from memorisk.report.frames import truths
 from memorisk.report.result import Result
 from memorisk.runs.errors import MemoriskError

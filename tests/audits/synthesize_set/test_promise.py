@@ -11,8 +11,8 @@ from memorisk.audits.filter.words import WEAK
 from memorisk.audits.synthesize.options import synthesize_options
 from memorisk.audits.synthesize.page import loop_page
 from memorisk.audits.synthesize.verdict import loop_verdict
-from memorisk.console_synthesize import show_loop
-from memorisk.images.orientations import ORIENTATIONS
+from memorisk.cli.show.synthesize import show_loop
+from memorisk.images.copies.orientations import ORIENTATIONS
 from memorisk.report.page import render_page
 from memorisk.report.result import Result
 from tests.audits.synthesize_set.conftest import run

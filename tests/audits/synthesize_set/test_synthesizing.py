@@ -17,11 +17,11 @@ from memorisk.audits.synthesize.options import synthesize_options
 from memorisk.audits.synthesize.plan import SynthesizePlan
 from memorisk.audits.synthesize.synthesizing import synthesize
 from memorisk.audits.synthesize.verdict import loop_verdict
-from memorisk.models.generators import load_generator
+from memorisk.models.generators.generators import load_generator
 from memorisk.report.result import Result
 from memorisk.runs.errors import InputError, MemoriskError
-from memorisk.statistics.regenerated_copies import regenerated_copies
-from memorisk.training.drawing import image_seed
+from memorisk.statistics.copies.regenerated_copies import regenerated_copies
+from memorisk.training.generators.drawing.drawing import image_seed
 from tests.audits.filter_set.making import contents
 from tests.audits.synthesize_set.conftest import N, run
 from tests.audits.synthesize_set.making import HERE, N_TRAIN, OF, Paired, copied, copying, digit_parts

@@ -5,9 +5,9 @@ from pathlib import Path
 import pandas as pd
 
 from memorisk.audits.synthesize.table_three import table_three
-from memorisk.console_synthesize import show_table_three
+from memorisk.cli.show.synthesize import show_table_three
 from memorisk.report.frames import numbers, truths
-from memorisk.statistics.memorization_rate import memorization_rate
+from memorisk.statistics.copies.memorization_rate import memorization_rate
 from tests.audits.synthesize_set.conftest import run
 
 ENDS = [f"memrate_{what}" for what in ("before", "kept", "reference")]

@@ -8,7 +8,7 @@ import pytest
 
 from memorisk.audits.synthetic import measuring
 from memorisk.scores.pairs import Head
-from memorisk.training.pair_detectors import PairDetector, open_pair_detector
+from memorisk.training.detectors.pair_detectors import PairDetector, open_pair_detector
 
 NAME = "pixels:8"
 

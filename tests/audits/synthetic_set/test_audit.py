@@ -13,7 +13,7 @@ from memorisk.audits.synthetic import audit as audit_module
 from memorisk.audits.synthetic.audit import audit_synthetic
 from memorisk.audits.synthetic.options import synthetic_options
 from memorisk.audits.synthetic.verdict import synthetic_verdict
-from memorisk.images.orientations import ORIENTATIONS, oriented
+from memorisk.images.copies.orientations import ORIENTATIONS, oriented
 from memorisk.report.result import Result
 from memorisk.runs.errors import InputError
 from memorisk.statistics.proportions import clopper_pearson

@@ -22,7 +22,7 @@ from memorisk.runs.errors import InputError
 from memorisk.runs.progress import quiet
 from memorisk.scores.distances import fit_measure
 from memorisk.scores.similarity import HeadSimilarity, MeasureSimilarity
-from memorisk.training.pair_detectors import open_pair_detector
+from memorisk.training.detectors.pair_detectors import open_pair_detector
 from tests.audits.synthetic_set.heads import NAME, head, use_heads
 from tests.audits.synthetic_set.making import N_HELD, N_TRAIN, parts, store_of
 from tests.audits.synthetic_set.test_level import copies_of_nobody

@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 
 from memorisk.audits.synthetic.hidden import draw_plants, hide
-from memorisk.images.decoding import hash_pixels
-from memorisk.images.planting import KINDS
+from memorisk.images.copies.planting import KINDS
+from memorisk.images.decoding.decoding import hash_pixels
 from tests.audits.synthetic_set.making import parts, store_of
 
 

@@ -18,11 +18,11 @@ from memorisk.audits.synthetic.hidden import no_plants
 from memorisk.audits.synthetic.measuring import FeatureTables, fit_similarity, open_detectors
 from memorisk.audits.synthetic.options import SyntheticOptions, synthetic_options
 from memorisk.audits.synthetic.sets import Sets
-from memorisk.images.near_copies import NO_PAIRS, BestMatches, NearCopies
+from memorisk.images.copies.near_copies import NO_PAIRS, BestMatches, NearCopies
 from memorisk.runs.progress import quiet
 from memorisk.scores.distances import fit_measure, nearest
-from memorisk.statistics.neighbour_test import neighbour_test
-from memorisk.statistics.reversed_queries import reversed_queries
+from memorisk.statistics.copies.neighbour_test import neighbour_test
+from memorisk.statistics.copies.reversed_queries import reversed_queries
 from tests.audits.synthetic_set.making import parts, store_of
 
 N_TRAIN, N_HELD, N_SYNTHETIC = 60, 39, 40

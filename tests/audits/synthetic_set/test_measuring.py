@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from memorisk.audits.image_sets import stack_stores
+from memorisk.audits.generated.image_sets import stack_stores
 from memorisk.audits.synthetic.audit import gather
 from memorisk.audits.synthetic.hidden import Plants, draw_plants, hide, no_plants
 from memorisk.audits.synthetic.knowledge import Known, alike, detector_notes, known_patients
@@ -17,7 +17,7 @@ from memorisk.runs.errors import InputError
 from memorisk.runs.progress import quiet
 from memorisk.scores.distances import pairwise
 from memorisk.scores.similarity import MeasureSimilarity
-from memorisk.training.pair_detectors import open_pair_detector
+from memorisk.training.detectors.pair_detectors import open_pair_detector
 from tests.audits.synthetic_set.making import parts, store_of
 from tests.models.test_detectors import make_detector
 

@@ -17,7 +17,7 @@ from memorisk.audits.synthetic.pairing import read_pairing
 from memorisk.audits.synthetic.sets import Sets
 from memorisk.report.result import Result
 from memorisk.runs.errors import InputError
-from memorisk.statistics.memorization_rate import memorization_rate
+from memorisk.statistics.copies.memorization_rate import memorization_rate
 from tests.audits.synthetic_set import heads
 from tests.audits.synthetic_set.heads import NAME, use_heads
 from tests.audits.synthetic_set.heads import head as logit_head

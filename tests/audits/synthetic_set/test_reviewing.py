@@ -11,7 +11,7 @@ from memorisk.audits.pseudonyms import Pseudonyms
 from memorisk.audits.synthetic.audit import audit_synthetic
 from memorisk.audits.synthetic.reviewing import COLUMNS, pair_keys, read_review, write_review
 from memorisk.audits.synthetic.sets import Sets
-from memorisk.console_synthetic import show_synthetic
+from memorisk.cli.show.synthetic import show_synthetic
 from memorisk.report.result import Result
 from memorisk.runs.errors import InputError
 from tests.audits.synthetic_set.making import parts, store_of

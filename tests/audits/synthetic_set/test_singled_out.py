@@ -10,7 +10,7 @@ from memorisk.audits.synthetic.audit import audit_synthetic
 from memorisk.audits.synthetic.kinds import ways_out
 from memorisk.audits.synthetic.plan import possible_list
 from memorisk.report.result import Result
-from memorisk.statistics.nulls import unit_p_values
+from memorisk.statistics.memorization.nulls import unit_p_values
 from memorisk.statistics.proportions import clopper_pearson
 from tests.audits.synthetic_set.making import parts, store_of, write_sets
 

@@ -13,7 +13,7 @@ from memorisk.audits.watch import lightning_callback as module
 from memorisk.audits.watch.drawing import of_pipeline
 from memorisk.audits.watch.trackers import curves_of
 from memorisk.audits.watch.watching import MemorizationWatch
-from memorisk.models.generators import FunctionGenerator, GeneratorConfig
+from memorisk.models.generators.generators import FunctionGenerator, GeneratorConfig
 from memorisk.runs.errors import InputError, MissingExtraError
 
 TRAIN, HELD = 400, 200

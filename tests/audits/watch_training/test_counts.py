@@ -6,10 +6,10 @@ from scipy import stats
 
 from memorisk.audits.watch.verdict import verdict_of
 from memorisk.audits.watch.watching import MemorizationWatch
-from memorisk.statistics.calibration import group_values
-from memorisk.statistics.memorized_share import memorized_share
-from memorisk.statistics.reversed_queries import reversed_queries
-from memorisk.statistics.stopping_rule import SharedError
+from memorisk.statistics.copies.calibration import group_values
+from memorisk.statistics.copies.reversed_queries import reversed_queries
+from memorisk.statistics.copies.stopping_rule import SharedError
+from memorisk.statistics.memorization.memorized_share import memorized_share
 
 M, N, EACH, DRAWN, LOOKS = 40, 60, 5, 200, 1
 

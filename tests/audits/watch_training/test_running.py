@@ -12,10 +12,10 @@ from memorisk.audits.watch import running
 from memorisk.audits.watch.image_folders import image_folders
 from memorisk.audits.watch.looks import LOOKS
 from memorisk.audits.watch.running import plan_watch, watch_training
-from memorisk.cli import main
-from memorisk.console_watch import show_watch_within, show_watched
+from memorisk.cli.main import main
+from memorisk.cli.show.watch import show_watch_within, show_watched
 from memorisk.images.options import ImageOptions
-from memorisk.images.sources import load_manifest
+from memorisk.images.sources.registry import load_manifest
 from memorisk.images.store import build_store
 from memorisk.runs.errors import InputError
 from memorisk.runs.files import read_table
@@ -160,7 +160,7 @@ def watched_run(tmp_path_factory):
     pytest.importorskip("diffusers")
     from memorisk.audits.watch.options import WatchSettings
     from memorisk.audits.watch.within import watch_within
-    from memorisk.training.generator import train_generator
+    from memorisk.training.generators.command import train_generator
 
     out = tmp_path_factory.mktemp("run") / "g"
     how = {"steps": 4, "snapshot_every": 2, "batch_size": 8, "network": "tiny/4", "conditioned_on": "none"}
@@ -185,7 +185,7 @@ class TestRuns:
         """The second run knows none of the digits that its weights were trained on but by their hashes."""
         from memorisk.audits.watch.options import WatchSettings
         from memorisk.audits.watch.within import watch_within
-        from memorisk.training.generator import train_generator
+        from memorisk.training.generators.command import train_generator
 
         put(tmp_path / "new", np.random.default_rng(0).integers(0, 256, (40, 8, 8), np.uint8))
         run, looked = tmp_path / "g", WatchSettings(images=8, sampling_steps=2, quality="none", stop_on="never")

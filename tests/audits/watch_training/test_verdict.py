@@ -8,8 +8,8 @@ import pytest
 from memorisk.audits.watch.running import Watched
 from memorisk.audits.watch.verdict import can_stop, verdict_of
 from memorisk.audits.watch.watching import MemorizationWatch
-from memorisk.console_watch import show_watch_within, show_watched
-from memorisk.statistics.quality_frechet import frechet_distance
+from memorisk.cli.show.watch import show_watch_within, show_watched
+from memorisk.statistics.quality.frechet import frechet_distance
 
 TRAIN, HELD, DRAWN = 200, 120, 60
 

@@ -10,7 +10,7 @@ from PIL import Image
 from memorisk.audits.watch.options import WatchSettings
 from memorisk.audits.watch.running import plan_watch, watch_training
 from memorisk.audits.watch.within import plan_within, watch_within
-from memorisk.training.generator import train_generator
+from memorisk.training.generators.command import train_generator
 from tests.counting import array_bytes, counted
 
 Arguments = dict[str, Any]

@@ -14,7 +14,7 @@ from memorisk.audits.watch.watching import MemorizationWatch
 from memorisk.report.formats import percent
 from memorisk.runs.errors import InputError
 from memorisk.runs.files import read_table
-from memorisk.statistics.quality_frechet import frechet_distance
+from memorisk.statistics.quality.frechet import frechet_distance
 
 TRAIN, HELD = 600, 300
 

@@ -25,9 +25,9 @@ from memorisk.audits.filter.verdict import filter_verdict
 from memorisk.audits.pseudonyms import Pseudonyms
 from memorisk.report.result import Result
 from memorisk.runs.environment import versions
-from memorisk.statistics.guarantee import MissGuarantee
+from memorisk.statistics.pairs.guarantee import MissGuarantee
 from memorisk.statistics.proportions import Proportion
-from memorisk.training.pair_detectors import PairDetector
+from memorisk.training.detectors.pair_detectors import PairDetector
 
 
 @dataclass(frozen=True, eq=False)

@@ -17,7 +17,7 @@ from memorisk.audits.filter.options import ScreeningOptions
 from memorisk.audits.filter.sets import FilterSets
 from memorisk.images.store import ImageStore
 from memorisk.runs.progress import Progress
-from memorisk.statistics.guarantee import MissGuarantee, Readings, both_readings
+from memorisk.statistics.pairs.guarantee import MissGuarantee, Readings, both_readings
 from memorisk.statistics.proportions import Proportion, clopper_pearson
 
 

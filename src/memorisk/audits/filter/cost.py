@@ -11,9 +11,9 @@ import numpy as np
 
 from memorisk.audits.filter.screening import Screened
 from memorisk.audits.filter.sets import FilterSets
-from memorisk.statistics.calibration import one_per_group
+from memorisk.statistics.copies.calibration import one_per_group
 from memorisk.statistics.proportions import Proportion, clopper_pearson
-from memorisk.statistics.retrieval_score import RetrievalScore, irs_of
+from memorisk.statistics.quality.retrieval_score import RetrievalScore, irs_of
 
 _STREAM = 67  # keeps these draws apart from others of the same seed
 

@@ -1,9 +1,9 @@
 """What the guarantee is about: kinds of copies, and one random positive pair of each calibration identity for each.
 
 METHODS section 4, "Guarantee". ``re-identification`` pairs two different images of one identity; every family of
-`memorisk.training.pair_augmentations` pairs an image with a copy of it, its strength drawn evenly from the family's;
-``flipped`` and ``cropped`` pair it with a copy that the audit of a synthetic set plants under that name
-(`memorisk.images.planting`).
+`memorisk.training.detectors.lcmem.augmentations` pairs an image with a copy of it, its strength drawn evenly from the
+family's; ``flipped`` and ``cropped`` pair it with a copy that the audit of a synthetic set plants under that name
+(`memorisk.images.copies.planting`).
 """
 
 from collections.abc import Sequence
@@ -12,17 +12,17 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pandas as pd
 
-from memorisk.images.decoding import hash_pixels
+from memorisk.images.copies.planting import find_kind, plant_copy
+from memorisk.images.decoding.decoding import hash_pixels
 from memorisk.images.manifest import Manifest
-from memorisk.images.planting import find_kind, plant_copy
 from memorisk.images.store import ImageStore
 from memorisk.runs.errors import InputError, unknown_name
-from memorisk.statistics.calibration import one_per_group
-from memorisk.statistics.identity_pairs import one_positive_each
-from memorisk.training.pair_augmentations import FAMILIES, augmented
+from memorisk.statistics.copies.calibration import one_per_group
+from memorisk.statistics.pairs.identity_pairs import one_positive_each
+from memorisk.training.detectors.lcmem.augmentations import FAMILIES, augmented
 
 PLANTED = ("flipped", "cropped")
-"""Families that are kinds of copies of `images.planting`; what is done is drawn there."""
+"""Families that are kinds of copies of `images.copies.planting`; what is done is drawn there."""
 WITHOUT_FAMILY = ("pasted",)
 """Kinds of copies that no family makes."""
 REIDENTIFICATION, COPIES = "re-identification", "copies"

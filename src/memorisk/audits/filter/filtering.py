@@ -25,22 +25,22 @@ from memorisk.audits.filter.pictures import closest_pairs
 from memorisk.audits.filter.plan import FilterPlan, describe_sets
 from memorisk.audits.filter.screening import screen
 from memorisk.audits.filter.sets import CALIBRATION, SYNTHETIC, TRAIN, FilterSets, decode, read_manifests
-from memorisk.audits.image_sets import Source
+from memorisk.audits.generated.image_sets import Source
 from memorisk.audits.pseudonyms import Pseudonyms
 from memorisk.images.manifest import Manifest
 from memorisk.images.overlap import refuse_overlap
 from memorisk.images.store import ImageStore
 from memorisk.report.page import render_page
 from memorisk.report.result import Result
-from memorisk.runs.csv_tables import write_csv
 from memorisk.runs.devices import check_device
 from memorisk.runs.environment import machine, versions
 from memorisk.runs.files import write_json, write_table, write_text
 from memorisk.runs.folder import RunFolder, check_out, open_run
+from memorisk.runs.formats.csv_tables import write_csv
 from memorisk.runs.progress import Progress, quiet
-from memorisk.statistics.guarantee import MissGuarantee
-from memorisk.training.pair_detectors import PairDetector
-from memorisk.training.workplace import open_workplace
+from memorisk.statistics.pairs.guarantee import MissGuarantee
+from memorisk.training.detectors.pair_detectors import PairDetector
+from memorisk.training.engine.workplace import open_workplace
 
 REPORT, FINISHED = "report.html", "filter.json"
 MANIFEST = "manifest"

@@ -13,15 +13,15 @@ from functools import partial
 
 import numpy as np
 
-from memorisk.audits.image_sets import is_blank, select_rows
-from memorisk.images.duplicates import equal_sets, linked_groups
-from memorisk.images.near_copies import between_sets, near_copies, rule_of_stores, thumbnails
-from memorisk.images.orientations import same_pixels
+from memorisk.audits.generated.image_sets import is_blank, select_rows
+from memorisk.images.copies.duplicates import equal_sets, linked_groups
+from memorisk.images.copies.near_copies import between_sets, near_copies, rule_of_stores, thumbnails
+from memorisk.images.copies.orientations import same_pixels
 from memorisk.images.splits import merge_linked
 from memorisk.images.store import ImageStore
 from memorisk.runs.progress import Progress
-from memorisk.statistics.identity_pairs import cliques
-from memorisk.training.pair_detectors import PairDetector
+from memorisk.statistics.pairs.identity_pairs import cliques
+from memorisk.training.detectors.pair_detectors import PairDetector
 
 
 @dataclass(frozen=True)
@@ -48,9 +48,9 @@ class LookAlikes:
     unit: dict[str, int] = field(default_factory=dict)
     """Of each identity as given: whose it is in this reading; -1 where that is nobody new."""
     of_others: int = 0
-    """Identities with an image nearly that of another one, as it is or mirrored (`images.near_copies`)."""
+    """Identities with an image nearly that of another one, as it is or mirrored (`images.copies.near_copies`)."""
     of_training: int = 0
-    """Identities with an image nearly a training image, as it is or mirrored (`images.near_copies`)."""
+    """Identities with an image nearly a training image, as it is or mirrored (`images.copies.near_copies`)."""
 
     @property
     def counts(self) -> dict[str, int]:

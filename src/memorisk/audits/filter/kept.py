@@ -1,4 +1,4 @@
-"""The kept set on the disk: PNG files of the decoded pixels, a table of labels, and nothing else (`images.clean_set`).
+"""The kept set on the disk: PNG files of the decoded pixels, a table of labels, no more (`images.exports.clean_set`).
 
 The pixels are checked to be those that were looked at. Each image gets a number for a name, in the order of the ids
 that the run shows; ``manifest`` of the run says which image that is.
@@ -14,9 +14,9 @@ import numpy as np
 from memorisk.audits.filter.deciding import Decision
 from memorisk.audits.filter.sets import FilterSets
 from memorisk.audits.pseudonyms import Pseudonyms
-from memorisk.images.clean_set import clean_names, write_clean_set
-from memorisk.images.decoding import PixelRule
-from memorisk.images.listing import read_rows
+from memorisk.images.decoding.decoding import PixelRule
+from memorisk.images.exports.clean_set import clean_names, write_clean_set
+from memorisk.images.exports.listing import read_rows
 from memorisk.images.options import ImageOptions
 from memorisk.images.rows import manifest_sources, usable_processes
 from memorisk.runs.checksums import files_below, listed_checksum

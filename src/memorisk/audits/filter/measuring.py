@@ -16,8 +16,8 @@ from memorisk.images.wording import listed
 from memorisk.runs.errors import InputError, several
 from memorisk.runs.progress import Progress
 from memorisk.scores.similarity import Similarity
-from memorisk.training.feature_matrix import Features
-from memorisk.training.pair_detectors import PairDetector, open_pair_detector
+from memorisk.training.detectors.pair_detectors import PairDetector, open_pair_detector
+from memorisk.training.features.matrix import Features
 
 _POINTWISE = ("pixels", "pca")
 _SIZED = ("network", "transformers")

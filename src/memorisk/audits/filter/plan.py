@@ -10,9 +10,9 @@ from memorisk.audits.filter.families import Family
 from memorisk.audits.filter.measuring import detector_names
 from memorisk.audits.filter.sets import FilterSets
 from memorisk.runs.cost import Cost, total
-from memorisk.statistics.guarantee import MissGuarantee
-from memorisk.training.feature_cost import WITHOUT_NETWORK, dimension, features_cost
-from memorisk.training.pair_detectors import PairDetector
+from memorisk.statistics.pairs.guarantee import MissGuarantee
+from memorisk.training.detectors.pair_detectors import PairDetector
+from memorisk.training.features.cost import WITHOUT_NETWORK, dimension, features_cost
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ import numpy as np
 from memorisk.audits.filter.measuring import Opened
 from memorisk.audits.filter.options import ScreeningOptions
 from memorisk.audits.filter.sets import FilterSets
-from memorisk.images.orientations import SamePixels, same_pixels
+from memorisk.images.copies.orientations import SamePixels, same_pixels
 from memorisk.images.store import ImageStore
 from memorisk.runs.devices import check_device
 from memorisk.runs.progress import Progress

@@ -12,7 +12,7 @@ from memorisk.audits.synthetic.pictures import Pair
 from memorisk.audits.synthetic.sections import picture_gallery
 from memorisk.audits.synthetic.words import Terms
 from memorisk.report.blocks import Block, Callout, Column, Fact, Figure, Heading, Name, Paragraph, Steps, Table
-from memorisk.report.distance_figure import distance_plot
+from memorisk.report.figures.distance import distance_plot
 from memorisk.report.formats import count, decimal, percent
 from memorisk.report.frames import numbers, rows, texts
 from memorisk.report.result import Result

@@ -7,7 +7,7 @@ import pandas as pd
 
 from memorisk.audits.filter.identities import LeftOut, LookAlikes, known_images, new_identities
 from memorisk.audits.filter.options import ScreeningOptions
-from memorisk.audits.image_sets import (
+from memorisk.audits.generated.image_sets import (
     Source,
     decode_alike,
     given_splits,
@@ -19,7 +19,7 @@ from memorisk.images.manifest import Manifest
 from memorisk.images.store import ImageStore
 from memorisk.images.wording import listed
 from memorisk.runs.progress import Progress
-from memorisk.training.pair_detectors import PairDetector
+from memorisk.training.detectors.pair_detectors import PairDetector
 
 TRAIN, SYNTHETIC, CALIBRATION = "training", "synthetic", "calibration"
 _UNREAD = ("image", "path", "reason")

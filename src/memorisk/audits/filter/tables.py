@@ -9,7 +9,7 @@ from memorisk.audits.filter.deciding import UNREADABLE
 from memorisk.audits.filter.measuring import detector_names
 from memorisk.audits.filter.screening import PIXELS, SCORE, Matches
 from memorisk.audits.pseudonyms import Pseudonyms
-from memorisk.images.orientations import ORIENTATIONS
+from memorisk.images.copies.orientations import ORIENTATIONS
 
 if TYPE_CHECKING:
     from memorisk.audits.filter.analysis import FilterEvidence

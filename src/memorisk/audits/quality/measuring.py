@@ -15,13 +15,13 @@ import pandas as pd
 from memorisk.audits.quality.options import FIGURES
 from memorisk.runs.errors import InputError, unknown_name
 from memorisk.scores.distances import fit_measure, nearest
-from memorisk.statistics.quality_figures import QualityFigure, Samples, check_samples
-from memorisk.statistics.quality_frechet import Frechet, frechet, frechet_figure
-from memorisk.statistics.quality_kernel import kernel_distance
-from memorisk.statistics.quality_manifold import DensityCoverage, PrecisionRecall, density_coverage, precision_recall
-from memorisk.statistics.quality_mifid import MemorizationInformed, mifid_figure
-from memorisk.statistics.retrieval_score import irs_of
-from memorisk.training.feature_matrix import FeatureDescription, Features
+from memorisk.statistics.quality.figures import QualityFigure, Samples, check_samples
+from memorisk.statistics.quality.frechet import Frechet, frechet, frechet_figure
+from memorisk.statistics.quality.kernel import kernel_distance
+from memorisk.statistics.quality.manifold import DensityCoverage, PrecisionRecall, density_coverage, precision_recall
+from memorisk.statistics.quality.mifid import MemorizationInformed, mifid_figure
+from memorisk.statistics.quality.retrieval_score import irs_of
+from memorisk.training.features.matrix import FeatureDescription, Features
 
 BETTER = dict.fromkeys(FIGURES, "higher") | {"FID": "lower", "KID": "lower", "MiFID": "lower"}
 """Which way each points; density and IRS are best near their reference, above which they hold no more."""

@@ -12,7 +12,7 @@ from cyclopts import Parameter
 
 from memorisk.images.options import ImageOptions
 from memorisk.runs.errors import InputError, unknown_name
-from memorisk.runs.placement import ClusterOptions
+from memorisk.runs.executors.placement import ClusterOptions
 from memorisk.runs.settings import check_types, settings_of
 
 AUTO = "auto"

@@ -13,7 +13,7 @@ from typing import Any
 import pandas as pd
 
 from memorisk.audits.file_listing import write_listing
-from memorisk.audits.image_sets import Source
+from memorisk.audits.generated.image_sets import Source
 from memorisk.audits.quality.measuring import QualityTable, measure_quality
 from memorisk.audits.quality.options import AUTO, QualityOptions, quality_options
 from memorisk.audits.quality.page import quality_page
@@ -30,7 +30,7 @@ from memorisk.audits.synthetic.sets import HELD_OUT, SYNTHETIC, TRAIN, Sets, dec
 from memorisk.images.manifest import Manifest
 from memorisk.images.overlap import named_sources, refuse_overlap
 from memorisk.images.store import ImageStore
-from memorisk.models.features import FeatureSource, parse_source
+from memorisk.models.encoders.encoders import FeatureSource, parse_source
 from memorisk.report.page import render_page
 from memorisk.runs.cost import Cost, total
 from memorisk.runs.devices import check_device
@@ -39,9 +39,9 @@ from memorisk.runs.errors import InputError
 from memorisk.runs.files import write_json, write_table, write_text
 from memorisk.runs.folder import RunFolder, check_out, open_run
 from memorisk.runs.progress import Progress, quiet
-from memorisk.training.feature_cost import features_cost
-from memorisk.training.feature_matrix import Features, load_features
-from memorisk.training.workplace import Workplace, open_workplace
+from memorisk.training.engine.workplace import Workplace, open_workplace
+from memorisk.training.features.cost import features_cost
+from memorisk.training.features.matrix import Features, load_features
 
 AUTO_SIDE = 32
 REPORT, SUMMARY, TABLES = "report.html", "quality.json", "tables"

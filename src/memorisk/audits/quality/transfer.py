@@ -17,21 +17,21 @@ from memorisk.audits.quality.options import QualityOptions
 from memorisk.audits.synthetic.sets import Sets
 from memorisk.images.store import ImageStore
 from memorisk.images.wording import listed
-from memorisk.models.specs import auto_model, model_spec
-from memorisk.models.zoo import create_model
+from memorisk.models.classifiers.specs import auto_model, model_spec
+from memorisk.models.classifiers.zoo import create_model
 from memorisk.runs.cost import Cost, total
 from memorisk.runs.devices import check_device
 from memorisk.runs.errors import InputError, MemoriskError
 from memorisk.runs.files import read_array, write_array
 from memorisk.runs.fingerprint import file_fingerprint, fingerprint
 from memorisk.runs.progress import Progress
-from memorisk.statistics.quality_transfer import TransferFigure, balanced_accuracy, compare_training, mean_auc
-from memorisk.training.fit import fit
-from memorisk.training.job_cost import fit_cost
-from memorisk.training.options import TrainOptions, resolve_options
-from memorisk.training.pixels import Normalisation, choose_normalisation
-from memorisk.training.predict import predict_logits
-from memorisk.training.targets import training_labels
+from memorisk.statistics.quality.transfer import TransferFigure, balanced_accuracy, compare_training, mean_auc
+from memorisk.training.engine.fit import fit
+from memorisk.training.engine.job_cost import fit_cost
+from memorisk.training.engine.options import TrainOptions, resolve_options
+from memorisk.training.engine.pixels import Normalisation, choose_normalisation
+from memorisk.training.engine.predict import predict_logits
+from memorisk.training.engine.targets import training_labels
 
 FOLDER = "classifiers"
 ARMS = ("synthetic", "real")

@@ -3,7 +3,7 @@
 * A classifier's audit of the very model (``--target``) noted the file's SHA-256 when it read it.
 * The audit of a mark noted a fingerprint of each model file: the file that has it is the one.
 * The audit of a set listed every file that it read (``files.parquet``): the folder must hold these bytes and no others,
-  or be a clean export of exactly these pixels (`memorisk.images.clean_set`).
+  or be a clean export of exactly these pixels (`memorisk.images.exports.clean_set`).
 * A filter and a loop noted the SHA-256 of the kept set when they wrote it: the folder must still have it.
 
 A file that holds more than its image or its tensors is refused in any case (`memorisk.images.containers`).
@@ -20,10 +20,10 @@ from memorisk.audits.release.set_files import SetFiles
 from memorisk.audits.synthetic.sets import SYNTHETIC
 from memorisk.images.containers.checking import weights_surplus
 from memorisk.images.containers.safetensors import is_in_order, is_safetensors
-from memorisk.images.listing import read_rows
-from memorisk.models.weights import tensors_of
+from memorisk.images.exports.listing import read_rows
+from memorisk.models.weights.weights import tensors_of
 from memorisk.report.differences import differences
-from memorisk.report.statement import Released, Subject
+from memorisk.report.statements.statement import Released, Subject
 from memorisk.runs.checksums import file_sha256, list_folder, listing_sha256
 from memorisk.runs.errors import InputError, one_line, several
 from memorisk.runs.fingerprint import file_fingerprint

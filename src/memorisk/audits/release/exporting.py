@@ -10,14 +10,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from memorisk.images.clean_set import CleanSet, write_clean_set
 from memorisk.images.containers.parsing import SurplusError
 from memorisk.images.containers.safetensors import header_bytes, in_order, is_safetensors, read_header, read_parts
-from memorisk.images.decoding import PixelRule
+from memorisk.images.decoding.decoding import PixelRule
+from memorisk.images.exports.clean_set import CleanSet, write_clean_set
 from memorisk.images.options import ImageOptions
 from memorisk.images.overlap import named_sources, refuse_among, refuse_overlap
 from memorisk.images.rows import manifest_sources, usable_processes
-from memorisk.images.sources import load_manifest
+from memorisk.images.sources.registry import load_manifest
 from memorisk.images.stacks import frames_left
 from memorisk.runs.errors import InputError, one_line
 from memorisk.runs.files import atomic_path

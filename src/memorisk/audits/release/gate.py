@@ -11,9 +11,9 @@ from pathlib import Path
 from memorisk.audits.release.joining import joined
 from memorisk.report.differences import differences
 from memorisk.report.earlier_rules import audit_today, is_earlier
-from memorisk.report.envelope import LARGEST_ENVELOPE, open_envelope
-from memorisk.report.signatures import SignatureError
-from memorisk.report.statement import (
+from memorisk.report.statements.envelope import LARGEST_ENVELOPE, open_envelope
+from memorisk.report.statements.signatures import SignatureError
+from memorisk.report.statements.statement import (
     FAIL,
     LISTED,
     LISTS,
@@ -177,7 +177,7 @@ def _signed_statement(file: Path, keys: Sequence[Path]) -> tuple[Statement, _Sig
         raise InputError(f"{name} cannot be read: {one_line(error.strerror or error, 80)}") from None
     envelope = open_envelope(data, name)
     if keys:
-        from memorisk.report.signatures import read_public_key, verify
+        from memorisk.report.statements.signatures import read_public_key, verify
 
         trusted = [read_public_key(one) for one in keys]
         if envelope is None:

@@ -7,7 +7,16 @@ privacy and passes, and no other word from any: "not tested", "could not be told
 from collections.abc import Sequence
 from itertools import combinations
 
-from memorisk.report.statement import FAIL, NOT_ASKED, PASS, UNDECIDED, AuditStatement, Part, Released, Verdict
+from memorisk.report.statements.statement import (
+    FAIL,
+    NOT_ASKED,
+    PASS,
+    UNDECIDED,
+    AuditStatement,
+    Part,
+    Released,
+    Verdict,
+)
 
 _NOBODY_ASKS = "no run asks about privacy"
 

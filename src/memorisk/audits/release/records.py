@@ -17,7 +17,7 @@ import numpy as np
 
 from memorisk.audits.release.finished import AGAIN, VERDICT, finished_audit, last_event
 from memorisk.audits.release.stating import described
-from memorisk.report.statement import AuditStatement
+from memorisk.report.statements.statement import AuditStatement
 from memorisk.runs.damaged import reading_run
 from memorisk.runs.errors import InputError, one_line
 from memorisk.runs.files import read_json, read_table

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pandas as pd
 
-from memorisk.images.clean_manifest import MANIFEST, read_manifest_bytes
-from memorisk.images.clean_set import clean_names, encode_png
 from memorisk.images.containers.checking import surplus
-from memorisk.images.decoding import hash_pixels, one_channel
-from memorisk.images.readers import read_image
+from memorisk.images.decoding.decoding import hash_pixels, one_channel
+from memorisk.images.exports.clean_manifest import MANIFEST, read_manifest_bytes
+from memorisk.images.exports.clean_set import clean_names, encode_png
+from memorisk.images.readers.registry import read_image
 from memorisk.report.differences import differences
-from memorisk.report.statement import Released
+from memorisk.report.statements.statement import Released
 from memorisk.runs.checksums import file_sha256, list_folder, listing_sha256
 from memorisk.runs.errors import InputError, one_line
 from memorisk.runs.progress import Progress, quiet

@@ -11,17 +11,17 @@ from memorisk.audits.release.binding import Bound, Offered, bind
 from memorisk.audits.release.finished import FinishedAudit, finished_audit
 from memorisk.audits.release.gate import STATEMENT
 from memorisk.audits.release.joining import joined, joined_files
-from memorisk.audits.release.of_images import of_filter, of_loop, of_synthetic
-from memorisk.audits.release.of_models import of_classifier, of_feature
-from memorisk.audits.release.of_training import of_quality, of_watch
+from memorisk.audits.release.subjects.images import of_filter, of_loop, of_synthetic
+from memorisk.audits.release.subjects.models import of_classifier, of_feature
+from memorisk.audits.release.subjects.training import of_quality, of_watch
 from memorisk.audits.synthetic.sets import SYNTHETIC
-from memorisk.images.listing import unread_rows
+from memorisk.images.exports.listing import unread_rows
 from memorisk.images.overlap import named_sources, refuse_overlap
-from memorisk.report.envelope import PAYLOAD_TYPE, Envelope
 from memorisk.report.model_card import model_card
-from memorisk.report.signatures import read_private_key
-from memorisk.report.signatures import sign as make_signature
-from memorisk.report.statement import PASS, UNDECIDED, AuditStatement, Statement
+from memorisk.report.statements.envelope import PAYLOAD_TYPE, Envelope
+from memorisk.report.statements.signatures import read_private_key
+from memorisk.report.statements.signatures import sign as make_signature
+from memorisk.report.statements.statement import PASS, UNDECIDED, AuditStatement, Statement
 from memorisk.runs.checksums import files_below
 from memorisk.runs.damaged import reading_run
 from memorisk.runs.errors import InputError, one_line, several

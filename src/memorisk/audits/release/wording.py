@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from memorisk.report.statement import Figure
+from memorisk.report.statements.statement import Figure
 
 NO_PATIENTS = (
     "It is not known whose each image is: every image counts as a person, so that a patient with several images may be "

@@ -20,7 +20,7 @@ from memorisk.audits.synthesize.verdict import loop_verdict
 from memorisk.report.frames import rows, truths
 from memorisk.report.result import Result
 from memorisk.runs.environment import versions
-from memorisk.training.drawing import image_name
+from memorisk.training.generators.drawing.drawing import image_name
 
 KEPT, REJECTED = "kept", "rejected"
 

@@ -13,12 +13,12 @@ from memorisk.audits.synthesize.rounds import BESIDE, BLOCK
 from memorisk.audits.synthesize.sets import RealSets
 from memorisk.audits.synthetic.pictures import MOST
 from memorisk.images.store import ImageStore
-from memorisk.models.generators import Generator
+from memorisk.models.generators.generators import Generator
 from memorisk.runs.cost import Cost, total
-from memorisk.statistics.guarantee import MissGuarantee
-from memorisk.training.feature_cost import WITHOUT_NETWORK, dimension, features_cost
-from memorisk.training.generating import drawing_cost
-from memorisk.training.pair_detectors import PairDetector
+from memorisk.statistics.pairs.guarantee import MissGuarantee
+from memorisk.training.detectors.pair_detectors import PairDetector
+from memorisk.training.features.cost import WITHOUT_NETWORK, dimension, features_cost
+from memorisk.training.generators.drawing.generating import drawing_cost
 
 _FLOAT32 = 4
 _BOUNDS = ("images_passed", "images_drawn", "pairs", "bytes_features")

@@ -6,11 +6,11 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from memorisk.images.decoding import PixelRule, hash_pixels
+from memorisk.images.decoding.decoding import PixelRule, hash_pixels
 from memorisk.images.manifest import Manifest
 from memorisk.images.options import ImageOptions
 from memorisk.images.store import ImageStore
-from memorisk.models.generators import GeneratorConfig
+from memorisk.models.generators.generators import GeneratorConfig
 from memorisk.runs.errors import InputError, one_line
 
 

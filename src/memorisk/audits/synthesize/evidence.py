@@ -18,12 +18,12 @@ from memorisk.audits.synthesize.drawn import store_of_hashes
 from memorisk.audits.synthesize.final_audit import Audited
 from memorisk.audits.synthesize.ledger import Ledger
 from memorisk.audits.synthesize.options import SynthesizeOptions
-from memorisk.models.generators import GeneratorConfig
+from memorisk.models.generators.generators import GeneratorConfig
 from memorisk.runs.progress import Progress
-from memorisk.statistics.guarantee import MissGuarantee
+from memorisk.statistics.copies.regenerated_copies import RegeneratedCopies, regenerated_copies
+from memorisk.statistics.pairs.guarantee import MissGuarantee
 from memorisk.statistics.proportions import clopper_pearson
-from memorisk.statistics.regenerated_copies import RegeneratedCopies, regenerated_copies
-from memorisk.training.pair_detectors import PairDetector
+from memorisk.training.detectors.pair_detectors import PairDetector
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,23 +6,23 @@ from typing import Any
 
 import numpy as np
 
-from memorisk.audits.options import ReportOptions
+from memorisk.audits.classifier.options import ReportOptions
 from memorisk.audits.synthesize.drawn import store_of_drawn, store_of_hashes
 from memorisk.audits.synthesize.options import SynthesizeOptions
 from memorisk.audits.synthetic.audit import audit_synthetic
 from memorisk.audits.synthetic.plan import SyntheticPlan
 from memorisk.images.options import ImageOptions
 from memorisk.images.store import ImageStore
-from memorisk.models.detectors import WEIGHTS
+from memorisk.models.detectors.detectors import WEIGHTS
 from memorisk.report.frames import numbers, rows, texts
 from memorisk.report.result import Result
 from memorisk.runs.cost import Cost
 from memorisk.runs.errors import InputError
+from memorisk.runs.executors.placement import ClusterOptions
 from memorisk.runs.fingerprint import file_fingerprint
-from memorisk.runs.placement import ClusterOptions
 from memorisk.runs.progress import Progress
-from memorisk.statistics.nearer_set import NearerSet, nearer_set
-from memorisk.training.pair_detectors import PairDetector, open_pair_detector
+from memorisk.statistics.copies.nearer_set import NearerSet, nearer_set
+from memorisk.training.detectors.pair_detectors import PairDetector, open_pair_detector
 
 AUDIT = "audit"
 NEARER_LEVEL = 0.01

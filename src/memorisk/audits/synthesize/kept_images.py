@@ -8,10 +8,10 @@ import numpy as np
 from memorisk.audits.synthesize.drawn import StoredForm, read_images, store_of_hashes
 from memorisk.audits.synthesize.ledger import Ledger
 from memorisk.audits.synthesize.sets import RealSets
-from memorisk.images.decoding import hash_pixels
+from memorisk.images.decoding.decoding import hash_pixels
 from memorisk.images.store import ImageStore
 from memorisk.runs.errors import GOES_ON, MemoriskError, one_line
-from memorisk.training.drawing import image_name
+from memorisk.training.generators.drawing.drawing import image_name
 
 _AT_ONCE = 256
 

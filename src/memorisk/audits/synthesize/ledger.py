@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from memorisk.audits.filter.screening import Matches, Screened
-from memorisk.images.orientations import SamePixels
+from memorisk.images.copies.orientations import SamePixels
 from memorisk.runs.files import read_array, read_table, write_array, write_table
 
 PLAN = ("image", "number", "attempt", "seed", "label", "class", "source", "condition")
@@ -23,7 +23,7 @@ class Block:
     """Images that were drawn and screened together."""
 
     plan: pd.DataFrame
-    """A row an image: `training.drawing.plan_draws`."""
+    """A row an image: `training.generators.drawing.drawing.plan_draws`."""
     hashes: np.ndarray
     """[n] of the pixels as they were compared."""
     matches: tuple[Matches, ...]

@@ -8,7 +8,7 @@ import numpy as np
 from memorisk.audits.filter.cost import real_share
 from memorisk.audits.filter.screening import Matches, Screened
 from memorisk.audits.filter.sets import FilterSets
-from memorisk.images.orientations import SamePixels
+from memorisk.images.copies.orientations import SamePixels
 from memorisk.statistics.proportions import Proportion
 
 NEARLY_ALL = 0.9

@@ -21,7 +21,7 @@ from memorisk.audits.synthesize.outlook import said_of
 from memorisk.audits.synthesize.table_three import table_three_block
 from memorisk.audits.synthetic.pictures import Pair
 from memorisk.audits.synthetic.words import Terms, p_words
-from memorisk.models.sampling_options import SamplingOptions
+from memorisk.models.generators.sampling_options import SamplingOptions
 from memorisk.report.blocks import (
     Block,
     Callout,

@@ -11,10 +11,10 @@ from memorisk.audits.synthesize.drawn import StoredForm, store_of_drawn
 from memorisk.audits.synthesize.ledger import Ledger
 from memorisk.audits.synthesize.options import SynthesizeOptions
 from memorisk.audits.synthetic.pictures import MOST, Pair
-from memorisk.models.generators import Generator
+from memorisk.models.generators.generators import Generator
 from memorisk.report.frames import rows, texts
 from memorisk.report.result import Result
-from memorisk.training.drawing import draw
+from memorisk.training.generators.drawing.drawing import draw
 
 
 def rejected_pairs(

@@ -13,13 +13,13 @@ from memorisk.audits.synthesize.cost import loop_cost
 from memorisk.audits.synthesize.options import SynthesizeOptions
 from memorisk.audits.synthesize.outlook import is_hopeless, said_of
 from memorisk.audits.synthesize.sets import RealSets
-from memorisk.models.generators import Generator
+from memorisk.models.generators.generators import Generator
 from memorisk.runs.cost import Cost
-from memorisk.statistics.guarantee import MissGuarantee
+from memorisk.statistics.pairs.guarantee import MissGuarantee
 from memorisk.statistics.proportions import Proportion
-from memorisk.training.devices import limited_threads
-from memorisk.training.drawing import draw
-from memorisk.training.pair_detectors import PairDetector
+from memorisk.training.detectors.pair_detectors import PairDetector
+from memorisk.training.engine.devices import limited_threads
+from memorisk.training.generators.drawing.drawing import draw
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 Paper 004, section 3.4: "If the model produces a sample that matches its training counterpart too closely, the sample is
 rejected and regenerated." Here it must not match any training image. A place keeps its class or condition over its
-attempts; only the seed changes (`training.drawing.image_seed`).
+attempts; only the seed changes (`training.generators.drawing.drawing.image_seed`).
 
 Blocks lie the same whatever was done before, and each is written when it is screened: a killed loop goes on from there,
 and ends at the same bytes.
@@ -18,22 +18,22 @@ import pandas as pd
 from memorisk.audits.filter.measuring import Opened
 from memorisk.audits.filter.screening import SCORE, Matches, screen
 from memorisk.audits.filter.sets import FilterSets
-from memorisk.audits.image_sets import select_rows, stack_stores
+from memorisk.audits.generated.image_sets import select_rows, stack_stores
 from memorisk.audits.synthesize.drawn import StoredForm, read_images, store_of_drawn
 from memorisk.audits.synthesize.ledger import Block, Ledger
 from memorisk.audits.synthesize.options import SynthesizeOptions
 from memorisk.audits.synthesize.outlook import is_hopeless, said_of
-from memorisk.images.clean_set import encode_png
-from memorisk.images.decoding import hash_pixels
-from memorisk.images.orientations import SamePixels
+from memorisk.images.copies.orientations import SamePixels
+from memorisk.images.decoding.decoding import hash_pixels
+from memorisk.images.exports.clean_set import encode_png
 from memorisk.images.store import ImageStore
-from memorisk.models.generators import Generator
+from memorisk.models.generators.generators import Generator
 from memorisk.runs.progress import Progress, quiet
 from memorisk.statistics.proportions import Proportion
-from memorisk.training.devices import limited_threads
-from memorisk.training.drawing import draw, draw_again, image_name
-from memorisk.training.feature_matrix import Features
-from memorisk.training.pair_detectors import PairDetector
+from memorisk.training.detectors.pair_detectors import PairDetector
+from memorisk.training.engine.devices import limited_threads
+from memorisk.training.features.matrix import Features
+from memorisk.training.generators.drawing.drawing import draw, draw_again, image_name
 
 STAGE = "drawing and screening"
 BLOCK = 256
@@ -145,7 +145,7 @@ def run_rounds(
 
     Args:
         generator: Which draws.
-        plan: The first attempt at every place: `training.drawing.plan_draws`.
+        plan: The first attempt at every place: `training.generators.drawing.drawing.plan_draws`.
         screen_by: What an image is held to.
         places: Where it is written.
         device: Of the generator.

@@ -7,18 +7,18 @@ import numpy as np
 
 from memorisk.audits.filter import sets as filter_sets
 from memorisk.audits.filter.sets import CALIBRATION, TRAIN, FilterSets
-from memorisk.audits.generator_knowledge import refuse_known, trained_on_more, unknown_weights
-from memorisk.audits.image_sets import Source, decode_alike, is_blank, manifest_of, read_source, split_source
+from memorisk.audits.generated.generator_knowledge import refuse_known, trained_on_more, unknown_weights
+from memorisk.audits.generated.image_sets import Source, decode_alike, is_blank, manifest_of, read_source, split_source
 from memorisk.audits.synthesize.drawn import StoredForm, store_of_drawn
 from memorisk.audits.synthesize.options import SynthesizeOptions
 from memorisk.audits.synthesize.written import refuse_generated
 from memorisk.images.manifest import Manifest
 from memorisk.images.store import ImageStore
 from memorisk.images.wording import listed
-from memorisk.models.generators import Generator
+from memorisk.models.generators.generators import Generator
 from memorisk.runs.errors import InputError, several
 from memorisk.runs.progress import Progress
-from memorisk.training.pair_detectors import PairDetector
+from memorisk.training.detectors.pair_detectors import PairDetector
 
 HELD_OUT = "held-out"
 

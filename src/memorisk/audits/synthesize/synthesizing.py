@@ -27,7 +27,7 @@ from memorisk.audits.filter.kept import kept_sha256
 from memorisk.audits.filter.measuring import Opened, open_all, open_detectors
 from memorisk.audits.filter.screening import Matches
 from memorisk.audits.filter.sets import CALIBRATION, TRAIN
-from memorisk.audits.image_sets import Source
+from memorisk.audits.generated.image_sets import Source
 from memorisk.audits.pseudonyms import Pseudonyms
 from memorisk.audits.synthesize.analysis import KEPT, REJECTED, analyse_loop, drawn_names, kept_table
 from memorisk.audits.synthesize.drawn import store_of_hashes
@@ -43,28 +43,28 @@ from memorisk.audits.synthesize.plan import SynthesizePlan, describe_loop
 from memorisk.audits.synthesize.rounds import Places, Screen, run_rounds
 from memorisk.audits.synthesize.sets import HELD_OUT, RealSets, read_real
 from memorisk.audits.synthesize.table_three import FINISHED, table_three_row
-from memorisk.images.clean_manifest import MANIFEST as LABEL_TABLE
-from memorisk.images.clean_manifest import manifest_bytes
+from memorisk.images.copies.planting import planted_kinds
+from memorisk.images.exports.clean_manifest import MANIFEST as LABEL_TABLE
+from memorisk.images.exports.clean_manifest import manifest_bytes
 from memorisk.images.overlap import refuse_overlap
-from memorisk.images.planting import planted_kinds
 from memorisk.images.store import ImageStore
-from memorisk.models.generators import Generator, load_generator
+from memorisk.models.generators.generators import Generator, load_generator
 from memorisk.report.earlier_rules import result_today
 from memorisk.report.page import render_page
 from memorisk.report.result import Result, refuse_changed
-from memorisk.runs.csv_tables import write_csv
 from memorisk.runs.devices import check_device
 from memorisk.runs.environment import machine, versions
 from memorisk.runs.errors import GOES_ON, NO_SPACE, InputError, MemoriskError, one_line
 from memorisk.runs.files import fsync_folder, write_bytes, write_json, write_table, write_text
 from memorisk.runs.folder import RunFolder, check_out, open_run
+from memorisk.runs.formats.csv_tables import write_csv
 from memorisk.runs.progress import Progress, quiet
-from memorisk.statistics.guarantee import MissGuarantee
+from memorisk.statistics.pairs.guarantee import MissGuarantee
 from memorisk.statistics.proportions import Proportion
-from memorisk.training.drawing import plan_draws
-from memorisk.training.generating import rehearse
-from memorisk.training.pair_detectors import PairDetector, open_pair_detector
-from memorisk.training.workplace import Workplace, open_workplace
+from memorisk.training.detectors.pair_detectors import PairDetector, open_pair_detector
+from memorisk.training.engine.workplace import Workplace, open_workplace
+from memorisk.training.generators.drawing.drawing import plan_draws
+from memorisk.training.generators.drawing.generating import rehearse
 
 REPORT, MANIFEST, LEDGER = "report.html", "manifest", "ledger"
 _ROUNDS, _BUILDING, _OLD = "rounds", ".kept.building", ".kept.old"
@@ -313,7 +313,7 @@ def _kept_folder(run: RunFolder) -> Path:
 
 
 def _put_in_place(run: RunFolder, kept: pd.DataFrame) -> None:
-    """Write the labels beside the kept images (`images.clean_set`), and give the folder its name."""
+    """Write the labels beside the kept images (`images.exports.clean_set`), and give the folder its name."""
     if len(kept):
         names = [Path(path).name for path in kept["path"]]
         write_bytes(run / _BUILDING / LABEL_TABLE, manifest_bytes(names, kept["label"].tolist()))

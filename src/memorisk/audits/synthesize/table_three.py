@@ -20,17 +20,17 @@ from memorisk.audits.synthesize.ledger import Ledger
 from memorisk.audits.synthesize.options import SynthesizeOptions
 from memorisk.audits.synthesize.rounds import quality_features
 from memorisk.images.store import ImageStore
-from memorisk.models.generators import GeneratorConfig
+from memorisk.models.generators.generators import GeneratorConfig
 from memorisk.report.blocks import Column, Table
 from memorisk.runs.devices import check_device
 from memorisk.runs.errors import InputError, one_line
 from memorisk.runs.files import read_json
 from memorisk.runs.progress import Progress
 from memorisk.scores.similarity import Similarity
-from memorisk.statistics.memorization_rate import memorization_rate
-from memorisk.statistics.quality_frechet import frechet_distance
-from memorisk.statistics.retrieval_score import irs_of
-from memorisk.training.pair_detectors import PairDetector
+from memorisk.statistics.copies.memorization_rate import memorization_rate
+from memorisk.statistics.quality.frechet import frechet_distance
+from memorisk.statistics.quality.retrieval_score import irs_of
+from memorisk.training.detectors.pair_detectors import PairDetector
 
 FINISHED = "synthesize.json"
 FIGURES = ("FID", "IRS", "MemRate")

@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from memorisk.audits.image_sets import manifest_of
+from memorisk.audits.generated.image_sets import manifest_of
 from memorisk.audits.synthesize.table_three import FINISHED
 from memorisk.images.manifest import BUILTIN, Manifest
-from memorisk.images.sources import GENERATED
+from memorisk.images.sources.registry import GENERATED
 from memorisk.images.store import ImageStore
 from memorisk.runs.errors import InputError, one_line
 

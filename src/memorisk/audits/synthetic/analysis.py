@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from memorisk.audits.image_sets import is_blank, shows_nothing
+from memorisk.audits.generated.image_sets import is_blank, shows_nothing
 from memorisk.audits.pseudonyms import Pseudonyms
 from memorisk.audits.synthetic.clusters import Clusters, copy_clusters
 from memorisk.audits.synthetic.detector_tables import detector_table, paired_table, spread_table
@@ -27,12 +27,12 @@ from memorisk.audits.synthetic.pairing import PairedFindings, compare_pairs
 from memorisk.audits.synthetic.sets import n_unread
 from memorisk.audits.synthetic.tables import SyntheticTables
 from memorisk.audits.synthetic.verdict import synthetic_verdict
-from memorisk.images.near_copies import NO_PAIRS, near_copies
-from memorisk.images.planting import KINDS
+from memorisk.images.copies.near_copies import NO_PAIRS, near_copies
+from memorisk.images.copies.planting import KINDS
 from memorisk.report.result import Result
 from memorisk.runs.environment import versions
-from memorisk.statistics.reversed_queries import held_out_needed
-from memorisk.statistics.singled_out import copies_noticed
+from memorisk.statistics.copies.reversed_queries import held_out_needed
+from memorisk.statistics.copies.singled_out import copies_noticed
 
 
 def analyse_synthetic(evidence: SyntheticEvidence, options: SyntheticOptions, names: Pseudonyms) -> Result:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from memorisk.audits.file_listing import FILES, write_listing
-from memorisk.audits.image_sets import Source
+from memorisk.audits.generated.image_sets import Source
 from memorisk.audits.pseudonyms import Pseudonyms
 from memorisk.audits.synthetic.analysis import analyse_synthetic
 from memorisk.audits.synthetic.comparing import compare, compare_pixels
@@ -35,9 +35,9 @@ from memorisk.audits.synthetic.plan import SyntheticPlan, describe_sets
 from memorisk.audits.synthetic.reviewing import NOTHING, Review, read_review, write_review
 from memorisk.audits.synthetic.sets import HELD_OUT, SYNTHETIC, TRAIN, Sets, decode, read_manifests
 from memorisk.audits.synthetic.spreads import logit_spread
+from memorisk.images.copies.planting import KINDS
 from memorisk.images.manifest import Manifest
 from memorisk.images.overlap import named_sources, refuse_overlap
-from memorisk.images.planting import KINDS
 from memorisk.images.store import ImageStore
 from memorisk.report.page import render_page
 from memorisk.report.result import Result
@@ -48,8 +48,8 @@ from memorisk.runs.fingerprint import fingerprint
 from memorisk.runs.folder import RunFolder, check_out, open_run
 from memorisk.runs.progress import Progress, quiet
 from memorisk.scores.similarity import HeadSimilarity
-from memorisk.training.pair_detectors import PairDetector
-from memorisk.training.workplace import open_workplace
+from memorisk.training.detectors.pair_detectors import PairDetector
+from memorisk.training.engine.workplace import open_workplace
 
 REPORT = "report.html"
 MANIFESTS: Mapping[str, str] = {TRAIN: "training", SYNTHETIC: "synthetic", HELD_OUT: "held_out"}

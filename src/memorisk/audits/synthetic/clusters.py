@@ -2,7 +2,7 @@
 
 A cluster is all images that are flagged with one patient before any other, and their equals; or images of which every
 two are nearly the same or equal. Chains join nobody: an image that exposes two patients is in the cluster of the first,
-and A like B and B like C does not put A beside C (complete linkage, `statistics.identity_pairs.cliques`).
+and A like B and B like C does not put A beside C (complete linkage, `statistics.pairs.identity_pairs.cliques`).
 """
 
 from collections.abc import Iterable
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from memorisk.statistics.identity_pairs import cliques
+from memorisk.statistics.pairs.identity_pairs import cliques
 
 
 @dataclass(frozen=True, eq=False)

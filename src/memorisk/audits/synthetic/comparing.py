@@ -9,13 +9,12 @@ from functools import partial
 
 import numpy as np
 
-from memorisk.audits.image_sets import is_blank
+from memorisk.audits.generated.image_sets import is_blank
 from memorisk.audits.synthetic.hidden import Plants
 from memorisk.audits.synthetic.measuring import FeatureTables
 from memorisk.audits.synthetic.reviewing import NOTHING, Review
 from memorisk.audits.synthetic.sets import Sets
-from memorisk.images.decoding import hash_pixels
-from memorisk.images.near_copies import (
+from memorisk.images.copies.near_copies import (
     NO_PAIRS,
     BestMatches,
     CopyRule,
@@ -24,11 +23,12 @@ from memorisk.images.near_copies import (
     rule_of_stores,
     thumbnails,
 )
-from memorisk.images.orientations import same_pixels
+from memorisk.images.copies.orientations import same_pixels
+from memorisk.images.decoding.decoding import hash_pixels
 from memorisk.runs.progress import Progress
 from memorisk.scores.similarity import HeadSimilarity, Similarity
-from memorisk.statistics.image_counts import counted_images
-from memorisk.statistics.singled_out import leads
+from memorisk.statistics.copies.image_counts import counted_images
+from memorisk.statistics.copies.singled_out import leads
 
 FloatArray = np.ndarray
 _STAGES = 6
@@ -79,10 +79,11 @@ class Distances:
     among_real: np.ndarray
     """[R] place among ``among_rows`` of the nearest image of another patient; empty without held-out images."""
     among_lead: FloatArray
-    """[R] by how much it is nearer than the nearest image of a third patient (`statistics.singled_out.leads`)."""
+    """[R] by how much it is nearer than the nearest image of a third patient
+    (`statistics.copies.singled_out.leads`)."""
     among_rows: np.ndarray
     """[R] of training images, then held-out ones, those that count: all, or one a patient where their numbers are not
-    alike (`memorisk.statistics.image_counts`), since whoever has more images is more often the nearest."""
+    alike (`memorisk.statistics.copies.image_counts`), since whoever has more images is more often the nearest."""
     logits: bool
     """Whether these are minus the logits of a head."""
 
@@ -95,7 +96,7 @@ class PixelCopies:
     """[S] row of the first training image with the same pixels, as it is, mirrored or turned by quarters; -1 for none;
     blank images are no copies."""
     orientation: np.ndarray
-    """[S] place in `memorisk.images.orientations.ORIENTATIONS`: what is done to the synthetic image to give the
+    """[S] place in `memorisk.images.copies.orientations.ORIENTATIONS`: what is done to the synthetic image to give the
     training image, or, where there is none, the held-out one; -1 where neither is."""
     in_both: np.ndarray
     """[S] whether these pixels are a held-out image's, too, so that they are nobody's for certain."""

@@ -7,7 +7,7 @@ from memorisk.audits.pseudonyms import Pseudonyms
 from memorisk.audits.synthetic.evidence import SyntheticEvidence, View, probability
 from memorisk.audits.synthetic.findings import Findings
 from memorisk.audits.synthetic.pairing import PairedFindings
-from memorisk.statistics.calibration import group_values
+from memorisk.statistics.copies.calibration import group_values
 
 
 def detector_table(evidence: SyntheticEvidence, found: Findings) -> pd.DataFrame:

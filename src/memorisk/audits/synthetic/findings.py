@@ -17,8 +17,8 @@ from memorisk.audits.synthetic.hidden import Plants
 from memorisk.audits.synthetic.options import VERDICT_LEVEL, SyntheticOptions
 from memorisk.audits.synthetic.reviewing import NOTHING, Review
 from memorisk.audits.synthetic.sets import Sets
-from memorisk.statistics.calibration import group_values, one_per_group
-from memorisk.statistics.copy_tests import (
+from memorisk.statistics.copies.calibration import group_values, one_per_group
+from memorisk.statistics.copies.copy_tests import (
     Authenticity,
     DataCopying,
     WassersteinTest,
@@ -26,10 +26,10 @@ from memorisk.statistics.copy_tests import (
     data_copying,
     wasserstein,
 )
-from memorisk.statistics.image_counts import CountedImages
-from memorisk.statistics.neighbour_test import NeighbourTest, neighbour_test
-from memorisk.statistics.planted_copies import CopiesBound, PlantPower, copied_p, copies_bound, plant_power
-from memorisk.statistics.reversed_queries import (
+from memorisk.statistics.copies.image_counts import CountedImages
+from memorisk.statistics.copies.neighbour_test import NeighbourTest, neighbour_test
+from memorisk.statistics.copies.planted_copies import CopiesBound, PlantPower, copied_p, copies_bound, plant_power
+from memorisk.statistics.copies.reversed_queries import (
     Exposures,
     Nearness,
     ReversedQueries,
@@ -39,7 +39,7 @@ from memorisk.statistics.reversed_queries import (
     reversed_queries,
     units_ahead,
 )
-from memorisk.statistics.singled_out import (
+from memorisk.statistics.copies.singled_out import (
     CHANCE,
     ENOUGH_HELD_OUT,
     TailCut,
@@ -97,7 +97,7 @@ class Published:
 
 @dataclass(frozen=True, eq=False)
 class SingledOut:
-    """Single out who is nearer to the set than chance explains, by one detector (`memorisk.statistics.singled_out`)."""
+    """Single out who is nearer to the set than chance explains, by one detector (`statistics.copies.singled_out`)."""
 
     near: TailCut
     """On closeness."""

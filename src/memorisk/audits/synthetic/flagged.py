@@ -12,9 +12,9 @@ from memorisk.audits.synthetic.findings import DetectorFindings, Findings
 from memorisk.audits.synthetic.pairing import PairedFindings
 from memorisk.audits.synthetic.reviewing import ANSWERS, COLUMNS, DISMISS, pair_keys
 from memorisk.audits.synthetic.verdict import AHEAD_LEVEL
-from memorisk.images.near_copies import thumbnails
-from memorisk.statistics.calibration import group_values
-from memorisk.statistics.reversed_queries import units_ahead
+from memorisk.images.copies.near_copies import thumbnails
+from memorisk.statistics.copies.calibration import group_values
+from memorisk.statistics.copies.reversed_queries import units_ahead
 
 SAME, NEARLY, AHEAD = "same pixels", "nearly the same pixels", "nearer than every held-out one"
 SINGLED = "singled out by"

@@ -12,9 +12,9 @@ from typing import cast
 import numpy as np
 import pandas as pd
 
-from memorisk.images.decoding import hash_pixels
+from memorisk.images.copies.planting import KINDS, Copy, PlantKind, plant_copy
+from memorisk.images.decoding.decoding import hash_pixels
 from memorisk.images.manifest import Manifest
-from memorisk.images.planting import KINDS, Copy, PlantKind, plant_copy
 from memorisk.images.stacked import StackedImages
 from memorisk.images.store import ImageStore
 

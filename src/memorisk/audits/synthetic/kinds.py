@@ -8,13 +8,13 @@ them is, so that no limit has to be made wider.
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from memorisk.images.planting import KINDS
+from memorisk.images.copies.planting import KINDS
 from memorisk.images.wording import listed
 from memorisk.runs.errors import several
-from memorisk.statistics.planted_copies import PlantPower
+from memorisk.statistics.copies.planted_copies import PlantPower
+from memorisk.statistics.copies.singled_out import copies_noticed
 from memorisk.statistics.proportions import clopper_pearson
-from memorisk.statistics.singled_out import copies_noticed
-from memorisk.statistics.tiers import beside
+from memorisk.statistics.verdicts.tiers import beside
 
 Shares = Mapping[str, Mapping[str, Any]]
 """By kind: ``estimate``, ``low``, ``high``, ``successes``, ``trials``."""
@@ -51,7 +51,7 @@ def kinds_promise(power: PlantPower, probability: float) -> str:
 
 
 def about(planted: list[str]) -> str:
-    """Which kinds of copies were tried, and which of `images.planting.KINDS` were not."""
+    """Which kinds of copies were tried, and which of `images.copies.planting.KINDS` were not."""
     others = [kind for kind in KINDS if kind not in planted]
     not_tried = f"; not tried: {listed(others, len(KINDS))}" if others else ""
     return (

@@ -2,7 +2,8 @@
 
 A detector that was trained on training images and not on held-out ones sees the former otherwise, and the ranks of
 section 5 say nothing. Its folder has hashes of the images and patients that it was trained and chosen on
-(`models.detectors`), which are compared with both parts here. Of other encoders nothing is known but their weights.
+(`models.detectors.detectors`), which are compared with both parts here. Of other encoders nothing is known but their
+weights.
 """
 
 from dataclasses import dataclass
@@ -12,10 +13,10 @@ from scipy import stats
 
 from memorisk.audits.synthetic.sets import Sets
 from memorisk.images.store import ImageStore
-from memorisk.models.detectors import Detector
-from memorisk.models.lcmem import LatentDetector
+from memorisk.models.detectors.detectors import Detector
+from memorisk.models.detectors.lcmem import LatentDetector
 from memorisk.runs.errors import InputError
-from memorisk.training.pair_detectors import PairDetector
+from memorisk.training.detectors.pair_detectors import PairDetector
 
 ALIKE_LEVEL = 0.05
 """Shares of known patients that differ by Fisher's exact test at this level are not alike."""

@@ -19,15 +19,15 @@ from memorisk.audits.synthetic.options import AUTO, SyntheticOptions
 from memorisk.audits.synthetic.sets import Sets
 from memorisk.images.store import ImageStore
 from memorisk.images.wording import listed
-from memorisk.models.detectors import CONFIG
-from memorisk.models.features import FeatureSource, parse_source
+from memorisk.models.detectors.detectors import CONFIG
+from memorisk.models.encoders.encoders import FeatureSource, parse_source
 from memorisk.runs.errors import InputError, one_line, several
 from memorisk.runs.progress import Progress
 from memorisk.runs.scratch import scratch_array
 from memorisk.scores.distances.rows import rows_per_block
 from memorisk.scores.similarity import Similarity
-from memorisk.training.feature_matrix import FeatureDescription, Features, load_features
-from memorisk.training.pair_detectors import PairDetector, open_pair_detector
+from memorisk.training.detectors.pair_detectors import PairDetector, open_pair_detector
+from memorisk.training.features.matrix import FeatureDescription, Features, load_features
 
 AUTO_SIDE = 32
 """Pixels a side of the default features."""

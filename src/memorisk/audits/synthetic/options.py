@@ -9,10 +9,10 @@ from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
 
-from memorisk.audits.options import ReportOptions
+from memorisk.audits.classifier.options import ReportOptions
 from memorisk.images.options import ImageOptions, image_options, of_synthetic_images
 from memorisk.runs.errors import InputError, unknown_name
-from memorisk.runs.placement import ClusterOptions
+from memorisk.runs.executors.placement import ClusterOptions
 from memorisk.runs.settings import check_types
 
 AUTO = "auto"
@@ -125,12 +125,12 @@ class SyntheticOptions(ReportOptions, ImageOptions, ClusterOptions):
 
     @property
     def kinds(self) -> tuple[str, ...]:
-        """The kinds of copies that are planted, in the order of `images.planting.KINDS`.
+        """The kinds of copies that are planted, in the order of `images.copies.planting.KINDS`.
 
         Raises:
             InputError: There is no kind of a given name.
         """
-        from memorisk.images.planting import planted_kinds  # numpy, which --help does without
+        from memorisk.images.copies.planting import planted_kinds  # numpy, which --help does without
 
         return planted_kinds(self.plant_kinds)
 

@@ -48,7 +48,7 @@ from memorisk.report.blocks import (
 from memorisk.report.formats import capitalized, count, percent, probability
 from memorisk.report.frames import rows, texts, truths
 from memorisk.report.result import Result
-from memorisk.report.statement import WAYS
+from memorisk.report.statements.statement import WAYS
 from memorisk.runs.errors import several
 
 

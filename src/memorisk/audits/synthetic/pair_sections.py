@@ -12,9 +12,9 @@ from memorisk.audits.synthetic.reviewing import CONFIRM, DISMISS
 from memorisk.audits.synthetic.spreads import OTHER
 from memorisk.audits.synthetic.words import Terms
 from memorisk.report.blocks import Block, Callout, Column, Details, Figure, Heading, Name, Paragraph, Table
+from memorisk.report.figures.logit import logit_plot
 from memorisk.report.formats import count, percent
 from memorisk.report.frames import numbers, rows, texts, truths
-from memorisk.report.logit_figure import logit_plot
 from memorisk.report.result import Result
 
 MANY = 0.001

@@ -1,7 +1,7 @@
 """Paired mode (paper 004, section 3.2): each synthetic image beside the training image that it was conditioned on.
 
-MemRate is the share of these pairs that a detector calls one identity: P > 0.5 by a head, elsewhere a score that
-misses at most 5 % of the planted copies (`statistics.guarantee`, one plant of each source). Its value on real images
+MemRate is the share of these pairs that a detector calls one identity: P > 0.5 by a head, elsewhere a score that misses
+at most 5 % of the planted copies (`statistics.pairs.guarantee`, one plant of each source). Its value on real images
 nobody generated stands beside it: each held-out image with a random one of the training images that were conditioned
 on, of its own class where both have one. What a detector calls identical there is its false alarms, of which MemRate
 holds as many.
@@ -22,10 +22,10 @@ from memorisk.images.store import ImageStore
 from memorisk.images.wording import listed
 from memorisk.runs.errors import InputError, one_line, several
 from memorisk.scores.similarity import Similarity
-from memorisk.statistics.calibration import one_per_group
-from memorisk.statistics.guarantee import MissGuarantee, miss_guarantee
+from memorisk.statistics.copies.calibration import one_per_group
+from memorisk.statistics.copies.memorization_rate import MemorizationRate, memorization_rate, rate_difference
 from memorisk.statistics.jackknife import JackknifeInterval
-from memorisk.statistics.memorization_rate import MemorizationRate, memorization_rate, rate_difference
+from memorisk.statistics.pairs.guarantee import MissGuarantee, miss_guarantee
 
 MISS_RATE = 0.05
 """Of planted copies, where a detector has no probabilities."""

@@ -8,7 +8,7 @@ import pandas as pd
 from memorisk.audits.pseudonyms import Pseudonyms
 from memorisk.audits.synthetic.sets import Sets
 from memorisk.audits.synthetic.verdict import AHEAD_LEVEL
-from memorisk.images.orientations import MIRRORED
+from memorisk.images.copies.orientations import MIRRORED
 from memorisk.images.store import ImageStore
 from memorisk.report.frames import rows, texts, truths
 from memorisk.report.result import Result

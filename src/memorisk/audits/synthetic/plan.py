@@ -10,14 +10,14 @@ from memorisk.audits.synthetic.measuring import can_plant, open_detectors, shown
 from memorisk.audits.synthetic.options import SyntheticOptions
 from memorisk.audits.synthetic.reviewing import NOTHING, Review
 from memorisk.audits.synthetic.sets import Sets
-from memorisk.images.near_copies import LEARNED
+from memorisk.images.copies.near_copies import LEARNED
 from memorisk.runs.cost import Cost, total
-from memorisk.statistics.image_counts import counted_images
+from memorisk.statistics.copies.image_counts import counted_images
+from memorisk.statistics.copies.singled_out import ENOUGH_HELD_OUT
+from memorisk.statistics.memorization.nulls import unit_p_values
 from memorisk.statistics.multiple import smallest_list_of
-from memorisk.statistics.nulls import unit_p_values
-from memorisk.statistics.singled_out import ENOUGH_HELD_OUT
-from memorisk.training.feature_cost import features_cost
-from memorisk.training.pair_detectors import PairDetector
+from memorisk.training.detectors.pair_detectors import PairDetector
+from memorisk.training.features.cost import features_cost
 
 
 @dataclass(frozen=True)

@@ -17,9 +17,9 @@ import pandas as pd
 from memorisk.audits.pseudonyms import Pseudonyms
 from memorisk.audits.synthetic.sets import Sets
 from memorisk.images.columns import read_described
-from memorisk.runs.csv_tables import write_csv
 from memorisk.runs.errors import InputError, one_line, unknown_name
 from memorisk.runs.fingerprint import fingerprint
+from memorisk.runs.formats.csv_tables import write_csv
 
 CONFIRM, DISMISS = "confirm", "dismiss"
 ANSWERS = ("verdict", "by", "reason")

@@ -25,14 +25,14 @@ from memorisk.report.blocks import (
     Text,
     Thumbnail,
 )
-from memorisk.report.distance_figure import distance_plot
+from memorisk.report.figures.distance import distance_plot
+from memorisk.report.figures.series import series_plot
 from memorisk.report.formats import capitalized, count, decimal, percent, probability
 from memorisk.report.frames import numbers, rows, texts
 from memorisk.report.result import Result
-from memorisk.report.series_figure import series_plot
 from memorisk.report.thumbnails import data_uri
-from memorisk.statistics.calibration import group_values
-from memorisk.statistics.planted_copies import BOUND_LEVEL
+from memorisk.statistics.copies.calibration import group_values
+from memorisk.statistics.copies.planted_copies import BOUND_LEVEL
 
 _MOST = 25
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from memorisk.audits.image_sets import (
+from memorisk.audits.generated.image_sets import (
     Source,
     decode_alike,
     given_splits,

@@ -11,11 +11,11 @@ from memorisk.audits.synthetic.evidence import SyntheticEvidence, View, probabil
 from memorisk.audits.synthetic.findings import DetectorFindings, Findings
 from memorisk.audits.synthetic.flagged import singled_pairs
 from memorisk.audits.synthetic.hidden import Plants
-from memorisk.images.orientations import MIRRORED, ORIENTATIONS
-from memorisk.images.planting import KINDS
-from memorisk.statistics.calibration import group_values
-from memorisk.statistics.planted_copies import PlantPower
-from memorisk.statistics.reversed_queries import units_ahead
+from memorisk.images.copies.orientations import MIRRORED, ORIENTATIONS
+from memorisk.images.copies.planting import KINDS
+from memorisk.statistics.copies.calibration import group_values
+from memorisk.statistics.copies.planted_copies import PlantPower
+from memorisk.statistics.copies.reversed_queries import units_ahead
 
 
 class SyntheticTables:

@@ -5,9 +5,9 @@
   nearly identical synthetic image than held-out patients do (p at most 1 %); or a synthetic image has the very pixels
   of a training image that no held-out one shares; or a person confirmed a pair as a copy. Pairs that a person dismissed
   count nowhere, are told first in every verdict, and keep a pass away where their pixels are identical.
-* ``pass``: none of these; no image is singled out (`memorisk.statistics.singled_out`); one copy of a planted kind
-  (``--plant-kinds``) would have been, or seen by its pixels, with probability at least ``--recall``, for every kind by
-  the lower end of its own interval; and there is no doubt of what the comparison rests on: pairs, patients, the
+* ``pass``: none of these; no image is singled out (`memorisk.statistics.copies.singled_out`); one copy of a planted
+  kind (``--plant-kinds``) would have been, or seen by its pixels, with probability at least ``--recall``, for every
+  kind by the lower end of its own interval; and there is no doubt of what the comparison rests on: pairs, patients, the
   detector, the held-out images, the set itself.
 * ``undecided``: everything else, above all a set without held-out images; also what would fail by p-values between
   training and held-out images that lie apart.
@@ -19,15 +19,15 @@ with probability at most 3.5 %, whatever the detector (the largest of P(Bin(40, 
 
 from typing import Any
 
-from memorisk.audits.image_sets import LEAST_SHOWN
+from memorisk.audits.generated.image_sets import LEAST_SHOWN
 from memorisk.audits.synthetic.findings import FAR
 from memorisk.audits.synthetic.kinds import about, not_surely_found, ways_out
 from memorisk.audits.synthetic.options import VERDICT_LEVEL, SyntheticOptions
 from memorisk.audits.synthetic.words import Terms, p_words, share
 from memorisk.report.earlier_rules import FORMS
 from memorisk.runs.errors import several
-from memorisk.statistics.planted_copies import BOUND_LEVEL
-from memorisk.statistics.singled_out import CHANCE, ENOUGH_HELD_OUT
+from memorisk.statistics.copies.planted_copies import BOUND_LEVEL
+from memorisk.statistics.copies.singled_out import CHANCE, ENOUGH_HELD_OUT
 
 AHEAD_LEVEL = 0.05
 """At or below this p the training patients nearer than every held-out one are too many for chance."""

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from memorisk.images.cache import cache_folder
-from memorisk.images.decoding import hash_pixels
+from memorisk.images.decoding.decoding import hash_pixels
 from memorisk.images.manifest import Manifest
 from memorisk.images.store import ImageStore
 from memorisk.runs.errors import InputError

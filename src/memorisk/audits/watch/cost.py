@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from memorisk.audits.watch.options import AUTO
 from memorisk.audits.watch.quality import NO_FID
 from memorisk.audits.watch.watching import MemorizationWatch
-from memorisk.models.features import parse_source
+from memorisk.models.encoders.encoders import parse_source
 from memorisk.runs.cost import Cost
-from memorisk.training.feature_cost import WITHOUT_NETWORK, features_cost
-from memorisk.training.generating import kind_cost
+from memorisk.training.features.cost import WITHOUT_NETWORK, features_cost
+from memorisk.training.generators.drawing.generating import kind_cost
 
 _UNDEFINED = ("cosine", "jensenshannon", "correlation")
 

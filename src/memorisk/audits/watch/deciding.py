@@ -7,7 +7,7 @@ from typing import Any
 from memorisk.audits.watch.measuring import Nearness
 from memorisk.audits.watch.options import WatchOptions
 from memorisk.runs.errors import InputError, several
-from memorisk.statistics.stopping_rule import SharedError, held_out_for_limit
+from memorisk.statistics.copies.stopping_rule import SharedError, held_out_for_limit
 
 _NO_DISTANCES = {
     **dict.fromkeys(("share", "train_nearest", "held_nearest", "train_least", "held_least"), math.nan),

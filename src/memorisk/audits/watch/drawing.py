@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from memorisk.models.generators import Generator
-from memorisk.models.sampling_options import SamplingOptions
+from memorisk.models.generators.generators import Generator
+from memorisk.models.generators.sampling_options import SamplingOptions
 from memorisk.runs.errors import InputError, one_line
-from memorisk.training.drawing import draw, image_seed, plan_draws
+from memorisk.training.generators.drawing.drawing import draw, image_seed, plan_draws
 
 Sample = Callable[[int, int], Any]
 """Called with (number of images, seed); gives uint8 images [n, H, W] or [n, H, W, C]."""

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import numpy as np
 
-from memorisk.audits.image_sets import decode_alike
+from memorisk.audits.generated.image_sets import decode_alike
 from memorisk.audits.synthetic.sets import TRAIN
 from memorisk.audits.watch.options import WatchOptions
 from memorisk.audits.watch.real import RealImages
-from memorisk.images.sources import load_manifest
+from memorisk.images.sources.registry import load_manifest
 from memorisk.images.store import ImageStore
 from memorisk.runs.errors import InputError, one_line
 from memorisk.runs.progress import Progress

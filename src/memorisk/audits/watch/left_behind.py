@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
-from memorisk.audits.generator_knowledge import refuse_known
+from memorisk.audits.generated.generator_knowledge import refuse_known
 from memorisk.audits.watch.drawing import of_generator
 from memorisk.audits.watch.image_folders import image_folders, read_folder, step_of
 from memorisk.audits.watch.looks import Look
@@ -14,8 +14,8 @@ from memorisk.audits.watch.trainings import images_of_run, is_training, kept_gen
 from memorisk.audits.watch.watching import MemorizationWatch
 from memorisk.images.options import ImageOptions
 from memorisk.images.overlap import named_sources, refuse_overlap
-from memorisk.images.sources import load_manifest
-from memorisk.models.generators import load_generator
+from memorisk.images.sources.registry import load_manifest
+from memorisk.models.generators.generators import load_generator
 from memorisk.runs.errors import InputError, one_line
 from memorisk.runs.fingerprint import fingerprint
 from memorisk.runs.folder import read_config

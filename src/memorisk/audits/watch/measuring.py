@@ -8,9 +8,9 @@ import pandas as pd
 from memorisk.audits.watch.looks import LISTED_COLUMNS
 from memorisk.audits.watch.options import WatchOptions
 from memorisk.audits.watch.real import RealImages
-from memorisk.statistics.calibration import group_values
-from memorisk.statistics.memorized_share import MemorizedShare, memorized_share
-from memorisk.statistics.reversed_queries import ReversedQueries, exposures, reversed_queries
+from memorisk.statistics.copies.calibration import group_values
+from memorisk.statistics.copies.reversed_queries import ReversedQueries, exposures, reversed_queries
+from memorisk.statistics.memorization.memorized_share import MemorizedShare, memorized_share
 
 _HELD = "held out: "
 

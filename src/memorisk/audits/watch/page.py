@@ -23,8 +23,8 @@ from memorisk.report.blocks import (
     Table,
     Text,
 )
+from memorisk.report.figures.steps import steps_plot
 from memorisk.report.formats import capitalized, count, percent
-from memorisk.report.steps_figure import steps_plot
 from memorisk.runs.environment import versions
 
 if TYPE_CHECKING:  # which writes the page

@@ -9,7 +9,7 @@ from memorisk.audits.watch.real import RealImages
 from memorisk.images.store import ImageStore
 from memorisk.runs.errors import InputError, one_line
 from memorisk.runs.progress import Progress, quiet
-from memorisk.training.feature_matrix import Features, load_features
+from memorisk.training.features.matrix import Features, load_features
 
 NO_FID = "none"
 _NUMBERS = ("fid", "fid_low", "fid_high", "fid_same_number", "fid_held_out")

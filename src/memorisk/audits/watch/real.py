@@ -10,7 +10,14 @@ from typing import Any
 
 import numpy as np
 
-from memorisk.audits.image_sets import Source, decode_alike, manifest_of, read_source, split_source, stack_stores
+from memorisk.audits.generated.image_sets import (
+    Source,
+    decode_alike,
+    manifest_of,
+    read_source,
+    split_source,
+    stack_stores,
+)
 from memorisk.audits.synthetic.knowledge import detector_notes
 from memorisk.audits.synthetic.measuring import AUTO_SIDE
 from memorisk.audits.synthetic.sets import HELD_OUT, TRAIN, Sets, apart, n_unread, refuse_shared_patients
@@ -21,9 +28,9 @@ from memorisk.images.store import ImageStore
 from memorisk.runs.errors import InputError, one_line, several
 from memorisk.runs.progress import Progress
 from memorisk.scores.similarity import Similarity
-from memorisk.statistics.image_counts import CountedImages, counted_images
-from memorisk.training.feature_matrix import Features, load_features
-from memorisk.training.pair_detectors import PairDetector, open_pair_detector
+from memorisk.statistics.copies.image_counts import CountedImages, counted_images
+from memorisk.training.detectors.pair_detectors import PairDetector, open_pair_detector
+from memorisk.training.features.matrix import Features, load_features
 
 Images = Source | np.ndarray
 """A source as for `load_manifest`, its manifest, the store of its images, or uint8 images [n, H, W, C]."""

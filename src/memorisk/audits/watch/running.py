@@ -24,7 +24,7 @@ from memorisk.runs.cost import Cost
 from memorisk.runs.errors import InputError, one_line
 from memorisk.runs.files import write_json
 from memorisk.runs.progress import Progress, quiet
-from memorisk.training.generator_snapshots import STOP
+from memorisk.training.generators.snapshots import STOP
 
 
 @dataclass(frozen=True)

@@ -9,21 +9,21 @@ from functools import partial
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
-from memorisk.audits.image_sets import select_rows
+from memorisk.audits.generated.image_sets import select_rows
 from memorisk.images.overlap import refuse_generated_within
-from memorisk.images.sources import load_manifest
+from memorisk.images.sources.registry import load_manifest
 from memorisk.images.store import ImageStore, build_store
-from memorisk.models.generators import DESCRIPTION, read_description
+from memorisk.models.generators.generators import DESCRIPTION, read_description
 from memorisk.runs.errors import InputError, one_line
 from memorisk.runs.files import read_json
 from memorisk.runs.folder import CONFIG, read_config
 from memorisk.runs.progress import Progress
 from memorisk.runs.settings import settings_of
-from memorisk.training.detector_parts import Division, divide
-from memorisk.training.generator import SUMMARY
-from memorisk.training.generator_fit import GENERATOR, HISTORY
-from memorisk.training.generator_options import TrainGeneratorOptions
-from memorisk.training.generator_snapshots import SNAPSHOTS
+from memorisk.training.detectors.contrastive.parts import Division, divide
+from memorisk.training.generators.command import SUMMARY
+from memorisk.training.generators.fit import GENERATOR, HISTORY
+from memorisk.training.generators.options import TrainGeneratorOptions
+from memorisk.training.generators.snapshots import SNAPSHOTS
 
 
 @dataclass(frozen=True, eq=False)

@@ -73,7 +73,7 @@ def _speaks(look: Look) -> bool:
 
 
 def _seen(look: Look, watch: "MemorizationWatch") -> str:
-    """The share in words, as `memorisk.statistics.memorized_share.MemorizedShare.words` has it, and the list."""
+    """The share in words, as `statistics.memorization.memorized_share.MemorizedShare.words` has it, and the list."""
     listed = f"; {several(look.listed, 'patient is', 'patients are')} listed" if look.listed else ""
     each = ", every patient by one image" if watch.real.counted.one_each else ""
     if look.share != look.share:

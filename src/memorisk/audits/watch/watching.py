@@ -22,7 +22,7 @@ import pandas as pd
 from torch import nn
 
 from memorisk.audits.file_listing import write_listing
-from memorisk.audits.generator_knowledge import trained_on_more, unknown_weights
+from memorisk.audits.generated.generator_knowledge import trained_on_more, unknown_weights
 from memorisk.audits.synthetic.sets import HELD_OUT, TRAIN
 from memorisk.audits.watch.arrays import as_stored, checked_images, store_of
 from memorisk.audits.watch.deciding import (
@@ -44,19 +44,19 @@ from memorisk.audits.watch.real import Images, draw_features, open_real
 from memorisk.audits.watch.trackers import Tracker, open_trackers
 from memorisk.images.overlap import named_sources, refuse_overlap
 from memorisk.images.store import ImageStore
-from memorisk.models.features_encoders import state_fingerprint
-from memorisk.models.generators import Generator
+from memorisk.models.encoders.networks import state_fingerprint
+from memorisk.models.generators.generators import Generator
 from memorisk.report.page import render_page
 from memorisk.runs.errors import InputError, several
 from memorisk.runs.files import plain, write_text
 from memorisk.runs.folder import CONFIG, check_out, private_folder
+from memorisk.runs.formats.yaml_files import dump_yaml
 from memorisk.runs.lock import folder_lock
 from memorisk.runs.progress import Progress, quiet
-from memorisk.runs.yaml_files import dump_yaml
-from memorisk.statistics.stopping_rule import SharedError, stops
+from memorisk.statistics.copies.stopping_rule import SharedError, stops
 
 if TYPE_CHECKING:  # loaded where it is asked for
-    from memorisk.training.generator_snapshots import Snapshot
+    from memorisk.training.generators.snapshots import Snapshot
 
 REPORT = "report.html"
 _SHOWN = ("log", "log_to", "redact")

@@ -15,7 +15,7 @@ from memorisk.audits.watch.watching import MemorizationWatch
 from memorisk.images.overlap import refuse_overlap
 from memorisk.runs.progress import Progress, quiet
 from memorisk.runs.settings import settings_of
-from memorisk.training.generator_options import TrainGeneratorOptions
+from memorisk.training.generators.options import TrainGeneratorOptions
 
 
 def watch_within(

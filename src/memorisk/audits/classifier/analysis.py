@@ -1,0 +1,334 @@
+"""Turn a score table into a result: every conclusion of an audit that needs neither a network nor a pixel.
+
+``audit classifier`` and ``audit losses`` both end here, so that losses from any other framework are judged by the
+same rules.
+"""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from memorisk.audits.classifier.attack_table import attack_table, attacks_for_verdict
+from memorisk.audits.classifier.class_tests import ClassFindings, audit_class, list_groups, without_flips
+from memorisk.audits.classifier.context import Context
+from memorisk.audits.classifier.coverage import not_scored, units_of, unpaired
+from memorisk.audits.classifier.evidence import WHOLE, Evidence
+from memorisk.audits.classifier.evidence_summary import (
+    beside_guessing,
+    image_table,
+    null_sample,
+    numbers_of,
+    utility_on_test,
+)
+from memorisk.audits.classifier.options import AnalysisOptions
+from memorisk.audits.classifier.words import ATTACKS
+from memorisk.report.earlier_rules import FORMS
+from memorisk.report.result import Result
+from memorisk.statistics.contrasts import unpaired_difference
+from memorisk.statistics.intervals import these_groups_interval
+from memorisk.statistics.verdicts.attack_verdict import attack_findings, passed_words
+from memorisk.statistics.verdicts.noticeable_gap import POWER
+from memorisk.statistics.verdicts.prerequisites import unseen_against_test
+from memorisk.statistics.verdicts.verdict import PASS, RULE, UNDECIDED, Decision, Finding, Units, decide
+
+SCHEMA = 2
+NOT_RANDOM = Finding(
+    UNDECIDED,
+    "the split is not known to be random by group, so that its test part is no null",
+    "a split drawn at random by patient; if the given one was, say so (--splits given-random; for losses leave out "
+    "--no-random-split)",
+    first=True,
+)
+"""Without such a split no model and no patient more gives a p-value."""
+NO_PATIENTS = Finding(
+    UNDECIDED,
+    "no patient ids were given: a patient with images in training and test part hides what is remembered of them",
+    "patient ids (--group-from, --group-column; of losses a column group); or --one-image-per-patient, where nobody "
+    "has two images",
+    first=True,
+)
+"""Without ids, images of one patient may stand on both sides: the null then holds what it is to be held against."""
+PER_CLASS = (
+    *("label", "n", "frequency", "n_groups", "n_scored", "n_groups_scored", "n_test_groups"),
+    *("mean", "median", "trimmed_mean", "low", "high", "tier", "smallest_list", "list_level"),
+    *("flagged", "testable", "why_not"),
+    *("median_low", "median_high", "trimmed_low", "trimmed_high", "df", "prerequisite_p"),
+    *(
+        "room",
+        "noticeable_gap",
+        "noticeable_power",
+        "noticeable_low",
+        "noticeable_high",
+        "notice_power",
+        "models_needed",
+    ),
+    *("verdict_flagged", "blocked", "test_mean", "excess", "excess_low", "excess_high"),
+    *("uneven", "uneven_largest", "unseen_largest"),
+)
+
+
+def analyse(evidence: Evidence, options: AnalysisOptions, context: Context) -> Result:
+    """Draw every conclusion of a classifier audit from its score table.
+
+    Args:
+        evidence: Score table of S twin pairs by I items.
+        options: Level and correction of the lists that are shown, gates, and the gap that a pass must notice.
+        context: What the scores do not contain: design, split, target, placebo, names.
+
+    Returns:
+        The result, not yet saved.
+    """
+    findings = class_findings(evidence, options, context)
+    per_class = pd.DataFrame([f.row for f in findings], columns=pd.Index(PER_CLASS))
+    per_group = pd.concat([f.groups for f in findings], ignore_index=True)
+    attacks, curves, agreement = attack_table(evidence, options.attack_gate)
+    unscored = not_scored(evidence, context.n_validation, context.not_auditable)
+    summary = {
+        **numbers_of(evidence, context),
+        "form": form_words(evidence, context),
+        "level_q": options.level,
+        "correction": options.correction,
+        "noticeable": noticeable(per_class, options.notice),
+        **unscored,
+        "roc": curves,
+        "null": null_sample(evidence),
+        "agreement": agreement,
+        "rarest_vs_top": rarest_against_top(findings),
+        "prerequisites": {f.row["label"]: f.row["prerequisite_p"] for f in findings},
+        "utility": utility_on_test(evidence),
+        "placebo": context.placebo,
+        "target": context.target,
+        "privacy": context.privacy,
+    }
+    decision = _decision(per_class, attacks, summary, options, context, flips=not without_flips(evidence))
+    return Result(
+        per_image=image_table(evidence, findings, per_group),
+        per_group=per_group,
+        per_class=per_class,
+        attacks=attacks,
+        summary=summary,
+        verdict=_verdict(decision, findings, attacks, summary, options, context) | {"not_scored": unscored},
+    )
+
+
+def _decision(
+    per_class: pd.DataFrame,
+    attacks: pd.DataFrame,
+    summary: dict[str, Any],
+    options: AnalysisOptions,
+    context: Context,
+    *,
+    flips: bool,
+) -> Decision:
+    """Decide by the classes, the attacks and the other findings; a pass also says what the attacks reached."""
+    units = units_of(summary)
+    titles = {name: title for name, (title, _) in ATTACKS.items()}
+    tried = attacks_for_verdict(attacks, context.target, context.random_split, titles)
+    others = attack_findings(tried, options.attack_gate, units, summary["n_groups"])
+    others += other_findings(context, options, summary, units)
+    decision = decide(
+        verdict_table(per_class),
+        # Without a gate nothing stops a pipeline, but the status still says what was found.
+        gate="high" if options.fail_on == "never" else options.fail_on,
+        notice=options.notice,
+        units=units,
+        n_seeds=len(summary["seeds"]),
+        flips=flips,
+        findings=others,
+    )
+    if decision.status != PASS:
+        return decision
+    by_word = (
+        [] if context.groups_given else ["nobody has two images: whoever ran this said so (--one-image-per-patient)"]
+    )
+    return replace(decision, why=[*decision.why, passed_words(tried, options.attack_gate, units), *by_word])
+
+
+def _verdict(
+    decision: Decision,
+    findings: list[ClassFindings],
+    attacks: pd.DataFrame,
+    summary: dict[str, Any],
+    options: AnalysisOptions,
+    context: Context,
+) -> dict[str, Any]:
+    """Fill ``verdict.json``, which a pipeline acts on."""
+    return {
+        "schema": SCHEMA,
+        "audit": "classifier",
+        "gate": options.fail_on,
+        "status": decision.status,
+        "why": decision.why,
+        "what_would_decide": decision.what_would_decide,
+        "tiers": {f.row["label"]: f.row["tier"] for f in findings},
+        "flagged_groups": {f.row["label"]: f.row["flagged"] for f in findings},
+        "level": options.level,
+        "rule": {"form": FORMS["classifier"]} | RULE | {"notice": options.notice, "attack_gate": options.attack_gate},
+        "noticeable": summary["noticeable"],
+        "left_out": {k: summary[k] for k in ("n_skipped", "n_missing", "n_not_sampled")},
+        "aucs": _headline_aucs(attacks),
+        "design": context.design,
+        "protocol": context.protocol,
+        "n_models": summary["n_models"],
+        "seeds": summary["seeds"],
+        "data_hash": context.data_hash,
+        "target": None if context.target is None else context.target.get("verdict"),
+        "versions": context.versions,
+    }
+
+
+def verdict_table(per_class: pd.DataFrame) -> pd.DataFrame:
+    """Select what the verdict reads of each class: its own list, and limits less the test gap in the `paper` design.
+
+    Args:
+        per_class: Table with the columns of ``PER_CLASS``.
+
+    Returns:
+        Table with the columns of `statistics.verdicts.verdict.COLUMNS`.
+    """
+    limits = {k: per_class[f"excess_{k}"] for k in ("low", "high")}
+    return per_class.assign(**limits, flagged=per_class["verdict_flagged"], why_not=per_class["blocked"])
+
+
+def noticeable(per_class: pd.DataFrame, notice: float) -> dict[str, Any] | None:
+    """Find the class with the largest noticeable gap, and that gap with its power (`statistics.verdicts`).
+
+    Args:
+        per_class: Table with ``noticeable_gap``.
+        notice: Gap that a pass must be able to notice, in nats.
+
+    Returns:
+        ``gap`` in nats (infinite where no simulated gap is found often enough), ``label``, ``power`` with ``low`` and
+        ``high``, the ``probability`` asked for and ``notice``; None where no class has a list.
+    """
+    gaps = per_class["noticeable_gap"].to_numpy(dtype=np.float64)
+    if np.isnan(gaps).all():
+        return None
+    row = per_class.iloc[int(np.nanargmax(gaps))]
+    of_power = {k: row[f"noticeable_{k}"] for k in ("power", "low", "high")}
+    return {"gap": row["noticeable_gap"], "label": row["label"], **of_power, "probability": POWER, "notice": notice}
+
+
+def class_findings(evidence: Evidence, options: AnalysisOptions, context: Context) -> list[ClassFindings]:
+    """Audit every class, in the order of their names, with p-values only where the prerequisites hold."""
+    checks = _prerequisites(evidence)
+    findings = []
+    for label in sorted(set(evidence.items.label)):
+        p, ok = checks.get(label, (float("nan"), True))
+        blocked = None
+        if not context.random_split:
+            blocked = "no p-values: the given split is not known to be random by group, so its test part is no null"
+        elif label in context.not_auditable:
+            blocked = "not auditable: too few groups to split"
+        elif not ok:
+            blocked = "no p-values: canaries under the model that did not see them differ from test images"
+        findings.append(audit_class(evidence, str(label), prerequisite_p=p, blocked=blocked))
+    return list_groups(findings, options, seed=abs(int(evidence.seeds[0])))
+
+
+def _prerequisites(evidence: Evidence) -> dict[str, tuple[float, bool]]:
+    """Test per class that unseen canaries look like test images: p adjusted over classes, and whether it holds."""
+    items, sign = evidence.items, evidence.sign
+    canary, test = (items.split == "canary") & (sign != 0).any(axis=0), items.split == "test"
+    unseen = np.where(sign > 0, evidence.loss_b, np.where(sign < 0, evidence.loss_a, np.nan))
+    found = unseen_against_test(
+        unseen[:, canary],
+        items.group[canary].astype(str),
+        items.label[canary].astype(str),
+        evidence.loss_a[:, test],
+        evidence.loss_b[:, test],
+        items.group[test].astype(str),
+        items.label[test].astype(str),
+        symmetric=evidence.design != "paper",
+    )
+    return {label: (check.adjusted, check.ok or not check.n_test_groups) for label, check in found.items()}
+
+
+def rarest_against_top(findings: list[ClassFindings]) -> dict[str, Any] | None:
+    """Compute the mean M of the most memorized class less that of the rarest, with its interval over trainings."""
+    scored = [f for f in findings if len(f.table) and f.row["label"] != WHOLE]
+    if len(scored) < 2:
+        return None
+    smallest = min(int(str(f.row["n"])) for f in scored)
+    if sum(f.row["n"] == smallest for f in scored) > 1:
+        return None  # equally rare classes: none is the rarest
+    rarest = min(scored, key=lambda f: (f.row["n"], f.row["label"]))
+    top = max(scored, key=lambda f: (f.row["mean"], f.row["label"]))
+    found = {
+        "label_rarest": rarest.row["label"],
+        "n_rarest": rarest.row["n"],
+        "mean_rarest": rarest.row["mean"],
+        "label_top": top.row["label"],
+        "n_top": top.row["n"],
+        "mean_top": top.row["mean"],
+    }
+    if rarest is top:
+        return found | {"difference": 0.0, "low": float("nan"), "high": float("nan")}
+    interval = unpaired_difference(these_groups_interval(top.table), these_groups_interval(rarest.table))
+    return found | {"difference": interval.estimate, "low": interval.low, "high": interval.high}
+
+
+def form_words(evidence: Evidence, context: Context) -> str:
+    """Say in one sentence which form of METHODS ran."""
+    s = len(evidence.seeds)
+    if context.design == "paper":
+        form = "the published form" if context.protocol == "paper" else "the published design with repaired statistics"
+        return f"{form}: a candidate on T + C and an independent on T, {s} seeds"
+    kind = "every image outside the test part is a canary" if context.design == "balanced" else "T is shared"
+    return f"the corrected form, design {context.design} ({kind}): {s} twin pairs, {2 * s} models"
+
+
+def other_findings(context: Context, options: AnalysisOptions, summary: dict[str, Any], units: Units) -> list[Finding]:
+    """List what else keeps a pass away, and must be settled before more models or patients are of use.
+
+    A split that was not drawn at random, patients who are not known, people not scored, models that learned nothing, a
+    target unlike its twins.
+    """
+    found, utility = [] if context.random_split else [NOT_RANDOM], summary["utility"]
+    if not context.groups_given and not options.one_image_per_patient:
+        found.append(NO_PATIENTS)
+    if summary["without_partner"]:
+        reason = f"{unpaired(summary, units)} had no partner, so nothing is known of them"
+        way = (
+            "the same audit in a new folder, which divides them between the models, too; --design paper scores 15 % of "
+            "the images"
+        )
+        found.append(Finding(UNDECIDED, reason, way, first=True))
+    if utility["beats_guessing"] is False:
+        reason = (
+            f"the models are not surely better than guessing on unseen images ({beside_guessing(utility)}): what is "
+            "remembered depends on what is learned, and a pass needs models that learned the task"
+        )
+        way = "the training that the released model really had (--epochs, --lr, --model, --weights)"
+        found.append(Finding(UNDECIDED, reason, way, first=True))
+    if context.target is not None and not context.target["replication"]["replicated"]:
+        way = (
+            "twins by the very recipe of the given model (--train, or its settings; --design matched trains them on "
+            "nearly all of its images)"
+        )
+        found.append(Finding(UNDECIDED, _another_model(context.target["replication"]), way, first=True))
+    return found
+
+
+def _another_model(replication: dict[str, Any]) -> str:
+    """Say by which numbers the given model is not one more twin, and that only the attacks speak for it."""
+    names = {"loss_members": "loss on what it was trained on", "loss": "test loss", "accuracy": "test accuracy"}
+    outside = [
+        f"its {name} is {part['target']:.3g}, one more twin's {part['low']:.3g} to {part['high']:.3g}"
+        for key, name in names.items()
+        if isinstance(part := replication.get(key), dict) and not part["within"]
+    ]
+    told = f" ({'; '.join(outside)})" if outside else ""
+    return f"the given model is another model than the twins{told}: only the attacks on it speak for it"
+
+
+def _headline_aucs(attacks: pd.DataFrame) -> dict[str, Any]:
+    if attacks.empty:
+        return {}
+    every = attacks[attacks["label"] == "(all)"]
+    return {
+        str(r["attack"]): {"auc": r["auc"], "low": r["low"], "high": r["high"], "control": bool(r["control"])}
+        for _, r in every.iterrows()
+    }

@@ -1,0 +1,335 @@
+"""Run every attack, over all classes together and class by class (METHODS section 1, "Attacks").
+
+The paper's five scores are compared as ``scores.attacks.registry`` says: members C1 of model A; non-members C2 and E
+for scores of the target's loss alone, E only for scores that use the twin's. LiRA and RMIA attack model A of each seed
+with references from the other seeds' twins, so members are C1 and non-members C2; RMIA's population is E, which shares
+no group with either.
+
+Intervals are over patients and trainings (``statistics.roc``). Seeds that serve each other as references are no
+independent trainings: LiRA and RMIA are scored again without each of up to ``MOST_PARTS`` parts of the trainings.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from memorisk.audits.classifier.evidence import WHOLE, Evidence
+from memorisk.audits.classifier.options import ATTACK_GATE
+from memorisk.scores.attacks.lira import ONLINE_FROM, lira_scores, twin_references
+from memorisk.scores.attacks.registry import ATTACKS, MEMBER, NEITHER, NON_MEMBER, attack_scores
+from memorisk.scores.attacks.rmia import rmia_scores
+from memorisk.statistics.correlation import Agreement, attack_agreement
+from memorisk.statistics.jackknife import JackknifeInterval
+from memorisk.statistics.roc import (
+    auc,
+    log_roc_points,
+    reject_if_control_fails,
+    roc_curve,
+    seed_auc_jackknife,
+    tpr_at_fpr,
+)
+from memorisk.statistics.thresholds import seed_youden_by_folds, youden_by_folds
+from memorisk.statistics.verdicts.attack_verdict import SURE_RATE, Attack
+
+ALL = "(all)"
+STRONGEST = "differential"
+"""The attack that paper 000 names as its strongest: the loss of the model that did not see the image less its loss."""
+COLUMNS = (
+    *("label", "attack", "auc", "low", "high", "p_auc", "tpr_at_1pct", "tpr_low", "tpr_high", "p_tpr", "tpr_at_01pct"),
+    *("balanced_accuracy", "n_members", "n_non_members", "n_groups", "n_member_groups", "n_non_member_groups"),
+    *("n_models", "conditional", "of_trainings", "by_coin", "control", "note"),
+)
+MIN_SEEDS_LIRA = 3  # two references a side at least, for a pooled variance
+MOST_PARTS = 8  # trainings left out one part at a time: 7 degrees of freedom, and a cost that grows with S, not S^2
+
+
+@dataclass(frozen=True)
+class Scored:
+    """The scores of one attack on model A of every seed.
+
+    Attributes:
+        name: Name in the table.
+        score: [S, I] scores; higher = more likely a member.
+        role: [S, I] role of each item: member, non-member or neither.
+        control: Whether the attack is a control, which must not separate members from non-members.
+        by_coin: Whether a fair coin divided members from non-members; else the non-members are the test part, which
+            must be a random part of the same data.
+    """
+
+    name: str
+    score: np.ndarray
+    role: np.ndarray
+    control: bool = False
+    by_coin: bool = False
+
+
+def attack_table(
+    evidence: Evidence, gate: float = ATTACK_GATE
+) -> tuple[pd.DataFrame, dict[str, Any], dict[str, Any] | None]:
+    """Run all attacks on the twins of one audit.
+
+    Args:
+        evidence: Score table of the twins, S seeds by I items.
+        gate: AUC of the null hypothesis of ``p_auc``, which is that the attack's AUC is at most this.
+
+    Returns:
+        The table of ``attacks.parquet``; ROC points by attack for logarithmic axes; the agreement of M (from other
+        seeds) with the success of the loss attack, or None below two seeds.
+    """
+    scored = [*paper_attacks(evidence), *reference_attacks(evidence)]
+    rows = attack_rows(evidence, scored, (ALL, *sorted(set(evidence.items.label) - {WHOLE})), gate)
+    whole = evidence.items.whole
+    curves = {a.name: _curve(replace(a, score=a.score[:, whole], role=a.role[:, whole])) for a in scored}
+    return rows, {k: v for k, v in curves.items() if v}, _agreement(evidence)
+
+
+def attack_rows(evidence: Evidence, scored: Sequence[Scored], labels: Sequence[str], gate: float) -> pd.DataFrame:
+    """Measure each attack on each class: the table of ``attacks.parquet``.
+
+    Args:
+        evidence: Score table of the twins, S seeds by I items.
+        scored: Attacks on them.
+        labels: Classes; ``ALL`` for all images together.
+        gate: AUC of the null hypothesis of ``p_auc``.
+    """
+    items, without = evidence.items, without_trainings(evidence, labels)
+    rows = [
+        attack_row(attack, label, of_label(evidence, label), items.group, gate, without.get((attack.name, label)))
+        for attack in scored
+        for label in map(str, labels)
+    ]
+    return pd.DataFrame(rows, columns=pd.Index(COLUMNS))
+
+
+def of_label(evidence: Evidence, label: str) -> np.ndarray:
+    """Select the items of a class, or those that stand for whole images: [I] bool."""
+    return evidence.items.whole if label == ALL else evidence.items.label == label
+
+
+def paper_attacks(evidence: Evidence) -> list[Scored]:
+    """Compute the paper's five attack scores from the twins' losses (`scores.attacks.registry`)."""
+    held_out = evidence.items.split == "test"
+    sign = np.where(held_out, 0, evidence.sign)
+    found = []
+    for spec in ATTACKS.values():
+        if len(evidence.seeds) < spec.min_seeds:
+            continue
+        made = attack_scores(spec, evidence.loss_a, evidence.loss_b, sign, held_out)
+        found.append(Scored(spec.name, made.score, made.role, spec.control))
+    return found
+
+
+def reference_attacks(evidence: Evidence) -> list[Scored]:
+    """Compute LiRA and RMIA against the other seeds' twins: offline from three seeds on, online from sixteen models."""
+    return _reference_attacks(evidence, ["offline"] + (["online"] if 2 * len(evidence.seeds) >= ONLINE_FROM else []))
+
+
+def _reference_attacks(evidence: Evidence, modes: list[str]) -> list[Scored]:
+    n_seeds = len(evidence.seeds)
+    if evidence.design == "paper" or n_seeds < MIN_SEEDS_LIRA:
+        return []
+    sign = evidence.sign
+    role = np.where(sign > 0, MEMBER, np.where(sign < 0, NON_MEMBER, NEITHER)).astype(np.int8)
+    found = []
+    for mode in modes:
+        for name, function in (("lira", _lira), ("rmia", _rmia)):
+            score = np.stack([function(evidence, s, mode) for s in range(n_seeds)])
+            usable = np.isfinite(score) & (role != NEITHER)
+            score, roles = np.where(usable, score, np.nan), np.where(usable, role, NEITHER).astype(np.int8)
+            found.append(Scored(f"{name}_{mode}", score, roles, by_coin=True))
+    return found
+
+
+def without_trainings(evidence: Evidence, labels: Sequence[str]) -> dict[tuple[str, str], list[float]]:
+    """Score attacks with references again without each part of the trainings, in both their roles.
+
+    Returns:
+        Mean AUCs, one a part, by attack and by class of ``labels``.
+    """
+    n_seeds = len(evidence.seeds)
+    modes = ["offline"] + (["online"] if 2 * n_seeds >= ONLINE_FROM else [])
+    parts = np.array_split(np.arange(n_seeds), min(n_seeds, MOST_PARTS))
+    found: dict[tuple[str, str], list[float]] = {}
+    for part in parts:
+        for attack in _reference_attacks(evidence.of_seeds(np.setdiff1d(np.arange(n_seeds), part)), modes):
+            for name in map(str, labels):
+                own = of_label(evidence, name)
+                sides = [
+                    (s[own & (r == MEMBER)], s[own & (r == NON_MEMBER)])
+                    for s, r in zip(attack.score, attack.role, strict=True)
+                ]
+                aucs = [auc(m, n) for m, n in sides if len(m) and len(n)]
+                found.setdefault((attack.name, name), []).append(float(np.mean(aucs)) if aucs else np.nan)
+    return found
+
+
+def _lira(evidence: Evidence, s: int, mode: str) -> np.ndarray:
+    refs = twin_references(evidence.margin_a, evidence.margin_b, evidence.sign, s)
+    target = np.where(evidence.sign[s] != 0, evidence.margin_a[s], np.nan)
+    # Whether there are enough models for a mode is asked once, of the whole audit.
+    return lira_scores(target, refs.refs_in, refs.refs_out, mode=mode, variance="pooled_residual", allow_small=True)
+
+
+def _rmia(evidence: Evidence, s: int, mode: str) -> np.ndarray:
+    refs = twin_references(-evidence.loss_a, -evidence.loss_b, evidence.sign, s)
+    target = np.where(evidence.sign[s] != 0, -evidence.loss_a[s], np.nan)
+    test = evidence.items.split == "test"
+    others = np.arange(len(evidence.seeds)) != s
+    population = -np.concatenate([evidence.loss_a[others][:, test], evidence.loss_b[others][:, test]])
+    return rmia_scores(target, refs.refs_in, refs.refs_out, -evidence.loss_a[s, test], population, mode=mode, log=True)
+
+
+def attack_row(
+    attack: Scored,
+    label: str,
+    keep: np.ndarray,
+    group: np.ndarray,
+    gate: float,
+    without: list[float] | None = None,
+) -> dict[str, Any]:
+    """Measure one attack on some items: AUC and rates with intervals, a row of ``COLUMNS``.
+
+    Args:
+        attack: Scores of the attack on S models.
+        label: Name of these items in the table.
+        keep: [I] bool, the items.
+        group: [I] group of each item.
+        gate: AUC of the null hypothesis of ``p_auc``.
+        without: Mean AUCs without each part of the trainings (``seed_auc_jackknife``).
+    """
+    score, role, group = attack.score[:, keep], attack.role[:, keep], group[keep]
+    interval = seed_auc_jackknife(score, role, group, without=without)
+    sides = [(int((r == MEMBER).sum()), int((r == NON_MEMBER).sum())) for r in role]
+    sides = [side for side in sides if min(side)]
+    low = tpr_at_fpr(score, role, group, 0.01, value=SURE_RATE)
+    lowest = tpr_at_fpr(score, role, group, 0.001)
+    notes = [f"TPR at {t.fpr:.1%} FPR {t.note}" for t in (low, lowest) if t.note and sides]
+    if attack.control:
+        check = reject_if_control_fails(interval)
+        notes = [check.message] if not check.passed else ["control: its interval must contain 0.5, and does"]
+    elif np.isnan(interval.estimate):
+        notes = [interval.method]
+    return {
+        "label": label,
+        "attack": attack.name,
+        "auc": interval.estimate,
+        "low": interval.low,
+        "high": interval.high,
+        "p_auc": interval.p_at_most(gate),
+        "tpr_at_1pct": low.tpr,
+        "tpr_low": low.low,
+        "tpr_high": low.high,
+        "p_tpr": low.p_at_most,
+        "tpr_at_01pct": lowest.tpr,
+        "balanced_accuracy": seed_youden_by_folds(score, role, group),
+        "n_members": round(np.mean([m for m, _ in sides])) if sides else 0,
+        "n_non_members": round(np.mean([n for _, n in sides])) if sides else 0,
+        "n_groups": interval.n_groups,
+        "n_member_groups": low.n_members,
+        "n_non_member_groups": low.n_non_members,
+        "n_models": interval.n_seeds,
+        "conditional": interval.conditional,
+        "of_trainings": interval.spread.of_trainings() if interval.spread else 0.0,
+        "by_coin": attack.by_coin,
+        "control": attack.control,
+        "note": "; ".join(dict.fromkeys(notes)),
+    }
+
+
+def attacks_for_verdict(
+    table: pd.DataFrame, target: dict[str, Any] | None, random_split: bool, titles: Mapping[str, str]
+) -> list[Attack]:
+    """List the attacks that the verdict counts: no controls, on twins over all classes, on the target by class too.
+
+    Args:
+        table: Table of ``attack_table``.
+        target: Result of ``target.audit_target``; None without a given model.
+        random_split: Whether members and test images are known to be one random split by group.
+        titles: Names of attacks in sentences, by their names in the table.
+    """
+    rows: list[dict[str, Any]] = pd.DataFrame(table[table["label"] == ALL]).to_dict("records")  # pyright: ignore[reportAssignmentType]
+    fair = random_split and _control_holds([row for row in rows if row["control"]])
+    found = [_attack(row, titles, comparable=row["by_coin"] or fair) for row in rows if not row["control"]]
+    if target is not None and "classes" in target:
+        fair = random_split and _control_holds([target["control"]] if target.get("control") else [])
+        own = [{"attack": name, "label": ALL, **row} for name, row in target["attacks"].items()]
+        found += [_attack(row, titles, comparable=fair, of_target=True) for row in [*own, *target["classes"]]]
+    return found
+
+
+def _control_holds(controls: list[dict[str, Any]]) -> bool:
+    """Say whether every control's interval contains 0.5."""
+    return all(row["low"] <= 0.5 <= row["high"] for row in controls)
+
+
+def _attack(row: dict[str, Any], titles: Mapping[str, str], *, comparable: bool, of_target: bool = False) -> Attack:
+    return Attack(
+        name=titles.get(row["attack"], str(row["attack"]).replace("_", " ")),
+        **{k: float(row[k]) for k in ("auc", "low", "high", "p_auc", "tpr_low", "p_tpr", "of_trainings")},
+        n_groups=int(row["n_groups"]),
+        n_non_members=int(row["n_non_member_groups"]),
+        n_models=int(row["n_models"]),
+        label="" if row["label"] == ALL else str(row["label"]),
+        of_target=of_target,
+        comparable=bool(comparable),
+        conditional=bool(row["conditional"]),
+    )
+
+
+def _curve(attack: Scored) -> dict[str, list[float]] | None:
+    """Compute ROC points of model A of the first seed that has both sides: one model, as an attacker meets it."""
+    for s in range(len(attack.score)):
+        members, others = attack.score[s][attack.role[s] == MEMBER], attack.score[s][attack.role[s] == NON_MEMBER]
+        if len(members) and len(others):
+            fpr, tpr = log_roc_points(roc_curve(members, others))
+            return {"fpr": [round(float(v), 6) for v in fpr], "tpr": [round(float(v), 6) for v in tpr]}
+    return None
+
+
+def _agreement(evidence: Evidence) -> dict[str, Any] | None:
+    """Correlate M, from other seeds, with the success of the loss attack; in the same seed the question is circular.
+
+    ``strongest`` holds both forms for the attack that the paper names as its strongest, the loss difference: its figure
+    4a is the circular one, M against itself (section 4, "partly tautological").
+    """
+    if len(evidence.seeds) < 2:
+        return None
+    evidence = evidence.select(evidence.items.whole)
+    attacks = {attack.name: attack for attack in paper_attacks(evidence)}
+    found = _success_by_m(evidence, attacks["loss_threshold"])
+    return None if found is None else found | {"strongest": _success_by_m(evidence, attacks[STRONGEST])}
+
+
+def _success_by_m(evidence: Evidence, attack: Scored) -> dict[str, Any] | None:
+    """Compare M with whether an attack on each seed's model accuses a member, at a threshold chosen on other folds."""
+    group = evidence.items.group.astype(str)
+    success = np.full(attack.score.shape, np.nan)
+    for s, role in enumerate(attack.role):
+        used, members = role != NEITHER, role == MEMBER
+        if not members.any() or not (role == NON_MEMBER).any():
+            continue
+        found = youden_by_folds(attack.score[s, used], members[used], group[used])
+        if not found.note:
+            success[s, members] = found.accused[members[used]]
+    if not np.isfinite(success).any():
+        return None
+    both = attack_agreement(evidence.gap, evidence.sign, success, group)
+    return {"other_seeds": _agreement_row(both.other_seeds), "circular": _agreement_row(both.circular)}
+
+
+def _agreement_row(found: Agreement) -> dict[str, Any]:
+    return {
+        "spearman": _limits(found.spearman),
+        "success_high": found.success_high,
+        "success_low": found.success_low,
+        "difference": _limits(found.difference),
+        "n_high": found.n_high,
+        "n_low": found.n_low,
+    }
+
+
+def _limits(interval: JackknifeInterval) -> dict[str, float]:
+    return {"estimate": interval.estimate, "low": interval.low, "high": interval.high}

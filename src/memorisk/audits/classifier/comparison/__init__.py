@@ -1,0 +1,1 @@
+"""`compare`: two runs side by side. Start with `run`."""

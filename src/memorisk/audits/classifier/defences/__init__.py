@@ -1,0 +1,1 @@
+"""`bench defences`: what training regimes change. Start with `run`."""

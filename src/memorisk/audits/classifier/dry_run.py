@@ -1,0 +1,180 @@
+"""What an audit would take and could say, before anything is trained."""
+
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from memorisk.audits.classifier.analysis import NO_PATIENTS, NOT_RANDOM, class_findings
+from memorisk.audits.classifier.context import Context
+from memorisk.audits.classifier.cost import classifier_cost
+from memorisk.audits.classifier.coverage import not_scored
+from memorisk.audits.classifier.evidence import Evidence, stack_evidence
+from memorisk.audits.classifier.interventions.plan import Intended
+from memorisk.audits.classifier.jobs import Recipe, make_jobs, training_processes
+from memorisk.audits.classifier.options import ClassifierOptions
+from memorisk.audits.classifier.plan import Plan
+from memorisk.images.store import ImageStore
+from memorisk.models.classifiers.zoo import is_download, model_spec
+from memorisk.runs.cost import Cost
+from memorisk.runs.errors import several
+from memorisk.statistics.verdicts.noticeable_gap import MIN_ROOM, PASS_POWER
+from memorisk.statistics.verdicts.verdict import few_seeds
+from memorisk.training.engine.jobs import TrainJob, build_network, keep_freed_memory, train_network
+
+_TIMED_PIXELS = 1 << 20
+"""Pixels of the batch that is timed: 64 images up to 128 px, 20 at 224 px."""
+
+
+@dataclass(frozen=True)
+class DryRun:
+    """What a command would do.
+
+    Attributes:
+        cost: What is still to be done.
+        bytes_until_the_end: Changed images that an intervention keeps while it trains on them.
+        parts: Images in each part.
+        design: The design.
+        seeds: The seeds.
+        not_auditable: Classes too small to split.
+        classes: For each class what the audit could say of it: ``label``, ``n``, ``n_groups_scored``,
+            ``n_test_groups``, ``smallest_list`` (where the class lists alone), ``testable``, ``why_not``; and of a
+            single patient, were trainings to differ by nothing but their gap: ``room`` on the list,
+            ``noticeable_gap`` (nats), ``notice_power`` at what a pass must notice, and the ``models_needed`` for it,
+            NaN where these suffice.
+        without_partner: Groups (``without_partner``) and images (``without_partner_images``) that will not be scored:
+            in a run begun before they were divided between twins, those without a partner.
+        seconds: Estimated seconds of training on this machine; None where that is not known beforehand.
+        notes: What keeps a pass away whatever is measured.
+    """
+
+    cost: Cost
+    bytes_until_the_end: int
+    parts: dict[str, int]
+    design: str
+    seeds: tuple[int, ...]
+    not_auditable: list[str]
+    classes: list[dict[str, Any]]
+    without_partner: dict[str, int]
+    seconds: float | None
+    notes: tuple[str, ...]
+
+
+def describe_plan(
+    out: Path, plan: Plan, recipe: Recipe, store: ImageStore, options: ClassifierOptions, intended: Intended | None
+) -> DryRun:
+    """Count, time two steps, and rehearse the analysis on losses that hold nothing."""
+    names, counts = np.unique(plan.parts.part.astype(str), return_counts=True)
+    cost = classifier_cost(out, store, plan, recipe, options, intended)
+    evidence = _empty_evidence(plan)
+    classes = _outlook(evidence, plan, options)
+    unscored = not_scored(evidence, 0, plan.parts.too_small)
+    each, images = _seconds_per_image(plan, recipe, store, options), 0.0
+    if each is not None:  # a forward pass is a third of a step
+        images = (cost.images_trained or 0) + (cost.images_passed or 0) / 3
+    return DryRun(
+        cost,
+        0 if intended is None else store.images.nbytes,
+        dict(zip(names.tolist(), counts.tolist(), strict=True)),
+        plan.design,
+        options.chosen_seeds,
+        plan.parts.too_small,
+        classes,
+        {k: unscored[k] for k in ("without_partner", "without_partner_images")},
+        None if each is None else each * images / training_processes(options),
+        _cannot_pass(plan, classes, options.notice, store.manifest.groups_given or options.one_image_per_patient),
+    )
+
+
+def duration(seconds: float) -> str:
+    """Seconds in words with two digits at most: it is an estimate.
+
+    Args:
+        seconds: Of it.
+    """
+    for size, unit in ((86400.0, "days"), (3600.0, "hours"), (60.0, "minutes")):
+        if seconds >= 1.5 * size:
+            return f"{seconds / size:.2g} {unit}"
+    return f"{max(1, round(seconds))} seconds"
+
+
+def _seconds_per_image(plan: Plan, recipe: Recipe, store: ImageStore, options: ClassifierOptions) -> float | None:
+    """Time of one image in a training step, from the second of two steps; None where the step is not known.
+
+    A user's own function, heads on a frozen trunk (one pass for all of them) and small networks stacked on a GPU take
+    another time than their steps alone would tell.
+    """
+    if recipe.own or model_spec(recipe.model).frozen_trunk or recipe.device.startswith("cuda"):
+        return None
+    job: TrainJob = make_jobs(Path(), store, plan, recipe, options)[0][0]
+    weights = "none" if is_download(job.weights, model_spec(job.model)) else job.weights
+    rows = job.rows[: max(2, min(job.options.batch_size, _TIMED_PIXELS // int(np.prod(store.images.shape[1:3]))))]
+    keep_freed_memory()
+    begun: list[float] = []
+    short = replace(
+        job, rows=rows, slots=None, weights=weights, options=replace(job.options, epochs=2, batch_size=len(rows))
+    )
+    train_network(
+        short,
+        build_network(short, store.images),
+        store.images,
+        noise_seed=short.noise_seed,
+        on_epoch=lambda epoch, loss: begun.append(time.perf_counter()),
+    )
+    return (begun[1] - begun[0]) / len(rows)
+
+
+def _empty_evidence(plan: Plan) -> Evidence:
+    """The score table of models that all give the same loss to everything: what can be tested does not hang on luck."""
+    size = len(plan.parts.part)
+
+    def columns(rows: np.ndarray) -> dict[str, np.ndarray]:
+        """The columns of a model that sees these rows."""
+        member = np.zeros(size, dtype=bool)
+        member[rows] = True
+        loss = np.ones(len(plan.items))
+        return {"loss": loss, "margin": -loss, "correct": loss > 1, "member": member[plan.item_row]}
+
+    halves = ((columns(d.rows_a), columns(d.rows_b)) for d in plan.designs)
+    return stack_evidence(plan.items, plan.design, [d.seed for d in plan.designs], halves)
+
+
+def _cannot_pass(plan: Plan, classes: list[dict[str, Any]], notice: float, patients_known: bool) -> tuple[str, ...]:
+    """Say where a pass needs a random split, patient ids, or more seeds, in all or to notice a single patient."""
+    notes = []
+    for doubt, holds in ((NOT_RANDOM, not plan.parts.random), (NO_PATIENTS, not patients_known)):
+        if holds:
+            notes.append(f"this audit cannot pass: {doubt.why}; a pass needs {doubt.what_would_decide}")
+    if (few := few_seeds(len(plan.designs))) is not None:
+        notes.append(f"this audit cannot pass with {few[0]}; a pass needs {few[1]}")
+    blind = [row for row in classes if row["room"] < MIN_ROOM or row["notice_power"] < PASS_POWER]
+    if not blind:
+        return tuple(notes)
+    which = several(len(blind), "class", "classes")
+    models = [row["models_needed"] for row in blind]
+    way = "more patients of them are needed"
+    if plan.design == "paper":
+        way = "whatever the number of models, the design paper leaves lists no room; a pass needs --design balanced"
+    if np.isfinite(models).any():
+        n = int(np.nanmax(models))
+        way = f"a pass needs at least {n} models (--models {n}), and more where trainings differ much"
+        if np.isnan(models).any():
+            way += "; some classes need more patients, whatever the number of models"
+    notes.append(
+        f"this audit cannot pass: in {which} a single patient with a gap of {notice:g} nats would not be noticed in "
+        f"nine of ten cases; {way}"
+    )
+    return tuple(notes)
+
+
+def _context(plan: Plan) -> Context:
+    return Context(design=plan.design, random_split=plan.parts.random, not_auditable=plan.parts.too_small)
+
+
+def _outlook(evidence: Evidence, plan: Plan, options: ClassifierOptions) -> list[dict[str, Any]]:
+    """Compute what could be said of each class, by the very analysis, on losses that hold nothing."""
+    kept = ("label", "n", "n_groups_scored", "n_test_groups", "smallest_list", "testable", "why_not")
+    kept += ("room", "noticeable_gap", "notice_power", "models_needed")
+    return [{k: f.row[k] for k in kept} for f in class_findings(evidence, options, _context(plan))]

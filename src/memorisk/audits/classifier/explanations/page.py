@@ -1,0 +1,342 @@
+"""The page of an explanation: atypicality against M, and what the layers tell of it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+
+from memorisk.report.blocks import (
+    Block,
+    Callout,
+    Column,
+    Definitions,
+    Fact,
+    Facts,
+    Figure,
+    Heading,
+    Name,
+    Page,
+    Paragraph,
+    Section,
+    Steps,
+    Strong,
+    Table,
+    Text,
+)
+from memorisk.report.figures.layer import layer_plot
+from memorisk.report.formats import count, decimal, probability
+from memorisk.report.frames import largest_first, numbers, rows
+from memorisk.statistics.memorization.probes import chance_band
+from memorisk.training.features.activations import CLS
+
+if TYPE_CHECKING:  # explain.py writes this page
+    from memorisk.audits.classifier.explanations.probes import LayerFindings
+    from memorisk.audits.classifier.explanations.run import Explanation
+
+MEANINGS = {
+    "intra": "distance to its own class",
+    "nearest_other": "distance to the nearest other class",
+    "ratio": "the ratio of the two",
+}
+KIND_NAMES = {"logistic": "logistic regression", "mlp": "one hidden layer"}
+SHOWN = 50
+
+
+def explanation_page(found: Explanation) -> Page:
+    """Lay out an explanation.
+
+    Args:
+        found: From ``audits.classifier.explanations.run.explain``.
+    """
+    named = "Ids are left out." if found.redact else "This file names images: handle it as personal data."
+    sections = [
+        Section("Are memorized images atypical?", _associations(found), "atypicality"),
+        Section("The most atypical images", _images(found), "images"),
+    ]
+    if found.layers is not None:
+        sections.append(Section("Where is it stored?", _layers(found.layers), "layers"))
+    sections.append(Section("How to read this", _reading(found), "reading"))
+    return Page(
+        title="What memorization goes with",
+        subtitle=Name(str(found.summary.get("dataset") or "")),
+        lead=[_lead(found), _facts(found)],
+        sections=sections,
+        footer=[Paragraph(f"{named} It needs no network and asks for none.")],
+        redacted=found.redact,
+    )
+
+
+def ratio_sentence(row: dict[str, object]) -> list[str | Name]:
+    """One feature space's answer in a sentence: the ratio in the pairwise form, within classes."""
+    rho, low, high = (float(str(row[k])) for k in ("rho_residual", "low_residual", "high_residual"))
+    space: list[str | Name] = ["In the features ", Name(str(row["features"])), ": "]
+    if np.isnan(rho):
+        return [*space, "too few patients to say."]
+    figures = f"Spearman's rho {decimal(rho)} ({decimal(low)} to {decimal(high)}), p {_p(row['p'])}"
+    if low > 0:
+        what = "within classes, more atypical images are memorized more: "
+    elif high < 0:
+        what = "within classes, more atypical images are memorized less: "
+    else:
+        what = "within classes, whether atypical images are memorized more cannot be told: "
+    return [*space, what, figures, f", over {count(row['n_groups'])} patients."]
+
+
+def _lead(found: Explanation) -> Callout:
+    table = found.associations
+    main = rows(table, np.asarray((table["form"] == "pairwise") & (table["score"] == "ratio")))
+    items: list[Text] = [ratio_sentence(r) for r in main.to_dict("records")]
+    if found.layers is not None:
+        items.append(probe_sentence(found.layers))
+    if notes := found.summary.get("notes"):
+        items += [str(note) for note in notes]
+    return Callout("note", "What M goes with", [Steps(items)])
+
+
+def probe_sentence(layers: LayerFindings) -> str:
+    """What the probes reached and what they could have reached, in two sentences."""
+    probes, ceiling = layers.probes, layers.reliability.ceiling
+    above = np.sum(numbers(probes, "low") > 0.5)
+    lowest, highest = decimal(probes["auroc"].min()), decimal(probes["auroc"].max())
+    text = (
+        f"Probes of {count(probes['layer'].nunique())} layers reach AUROCs of {lowest} to {highest}; "
+        f"{count(above)} of {count(len(probes))} intervals lie above 0.5."
+    )
+    if np.isnan(ceiling.estimate):
+        return text + " What they could reach at most is not known: that needs other seeds over which M repeats."
+    return text + (
+        f" So far as M repeats over the other seeds, a probe could reach {decimal(ceiling.estimate)} at most "
+        f"({decimal(ceiling.low)} to {decimal(ceiling.high)})."
+    )
+
+
+def _facts(found: Explanation) -> Facts:
+    s = found.summary
+    facts = [
+        Fact("Images scored", count(s["n_scored"])),
+        Fact("Patients scored", count(s["n_groups_scored"]), "the independent units"),
+        Fact("Seeds", count(len(s["seeds"])), "that M averages"),
+        Fact("Design", str(s["design"])),
+    ]
+    return Facts(facts)
+
+
+def _associations(found: Explanation) -> list[Block]:
+    table = found.associations
+    named = table.assign(score=[MEANINGS.get(str(v), str(v)) for v in table["score"]])
+    blocks: list[Block] = [
+        Paragraph(
+            "An image is atypical when it lies far from its own class and near to another one. Distances are cosine "
+            "distances of frozen features; rho is Spearman's correlation with M. Within classes, class means are "
+            "subtracted from both first, so that rare classes cannot make the correlation by themselves."
+        )
+    ]
+    for form, heading, caption in (
+        ("pairwise", "Pairwise, other patients' images only", "Mean distance to the images of other patients."),
+        (
+            "centroid",
+            "The paper's form",
+            "Distance to class centroids with the image in its own: rare classes look compact in this form.",
+        ),
+    ):
+        columns = [
+            Column(source="features", heading="Features", row_heading=True),
+            Column(source="score", heading="Score"),
+            Column(
+                source="rho_residual",
+                heading="Rho within classes [95 % interval]",
+                format="decimal",
+                interval=("low_residual", "high_residual"),
+            ),
+            Column(source="p", heading="p", format="probability"),
+            Column(source="rho", heading="Rho, raw [95 % interval]", format="decimal", interval=("low", "high")),
+            Column(source="p_paper_residual", heading="Paper's p, within", format="probability"),
+            Column(source="p_paper", heading="Paper's p, raw", format="probability"),
+            Column(source="n", heading="Images", format="count"),
+            Column(source="n_groups", heading="Patients", format="count"),
+        ]
+        chosen = rows(named, np.asarray(named["form"] == form))
+        shown = Table(frame=chosen, columns=columns, caption=caption, elsewhere="atypicality_summary.parquet")
+        blocks += [Heading(heading), shown]
+    smallest = numbers(table, "smallest_p")
+    if np.isfinite(smallest).any():
+        smallest, moved = np.nanmin(smallest), np.max(numbers(table, "n_movable"))
+        blocks.append(
+            Paragraph(
+                f"p exchanges M between patients of one class with equally many images; {count(moved)} patients have "
+                f"such a partner, and the smallest p there could be is {probability(smallest)}. The paper's p counts "
+                "images as independent and is never below 1e-10."
+            )
+        )
+    return blocks
+
+
+def _images(found: Explanation) -> list[Block]:
+    table = found.atypicality
+    blocks: list[Block] = []
+    for space in dict.fromkeys(table["features"]):
+        chosen = largest_first(rows(table, np.asarray(table["features"] == space)), "ratio")
+        ids = [] if found.redact else [Column(source="image", heading="Image", row_heading=True)]
+        columns = [
+            *ids,
+            Column(source="label", heading="Class", row_heading=found.redact),
+            Column(source="M", heading="M", format="decimal"),
+            Column(source="ratio", heading="Ratio", format="decimal", missing="not measurable"),
+            Column(source="intra", heading="To its class", format="decimal", missing="not measurable"),
+            Column(source="nearest_other", heading="To the nearest other", format="decimal", missing="not measurable"),
+        ]
+        missing = np.sum(np.isnan(numbers(chosen, "ratio")))
+        caption = "Largest ratio first, pairwise form." + (
+            f" {count(missing)} images have none: their class, or every other one, has no image of another patient."
+            if missing
+            else ""
+        )
+        shown = Table(frame=chosen, columns=columns, caption=caption, elsewhere="atypicality.parquet", most_rows=SHOWN)
+        blocks += [Heading(["In the features ", Name(str(space))]), shown]
+    return blocks
+
+
+def _layers(layers: LayerFindings) -> list[Block]:
+    s, found = layers.summary, layers.reliability
+    names = list(layers.distances["layer"])
+    return [
+        Paragraph(
+            [
+                f"Probed is the model of seed {s['seed']} (",
+                Name(str(s["model"])),
+                f") on the {count(s['n_probed'])} images of {count(s['n_groups_probed'])} patients that it was trained "
+                "on and its twin was not. What is predicted is whether an image's M, from the other seeds, lies above "
+                f"the median of its class. Layers: {s['layers']}; they are numbered in the order of the tables.",
+            ]
+        ),
+        Definitions(
+            [
+                ("Reliability of M over the other seeds", _shown(found.reliability)),
+                ("AUROC of half of these seeds for the other half", _shown(found.half_auroc)),
+                ("Ceiling: AUROC of a probe that knew the true M", _shown(found.ceiling)),
+            ]
+        ),
+        _probe_figure(layers, names),
+        Heading("How far the twins are apart"),
+        _distance_figure(layers.distances),
+    ]
+
+
+def _shuffled(layers: LayerFindings) -> str:
+    """What the shuffled labels may do by chance, and whether they did; half of the images have the label."""
+    n, found = int(layers.summary["n_probed"]), numbers(layers.probes, "shuffled")
+    found = found[np.isfinite(found)]
+    half = chance_band(n // 2, n - n // 2)
+    mean = float(np.mean(found)) if len(found) else float("nan")
+    verdict = "it does" if abs(mean - 0.5) <= half else "IT DOES NOT: distrust these probes"
+    return (
+        "With shuffled labels the AUROC must lie near 0.5; one shuffle serves all layers, so that they err together, "
+        f"and in 95 % of repeats or more their mean lies within 0.5 ± {half:.2f}. Here it is {decimal(mean)}: "
+        f"{verdict}."
+    )
+
+
+def _probe_figure(layers: LayerFindings, names: list[str]) -> Figure:
+    probes = layers.probes
+    series = {}
+    for kind, shown in KIND_NAMES.items():
+        of_kind = probes[probes["kind"] == kind].set_index("layer")
+        for pooling, chosen in _poolings(names).items():
+            each = of_kind.loc[chosen]
+            series[shown + pooling] = (numbers(each, "auroc"), numbers(each, "low"), numbers(each, "high"))
+    number = {name: i + 1 for chosen in _poolings(names).values() for i, name in enumerate(chosen)}
+    columns = [
+        Column(source="number", heading="No.", format="count"),
+        Column(source="layer", heading="Layer", row_heading=True),
+        Column(source="kind", heading="Probe"),
+        Column(source="auroc", heading="AUROC [95 % interval]", format="decimal", interval=("low", "high")),
+        Column(source="fold_mean", heading="Paper's mean over folds", format="decimal"),
+        Column(source="shuffled", heading="Labels shuffled", format="decimal"),
+        Column(source="width", heading="Width", format="count"),
+    ]
+    frame = probes.assign(
+        number=[number[str(v)] for v in probes["layer"]], kind=[KIND_NAMES[str(k)] for k in probes["kind"]]
+    )
+    table = Table(frame=frame, columns=columns, caption="Every layer and probe.", elsewhere="probes.parquet")
+    return Figure(
+        svg=layer_plot(series, y_title="AUROC for high M", reference=0.5, ceiling=layers.reliability.ceiling.estimate),
+        title="Probes by layer",
+        caption="The line at 0.5 is guessing, the dashed one the most that any probe could reach: M is measured with "
+        "noise. Bands are 95 % intervals over patients, each by itself.",
+        alternative=probe_sentence(layers),
+        table=table,
+    )
+
+
+def _poolings(names: list[str]) -> dict[str, list[str]]:
+    """Layers by pooling: means under "", CLS tokens (where there are some) under their suffix."""
+    tokens = [n for n in names if n.endswith(CLS)]
+    return {"": [n for n in names if not n.endswith(CLS)]} | ({CLS: tokens} if tokens else {})
+
+
+def _distance_figure(distances: pd.DataFrame) -> Figure:
+    series = {}
+    for pooling, chosen in _poolings(list(distances["layer"])).items():
+        each = distances.set_index("layer").loc[chosen]
+        for band in ("high", "low"):
+            limits = (numbers(each, band), numbers(each, f"{band}_low"), numbers(each, f"{band}_high"))
+            series[f"{band} M{pooling}"] = limits
+    columns = [
+        Column(source="layer", heading="Layer", row_heading=True),
+        Column(source="high", heading="High M [95 %]", format="decimal", interval=("high_low", "high_high")),
+        Column(source="low", heading="Low M [95 %]", format="decimal", interval=("low_low", "low_high")),
+        Column(
+            source="difference",
+            heading="Difference [95 %]",
+            format="decimal",
+            interval=("difference_low", "difference_high"),
+        ),
+    ]
+    apart = np.sum((numbers(distances, "difference_low") > 0) | (numbers(distances, "difference_high") < 0))
+    return Figure(
+        svg=layer_plot(series, y_title="Cosine distance of the twins"),
+        title="Distance of the twins' activations by layer",
+        caption="Between the two models of the probed seed, images above and below their class median of M.",
+        alternative=(
+            f"Of {count(len(distances))} layers, {count(apart)} have a difference of high and low M whose interval "
+            "leaves out 0. Bands that overlap do not show that there is none; the column of differences decides."
+        ),
+        table=Table(frame=distances, columns=columns, caption="Every layer.", elsewhere="distances.parquet"),
+    )
+
+
+def _shown(interval: object) -> str:
+    estimate, low, high = (float(getattr(interval, k)) for k in ("estimate", "low", "high"))
+    if np.isnan(estimate):
+        return str(getattr(interval, "method", "not measurable"))
+    return f"{decimal(estimate)} ({decimal(low)} to {decimal(high)})"
+
+
+def _p(value: object) -> str:
+    return probability(float(str(value)))
+
+
+def _reading(found: Explanation) -> list[Block]:
+    text = (
+        "A correlation is not a cause: what makes an image atypical in these features may come with what makes it hard "
+        "to learn. M is an estimate from few trainings, and its noise draws every number here towards nothing. "
+        "Intervals are over patients; each holds 95 % by itself, not all of them at once."
+    )
+    blocks: list[Block] = [Paragraph(text)]
+    if found.layers is not None:
+        blocks.append(
+            Paragraph(
+                [
+                    Strong("Probes. "),
+                    "An AUROC near 0.5 says that this probe found nothing at this layer. How much it could have found "
+                    "is bounded by how well M repeats: compare with the ceiling. ",
+                    _shuffled(found.layers),
+                ]
+            )
+        )
+    notes = found.summary.get("notes") or []
+    if notes:
+        blocks += [Paragraph("What else must be said:"), Steps([Name(n) for n in notes])]
+    return blocks

@@ -1,0 +1,1 @@
+"""`--intervene`: a class without its colour, structure or detail. Start with `run`."""

@@ -1,0 +1,174 @@
+"""Audit models that were trained elsewhere, in any framework, from their per-image losses (``memorisk audit losses``).
+
+The file is a score table (``audits.classifier.evidence`` has its schema; docs/losses.md an example), as Parquet or CSV.
+In place of the column ``loss`` it may hold logits, one column ``logit:CLASS`` a class, from which loss, margin and
+correctness are computed.
+"""
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from memorisk.audits.classifier.analysis import analyse
+from memorisk.audits.classifier.context import Context
+from memorisk.audits.classifier.evidence import SCORES, Evidence, evidence_from_table, write_scores
+from memorisk.audits.classifier.options import LossesOptions
+from memorisk.audits.classifier.rendering import write_report
+from memorisk.audits.pseudonyms import Pseudonyms
+from memorisk.images.sources.csv_files import read_csv
+from memorisk.report.result import Result
+from memorisk.runs.environment import machine, versions
+from memorisk.runs.errors import InputError, one_line, unknown_name
+from memorisk.runs.files import read_table
+from memorisk.runs.fingerprint import file_fingerprint
+from memorisk.runs.folder import check_out, open_run
+from memorisk.runs.settings import settings_of
+from memorisk.scores.attacks.differential import cross_entropy, logit_margin
+
+LOGIT = "logit:"
+
+
+def audit_losses(file: str | Path, *, out: str | Path, **settings: Any) -> Result:
+    """Run everything after training on a table of losses.
+
+    Args:
+        file: Parquet or CSV with a row per image and model.
+        out: The run folder.
+        **settings: Any field of ``LossesOptions``.
+
+    Returns:
+        The result, saved in ``out``.
+
+    Raises:
+        InputError: The table or a setting is not as it must be; nothing was written.
+    """
+    options = settings_of(LossesOptions, settings)
+    path = Path(file)
+    evidence = evidence_from_table(with_losses(read_scores(path)))
+    check_models_differ(evidence)
+    fixed = {"scores": file_fingerprint(path), "pseudonymise": options.pseudonymise}
+    names = Pseudonyms.from_options(options)
+    config = {"file": str(file), "out": str(out), **asdict(options), "run": fixed}
+    names = names.knowing(config)
+    config = names.settings(config)
+    check_out(Path(out), config, identity=["run"])
+    context = Context(
+        design=evidence.design,
+        random_split=options.random_split,
+        dataset=names.source(path.stem),
+        data_hash=file_fingerprint(path),
+        versions=versions(),
+        pseudonymised=options.pseudonymise,
+        groups_given=bool((evidence.items.group.astype(str) != evidence.items.image.astype(str)).any()),
+        notes=_notes(evidence),
+    )
+    found = analyse(evidence, options, context)  # before anything is written: it refuses what the table hides
+    result = names.result(found)
+    with open_run(Path(out), config, identity=["run"]) as run:
+        run.log("started", versions=versions(), machine=machine())
+        write_scores(run / SCORES, names.evidence(evidence))
+        result.save(run.path, beside=(SCORES,))
+        write_report(run, result, gallery=None, redact=options.redact)
+        run.log("finished", status=result.status)
+    return result
+
+
+def check_models_differ(evidence: Evidence) -> None:
+    """Refuse tables in which a model stands twice, gives every image one loss, or has errors in place of losses.
+
+    No gap could be noticed in them, and what is read off errors is in no unit that the verdict knows.
+
+    Args:
+        evidence: The losses of all models.
+
+    Raises:
+        InputError: Two models have the same loss for every image, or a model has one loss for all, or only 0 and 1.
+    """
+    seen: dict[bytes, str] = {}
+    roles = ("the candidate", "the independent model") if evidence.design == "paper" else ("model A", "model B")
+    for role, losses in zip(roles, (evidence.loss_a, evidence.loss_b), strict=True):
+        for seed, loss in zip(evidence.seeds, losses, strict=True):
+            name = f"{role} of seed {seed}"
+            if len(loss) > 1 and np.ptp(loss) == 0:
+                raise InputError(
+                    f"{name} has the loss {loss[0]:g} for each of the {len(loss):,} images: give losses, not a constant"
+                )
+            if len(loss) > 1 and np.isin(loss, (0, 1)).all():
+                raise InputError(
+                    f"column loss holds nothing but 0 and 1 for {name}, as errors do: give the loss of each image, the "
+                    "cross-entropy of the true label in nats, or logits in columns logit:CLASS (docs/losses.md)"
+                )
+            other = seen.setdefault(loss.tobytes(), name)
+            if len(loss) > 1 and other != name:
+                raise InputError(
+                    f"{other} and {name} have the same loss for each of the {len(loss):,} images: score every model by "
+                    "its own weights"
+                )
+
+
+def _notes(evidence: Evidence) -> list[str]:
+    """Tell what the report must say of models that it never saw."""
+    notes = ["The models were trained elsewhere; what is said of the design is what the table's rows show."]
+    if not (evidence.items.split == "train").any():
+        notes.append(
+            "The table lists no image that all models saw. If there were such images, they are missing from the counts "
+            "of images, from the classes' shares and from the number of images a model was trained on."
+        )
+    return notes
+
+
+def read_scores(path: Path) -> pd.DataFrame:
+    """Read a table by its content: Parquet, else CSV.
+
+    Raises:
+        InputError: The file is absent or neither.
+    """
+    if not path.is_file():
+        raise InputError(f"{one_line(path)} is no file: name a Parquet or CSV table of losses (docs/losses.md)")
+    try:
+        with path.open("rb") as file:
+            is_parquet = file.read(4) == b"PAR1"
+        return read_table(path) if is_parquet else _read_csv(path)
+    except (ValueError, OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{one_line(path)} is neither Parquet nor CSV: {one_line(error, 120)}") from None
+
+
+def _read_csv(path: Path) -> pd.DataFrame:
+    """A CSV in which ids and names stay text: "007" is not 7, and a class may be named "NA" or "None"."""
+    text: Any = dict.fromkeys(("image", "label", "group", "split", "role"), str)
+    table = read_csv(path, types=text)
+    if "group" in table.columns:  # a row without a group is its own
+        table["group"] = table["group"].astype(object).where(table["group"] != "", None)
+    return table
+
+
+def with_losses(table: pd.DataFrame) -> pd.DataFrame:
+    """Compute loss, margin and correctness where the table gives logits, [rows, classes]."""
+    columns = [c for c in table.columns if str(c).startswith(LOGIT)]
+    if not columns or "loss" in table.columns:
+        return table
+    classes = [str(c)[len(LOGIT) :] for c in columns]
+    if "label" not in table.columns:
+        raise InputError("the score table has logits and no column label")
+    if len(classes) < 2:
+        raise InputError(f"the score table has logits of one class ({one_line(classes[0], 60)}): two are needed")
+    number = {c: i for i, c in enumerate(classes)}
+    label = table["label"].astype(str)
+    for name in label.unique():
+        if name not in number:
+            raise unknown_name("label without a logit column", name, classes)
+    target = np.array([number[name] for name in label], dtype=np.int64)
+    logits = table[columns].apply(pd.to_numeric, errors="coerce").to_numpy(dtype=np.float64)
+    if not np.isfinite(logits).all():
+        row = table.iloc[int(np.flatnonzero(~np.isfinite(logits).all(axis=1))[0])]
+        raise InputError(
+            f"a logit of image {one_line(row.get('image'), 60)!r} is no finite number: find the model that diverged"
+        )
+    return table.assign(
+        loss=cross_entropy(logits, target),
+        margin=logit_margin(logits, target),
+        correct=logits.argmax(axis=1) == target,
+    )

@@ -1,0 +1,256 @@
+"""What an audit will do before it does it: the parts, the designs, the trainings and their cost."""
+
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from memorisk.audits.classifier.evidence import WHOLE, Items
+from memorisk.audits.classifier.options import ClassifierOptions
+from memorisk.images.manifest import Manifest, listed, refuse_leaking_splits, require_labels
+from memorisk.images.splits import NOT_AUDITABLE, merge_linked, small_classes, split_by_group
+from memorisk.runs.errors import InputError, one_line
+from memorisk.runs.folder import is_run, read_config
+from memorisk.training.engine.targets import training_labels
+from memorisk.training.twins.twins import TwinDesign, Unmatched, paper_design, placebo_design, twin_design
+
+SHARES = (0.7, 0.15, 0.15)  # paper 000, A.1
+VALIDATION = "val"
+_TRAIN_NAMES, _TEST_NAMES = ("train", "training"), ("test", "testing")
+
+
+@dataclass(frozen=True)
+class Parts:
+    """Which image is in which part.
+
+    Attributes:
+        part: [N] "train", "canary", "test" or "val" (validation of the user's own training; in no model).
+        labels: [N] the label that training uses ("a|b" for a multi-label head).
+        groups: [N] groups, those that share an identical image merged.
+        classes: The classes, sorted.
+        too_small: Classes too small to split; they join training only.
+        random: The parts come from one random split by group, so that the test part is a null.
+    """
+
+    part: np.ndarray
+    labels: np.ndarray
+    groups: np.ndarray
+    classes: list[str]
+    too_small: list[str]
+    random: bool
+
+    def rows(self, name: str) -> np.ndarray:
+        """Image rows of one part."""
+        return np.flatnonzero(self.part == name)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A whole audit, ready to run.
+
+    Attributes:
+        design: "balanced", "matched" or "paper".
+        parts: Training, canary and test part.
+        designs: One a seed.
+        items: What is scored: an image under a label.
+        item_row: [I] the image of each item.
+        item_class: [I] the class number of each item; -1 for all findings together.
+        unmatched: What became of groups without a partner.
+    """
+
+    design: str
+    parts: Parts
+    designs: list[TwinDesign]
+    items: Items
+    item_row: np.ndarray
+    item_class: np.ndarray
+    unmatched: Unmatched = "divided"
+
+
+def linked_groups(groups: np.ndarray, pixel_hashes: np.ndarray) -> list[tuple[str, str]]:
+    """Pairs of groups that share an identical image as the models see it: they must stay on one side of every split.
+
+    Args:
+        groups: [N] group of each image.
+        pixel_hashes: [N] hash of each stored image.
+    """
+    pairs = set()
+    order = np.argsort(pixel_hashes, kind="stable")
+    for first, second in pairwise(order):
+        if pixel_hashes[first] == pixel_hashes[second] and groups[first] != groups[second]:
+            pairs.add(tuple(sorted((str(groups[first]), str(groups[second])))))
+    return sorted(pairs)
+
+
+def draw_parts(manifest: Manifest, linked: list[tuple[str, str]], options: ClassifierOptions, seed: int) -> Parts:
+    """Draw T, C and E by group, or take the given split.
+
+    Raises:
+        InputError: A label is missing, findings are joined and no head was chosen, or a group crosses the given split.
+    """
+    require_labels(manifest)
+    labels = training_labels(manifest, options.head)
+    classes = sorted({c for label in labels for c in str(label).split("|")}) if options.head == "multi" else None
+    classes = classes or sorted(set(labels))
+    if WHOLE in classes:
+        raise InputError(
+            f"{one_line(manifest.name)} has a class {WHOLE!r}, the name of all findings together: rename it"
+        )
+    if len(classes) < 2 and options.head != "multi":
+        raise InputError(f"{one_line(manifest.name)} holds one class ({one_line(classes[0], 60)}): two are needed")
+    if options.head == "binary" and len(classes) != 2:
+        raise InputError(f"a binary head needs two classes, {one_line(manifest.name)} holds {len(classes)}")
+    groups = merge_linked(manifest.groups, linked)
+    if options.splits == "redraw" and options.target is None:
+        return _redraw(labels, groups, classes, options, seed)
+    return _given(manifest, labels, groups, classes, options)
+
+
+def _redraw(labels: np.ndarray, groups: np.ndarray, classes: list[str], options: ClassifierOptions, seed: int) -> Parts:
+    shares = (0.0, SHARES[0] + SHARES[1], SHARES[2]) if options.chosen_design == "balanced" else SHARES
+    part = split_by_group(labels, groups, fractions=shares, seed=seed)
+    too_small = small_classes(labels, groups, fractions=shares)
+    part[part == NOT_AUDITABLE] = "train"
+    if options.train is not None:
+        part = _carve_validation(part, labels, groups, from_part="canary" if shares[0] == 0 else "train", seed=seed)
+    return Parts(part, labels, groups, classes, too_small, random=True)
+
+
+def _given(
+    manifest: Manifest, labels: np.ndarray, groups: np.ndarray, classes: list[str], options: ClassifierOptions
+) -> Parts:
+    if manifest.splits is None:
+        raise InputError(
+            f"{one_line(manifest.name)} gives no split; --splits given and --target need one (train, val, test): name "
+            "it with --split-column or put the class folders into train and test folders"
+        )
+    refuse_leaking_splits(manifest)
+    lower = np.array([str(s).lower() for s in manifest.splits], dtype=object)
+    part = np.full(len(lower), VALIDATION, dtype=object)
+    train, test = np.isin(lower, _TRAIN_NAMES), np.isin(lower, _TEST_NAMES)
+    if not train.any() or not test.any():
+        found = listed(sorted(set(manifest.splits)))
+        raise InputError(f"the given split of {one_line(manifest.name)} needs train and test images; it has {found}")
+    part[train], part[test] = "canary", "test"
+    if options.chosen_design != "balanced":
+        inner = split_by_group(
+            labels[train], groups[train], fractions=(SHARES[0] / 0.85, SHARES[1] / 0.85, 0.0), seed=options.split_seed
+        )
+        part[train] = np.where(inner == "canary", "canary", "train")
+    return Parts(part, labels, groups, classes, [], random=options.splits == "given-random")
+
+
+def _carve_validation(
+    part: np.ndarray, labels: np.ndarray, groups: np.ndarray, *, from_part: str, seed: int
+) -> np.ndarray:
+    """Set a tenth of a part aside, by group, for the user's own training to stop or choose on; it is never scored."""
+    rows = np.flatnonzero(part == from_part)
+    inner = split_by_group(labels[rows], groups[rows], fractions=(0.0, 0.9, 0.1), seed=seed + 1)
+    carved = part.copy()
+    carved[rows[inner == "test"]] = VALIDATION
+    return carved
+
+
+def make_plan(manifest: Manifest, parts: Parts, options: ClassifierOptions, unmatched: Unmatched = "divided") -> Plan:
+    """Designs for every seed, and the items to score.
+
+    Args:
+        manifest: The images.
+        parts: Who may be trained on.
+        options: Design and seeds.
+        unmatched: What becomes of groups without a partner; of a run that is there by `unmatched_of`.
+
+    Raises:
+        InputError: There is nothing to score.
+    """
+    canaries, shared = parts.rows("canary"), parts.rows("train")
+    if not len(canaries) or not len(parts.rows("test")):
+        raise InputError(
+            f"{one_line(manifest.name)}: no class is large enough to be split into canaries and test images; classes "
+            "need at least 7 groups each"
+        )
+    design = options.chosen_design
+    designs = []
+    for seed in options.chosen_seeds:
+        if design == "paper":
+            designs.append(paper_design(manifest.n, canaries, shared, seed=seed))
+        else:
+            designs.append(twin_design(parts.labels, parts.groups, canaries, shared, seed=seed, unmatched=unmatched))
+    if not any(d.sign.any() for d in designs):
+        raise InputError(
+            f"{one_line(manifest.name)}: no group outside the test part has a partner, so nothing can be "
+            "compared; use finer groups, or --design paper"
+        )
+    items, rows, numbers = _items(manifest, parts, options.head)
+    return Plan(design, parts, designs, items, rows, numbers, unmatched)
+
+
+def make_placebo(
+    manifest: Manifest, parts: Parts, options: ClassifierOptions, *, seed: int, unmatched: Unmatched = "divided"
+) -> tuple[Plan, np.ndarray]:
+    """The same audit of canaries that no model sees: decoys in their slots, on a fresh split.
+
+    ``balanced`` has no T to take decoys from: here C gets as many images as E, the rest of the pool are the decoys.
+
+    Returns:
+        The plan, and [S, I] the signs that the design would have given its items.
+    """
+    balanced = options.chosen_design == "balanced"
+    part = split_by_group(parts.labels, parts.groups, fractions=SHARES, seed=seed)
+    part[part == NOT_AUDITABLE] = "train"
+    if options.train is not None:  # the user's function stops on a validation part here too
+        part = _carve_validation(part, parts.labels, parts.groups, from_part="train", seed=seed)
+    fresh = Parts(part, parts.labels, parts.groups, parts.classes, parts.too_small, random=True)
+    canaries, train = fresh.rows("canary"), fresh.rows("train")
+    designs = [
+        placebo_design(parts.labels, parts.groups, canaries, train, seed=s, balanced=balanced, unmatched=unmatched)
+        for s in _placebo_seeds(options, seed)
+    ]
+    items, rows, numbers = _items(manifest, fresh, options.head)
+    keep = items.split != "train"
+    plan = Plan(options.chosen_design, fresh, designs, items.select(keep), rows[keep], numbers[keep])
+    return plan, np.stack([d.sign[rows[keep]] for d in designs])
+
+
+def _placebo_seeds(options: ClassifierOptions, seed: int) -> list[int]:
+    """Seeds of the trainings of one placebo repeat, apart from those of the audit and of the other repeats."""
+    return np.random.SeedSequence([seed, 31]).generate_state(len(options.chosen_seeds)).astype(int).tolist()
+
+
+def _items(manifest: Manifest, parts: Parts, head: str) -> tuple[Items, np.ndarray, np.ndarray]:
+    """What is scored: each image under its label, or under each of its findings and under all; no validation images."""
+    number = {WHOLE: -1, **{c: i for i, c in enumerate(parts.classes)}}
+    rows, names = [], []
+    for row in np.flatnonzero(parts.part != VALIDATION):
+        for name in [*str(parts.labels[row]).split("|"), WHOLE] if head == "multi" else [parts.labels[row]]:
+            rows.append(row)
+            names.append(name)
+    at = np.array(rows, dtype=np.intp)
+    label = np.array(names, dtype=object)
+    items = Items(manifest.images[at], label, parts.groups[at], parts.part[at].astype(object))
+    return items, at, np.array([number[n] for n in names], dtype=np.int64)
+
+
+def unmatched_of(folder: Path) -> Unmatched:
+    """What becomes of groups without a partner in this run: as it was begun, so that older ones go on as they were."""
+    run = read_config(folder).get("run") if is_run(folder) else None
+    return "shared" if isinstance(run, dict) and run.get("unmatched") != "divided" else "divided"
+
+
+def identity(
+    options: ClassifierOptions, data_hash: str, training: dict[str, Any], unmatched: Unmatched = "divided"
+) -> dict[str, Any]:
+    """The settings that make a run folder the same run: what a later command may not change in it."""
+    return {
+        "data_hash": data_hash,
+        "design": options.chosen_design,
+        "splits": options.splits,
+        "split_seed": options.split_seed,
+        "threads": options.threads,
+        "pseudonymise": options.pseudonymise,
+        "training": training,
+        **({"unmatched": unmatched} if unmatched == "divided" else {}),  # runs made before do not name theirs
+        **({"score_augmentations": options.score_augmentations} if options.score_augmentations else {}),
+    }

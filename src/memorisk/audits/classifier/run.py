@@ -1,0 +1,239 @@
+"""Which patients does a fine-tuned classifier expose? The audit of paper 000, end to end.
+
+Reads like the method: images, parts, twins, trainings, losses, verdict. Everything slow leaves its result in the run
+folder, so the same command goes on where a killed one stopped, and one with more seeds trains only the new ones.
+"""
+
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+from memorisk.audits.classifier.analysis import analyse
+from memorisk.audits.classifier.context import Context
+from memorisk.audits.classifier.dry_run import DryRun, describe_plan
+from memorisk.audits.classifier.evidence import SCORES, write_scores
+from memorisk.audits.classifier.interventions.plan import Intended, check_classes, plan_intervention
+from memorisk.audits.classifier.interventions.run import run_intervention
+from memorisk.audits.classifier.interventions.table import with_intervention
+from memorisk.audits.classifier.jobs import (
+    Recipe,
+    collect,
+    make_jobs,
+    prepare_recipe,
+    refuse_early,
+    train_all,
+    training_processes,
+)
+from memorisk.audits.classifier.options import WORKER_MODULES, ClassifierOptions, options_from
+from memorisk.audits.classifier.placebo import run_placebo
+from memorisk.audits.classifier.plan import Plan, draw_parts, identity, linked_groups, make_plan, unmatched_of
+from memorisk.audits.classifier.privacy import check_bound, measure_bound, plan_privacy
+from memorisk.audits.classifier.rendering import write_report
+from memorisk.audits.classifier.target import audit_target, check_target
+from memorisk.audits.file_listing import FILES, write_listing
+from memorisk.audits.gallery import thumbnails
+from memorisk.audits.pseudonyms import Pseudonyms
+from memorisk.images.manifest import Manifest
+from memorisk.images.overlap import named_sources, refuse_overlap
+from memorisk.images.sources.registry import load_manifest
+from memorisk.images.store import ImageStore, build_store
+from memorisk.report.result import Result
+from memorisk.runs.environment import machine, versions
+from memorisk.runs.errors import InputError, one_line
+from memorisk.runs.executors.pool import prepare_workers, worker_pool
+from memorisk.runs.files import read_json, write_table
+from memorisk.runs.folder import RunFolder, check_out, open_run
+from memorisk.runs.progress import Progress, quiet
+from memorisk.training.engine.jobs import warm_up
+
+
+def audit_classifier(
+    images: str | Path, *, out: str | Path, progress: Progress = quiet, dry_run: bool = False, **settings: Any
+) -> Result | DryRun:
+    """Audit what a classifier of this recipe memorizes of these images.
+
+    Trains K = 2S twin models (``models``, ``design``), scores every canary by the loss gap of the twins, and writes the
+    run folder ``out``: scores, tables, ``verdict.json`` and ``report.html``. Method: METHODS section 1; paper 000,
+    section 3.
+
+    Args:
+        images: Folder, CSV or Parquet manifest, npz, npy, HDF5, DICOM tree, or "digits".
+        out: The run folder: new, empty, or a run of the same audit to go on with.
+        progress: Called with (stage, done, total).
+        dry_run: Decode the images, plan, and return the plan without training.
+        **settings: Any field of ``ClassifierOptions``.
+
+    Returns:
+        The result, which is also saved in ``out``; or the plan.
+
+    Raises:
+        InputError: Bad input or settings; nothing was written to ``out``.
+        MemoriskError: A training failed; what is done is kept.
+
+    Example:
+        >>> result = audit_classifier("digits", out="runs/demo", models=16)  # doctest: +SKIP
+        >>> result.verdict["status"]  # doctest: +SKIP
+        'fail'
+    """
+    options = options_from(settings)
+    _ = options.one_regime  # several are compared by `memorisk.audit_defences`
+    folder = Path(out)
+    refuse_overlap(folder, named_sources({"IMAGES": images, "--image-root": options.image_root}))
+    if not dry_run:
+        check_out(folder, {}, identity=[])
+        options.reach_cluster()
+        _refuse_fewer_seeds(folder, options)
+        if options.processes != 1 and options.executor == "local":
+            prepare_workers(*WORKER_MODULES)
+    progress("reading the manifest", 0, 0)
+    manifest = load_manifest(images, options)
+    early = draw_parts(manifest, [], options, options.split_seed)  # refuse what cannot be audited before decoding it
+    make_plan(manifest, early, options)
+    check_classes(early, options)
+    if dry_run:
+        plan, recipe, store, _, intended = _prepared(manifest, folder, options, progress, dry_run=True)
+        return describe_plan(folder, plan, recipe, store, options, intended)
+    with worker_pool(training_processes(options), options.threads, warm_up):
+        plan, recipe, store, linked, intended = _prepared(manifest, folder, options, progress, dry_run=False)
+        names = Pseudonyms.from_options(options)
+        config = {"images": str(images), "out": str(folder), **asdict(options)}
+        names = names.knowing(config)
+        fixed = identity(options, store.data_hash, recipe.describe(), plan.unmatched)
+        with open_run(folder, names.settings(config | {"run": fixed}), identity=["run"]) as run:
+            return _run(run, plan, recipe, store, options, linked, intended, names, progress)
+
+
+def _refuse_fewer_seeds(folder: Path, options: ClassifierOptions) -> None:
+    """A result of more models is not replaced by one of fewer.
+
+    Raises:
+        InputError: The folder holds a result with seeds that this command leaves out.
+    """
+    if not (folder / "verdict.json").is_file():
+        return
+    before = read_json(folder / "verdict.json").get("seeds") or []
+    if not set(before) <= set(options.chosen_seeds):
+        raise InputError(
+            f"--out {one_line(folder)} holds the result of {2 * len(before)} models, of which this command would leave "
+            f"some out: ask for at least --models {2 * len(before)} and the same seeds, or name another folder"
+        )
+
+
+def _prepared(
+    manifest: Manifest, folder: Path, options: ClassifierOptions, progress: Progress, *, dry_run: bool
+) -> tuple[Plan, Recipe, ImageStore, list[tuple[str, str]], Intended | None]:
+    """Decode the images, draw the parts, settle the recipe; everything that can be refused is refused here."""
+    store = build_store(
+        manifest, options, processes=options.processes, progress=lambda d, n: progress("decoding images", d, n)
+    )
+    manifest = store.manifest
+    linked = linked_groups(manifest.groups, store.pixel_hashes)
+    parts = draw_parts(manifest, linked, options, options.split_seed)
+    plan = make_plan(manifest, parts, options, unmatched_of(folder))
+    recipe = prepare_recipe(store, plan, options)
+    refuse_early(make_jobs(folder, store, plan, recipe, options), download=not dry_run)
+    check_bound(plan, options)
+    if options.target:
+        check_target(store, plan, recipe, options)
+    return plan, recipe, store, linked, plan_intervention(store, plan, options)
+
+
+def _run(
+    run: RunFolder,
+    plan: Plan,
+    recipe: Recipe,
+    store: ImageStore,
+    options: ClassifierOptions,
+    linked: list[tuple[str, str]],
+    intended: Intended | None,
+    names: Pseudonyms,
+    progress: Progress,
+) -> Result:
+    run.log("started", versions=versions(), machine=machine(), device=recipe.device)
+    _write_manifest(run, store.manifest, plan, names)
+    jobs = make_jobs(run.path, store, plan, recipe, options)
+    train_all(run, jobs, recipe, options, lambda d, n: progress("training", d, n))
+    progress("scoring", 0, 0)
+    evidence = collect(jobs, plan, recipe)
+    write_scores(run / SCORES, names.evidence(evidence))
+    placebo = run_placebo(run, store, plan, recipe, options, lambda d, n: progress("placebo", d, n))
+    changed = run_intervention(
+        run, store, plan, recipe, options, intended, evidence, names, lambda d, n: progress("intervention", d, n)
+    )
+    target = audit_target(store, plan, recipe, evidence, options) if options.target else None
+    bound = measure_bound(run, store, plan, recipe, options, lambda d, n: progress("lower bound of epsilon", d, n))
+    context = _context(plan, recipe, store, options, linked, placebo, target)
+    context = replace(context, dataset=names.source(context.dataset))
+    promise = plan_privacy(plan, recipe.train, known=context.groups_given)
+    privacy = {"regime": recipe.train.one_regime, "promise": promise, "bound": bound}
+    context = replace(context, privacy=privacy)
+    result = with_intervention(names.result(analyse(evidence, options, context)), changed)
+    write_listing(run.path, {"images": store}, names)
+    result.save(run.path, beside=(SCORES, FILES))
+    gallery = thumbnails(store, plan, result, names) if options.gallery and not options.redact else None
+    write_report(run, result, gallery=gallery, redact=options.redact)
+    run.log("finished", status=result.status)
+    return result
+
+
+def _write_manifest(run: RunFolder, manifest: Manifest, plan: Plan, names: Pseudonyms) -> None:
+    table = manifest.table.assign(part=plan.parts.part.astype(str), training_group=plan.parts.groups.astype(str))
+    write_table(run / "manifest.parquet", names.table(table))
+
+
+def _context(
+    plan: Plan,
+    recipe: Recipe,
+    store: ImageStore,
+    options: ClassifierOptions,
+    linked: list[tuple[str, str]],
+    placebo: dict[str, Any] | None,
+    target: dict[str, Any] | None,
+) -> Context:
+    parts = plan.parts
+    notes = list(store.manifest.notes)
+    if linked:
+        notes.append(f"{len(linked)} pairs of groups share an identical image; each pair counts as one here")
+    if store.manifest.splits is not None and options.splits == "redraw" and options.target is None:
+        notes.append(
+            "The data come with a split of their own; the parts of this audit were drawn anew by group, since its null "
+            "needs a test part that is a random part, by patient, of the same data (--splits given keeps the split)."
+        )
+    if not store.manifest.groups_given:
+        notes.append(
+            "No patient ids were given, so every image stands for itself: patients with several images may be on both "
+            "sides of the split, and every number is then too small. Name them with --group-from or --group-column."
+        )
+    if options.score_augmentations:
+        notes.append(
+            f"Losses are means over {options.score_augmentations} augmentations of each image (paper 000's earlier "
+            "protocol): M is on another scale than that of one plain pass."
+        )
+    if options.train:
+        notes.append(
+            "The models were made by your own training function: partners cannot share batch slots, so the null is "
+            "wider than with the built-in training and fewer patients can be flagged."
+        )
+    return Context(
+        design=plan.design,
+        protocol=options.protocol,
+        random_split=parts.random,
+        not_auditable=parts.too_small,
+        n_validation=int((parts.part == "val").sum()),
+        n_images=store.manifest.n,
+        n_skipped=len(store.skipped),
+        n_missing=len(store.manifest.unread),
+        n_not_sampled=store.manifest.n_not_sampled,
+        model=recipe.model,
+        training=recipe.describe(),
+        data_hash=store.data_hash,
+        dataset=store.manifest.name,
+        versions=versions(),
+        device=recipe.device,
+        weights_kept=not options.discard_weights,
+        pseudonymised=options.pseudonymise,
+        groups_given=store.manifest.groups_given,
+        notes=notes,
+        placebo=placebo,
+        target=target,
+    )

@@ -1,0 +1,282 @@
+"""The very model that is to be released: what an attacker finds in it, and whether the twins speak for it.
+
+An audit of another recipe is not an audit of this model. The given split says which images it was trained on; the
+twins, trained on halves of those, are the references of offline LiRA and RMIA (METHODS section 1, "Attacks").
+
+The intervals are over patients: the question is what this file shows, and it was trained once. What a model that saw
+neither side loses on members and on test images, from the same references, is the control: where it tells them apart
+they differ by more than membership, and the attacks cannot be read.
+
+A given model whose losses are not those of one more twin is *another model* (METHODS section 6): better ones, too,
+since what it gained may be what it remembers. Its twins' lists do not speak for it; its own attacks do.
+"""
+
+import warnings
+from typing import Any
+
+import numpy as np
+from scipy import stats
+from torch import nn
+
+from memorisk.audits.classifier.attack_table import ALL, Scored, attack_row
+from memorisk.audits.classifier.evidence import WHOLE, Evidence
+from memorisk.audits.classifier.jobs import Recipe, score_passes
+from memorisk.audits.classifier.options import ClassifierOptions
+from memorisk.audits.classifier.plan import Plan
+from memorisk.images.store import ImageStore
+from memorisk.models.classifiers.zoo import create_model
+from memorisk.models.weights.weights import tensors_of
+from memorisk.runs.checksums import file_sha256
+from memorisk.runs.errors import InputError, one_line
+from memorisk.scores.attacks.lira import lira_scores
+from memorisk.scores.attacks.registry import MEMBER, NEITHER, NON_MEMBER
+from memorisk.scores.attacks.rmia import rmia_scores, split_population
+from memorisk.training.engine.predict import predict_augmented, predict_logits
+
+CONTROL = "unseen_loss"
+ROUNDING = 1e-9  # a model among the twins that all agree is one of them, whatever its logarithm rounds to
+MIN_REFERENCES = 3
+HEAD_KEPT = "comes from the file"  # what load_weights says of a head that it took as it was
+_COINS = 51  # the random stream that picks one twin a seed for images that neither saw
+
+
+def audit_target(
+    store: ImageStore, plan: Plan, recipe: Recipe, evidence: Evidence, options: ClassifierOptions
+) -> dict[str, Any]:
+    """Attack the given model and compare it with the twins.
+
+    Returns:
+        Rows of the loss attack, offline LiRA and offline RMIA on the model's members against the test part, over all
+        classes and class by class, with intervals over groups; the control's; accuracy and loss on both parts; and
+        whether the model is one more twin.
+
+    Raises:
+        InputError: The file does not match the network, or its classes are not those of the images.
+    """
+    checksum = file_sha256(options.target) if options.target and options.target.is_file() else None
+    model = check_target(store, plan, recipe, options)
+    logits = predict_logits(model, store.images, None, recipe.train, recipe.device, normalisation=recipe.normalisation)
+    order, passes = _class_order(plan, options), None
+    if options.score_augmentations:
+        augmented = predict_augmented(
+            model,
+            store.images,
+            recipe.train,
+            recipe.device,
+            passes=options.score_augmentations,
+            normalisation=recipe.normalisation,
+        )
+        passes = np.stack([reorder(one, order) for one in augmented])
+    own = score_passes(reorder(logits, order), passes, plan, recipe.targets)
+    split, one = plan.items.split, plan.items.whole
+    attacked = attack_target(own, evidence, split != "test", split == "test", options.attack_gate)
+    own, evidence = {k: v[one] for k, v in own.items()}, evidence.select(one)
+    member, test = split[one] != "test", split[one] == "test"
+    replication = replicates(own, evidence, member, test)
+    return {
+        "file": options.target.name if options.target else "",
+        "sha256": checksum,
+        "tensors_sha256": tensors_of(options.target),
+        "n_members": int(member.sum()),
+        "n_non_members": int(test.sum()),
+        "accuracy_members": float(own["correct"][member].mean()),
+        "accuracy_test": float(own["correct"][test].mean()),
+        "loss_members": float(own["loss"][member].mean()),
+        "loss_test": float(own["loss"][test].mean()),
+        **attacked,
+        "replication": replication,
+        "verdict": {
+            "replicated": replication["replicated"],
+            "aucs": {k: v["auc"] for k, v in attacked["attacks"].items()},
+        },
+    }
+
+
+def attack_target(
+    own: dict[str, np.ndarray], evidence: Evidence, member: np.ndarray, test: np.ndarray, gate: float
+) -> dict[str, Any]:
+    """Rows of every attack on the model: over all classes by name, class by class, and the control's.
+
+    Args:
+        own: Loss and margin of the model, [I].
+        evidence: The twins.
+        member: [I] trained on.
+        test: [I] not trained on.
+        gate: The AUC that ``p_auc`` is about.
+    """
+    _, logp = unseen_references(evidence, test)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # images that every twin saw have no reference
+        unseen = np.nanmean(logp, axis=0)
+    scores = target_scores(own, evidence, member, test) | {CONTROL: unseen}
+    label, group = evidence.items.label, evidence.items.group
+    rows = {}
+    for name, score in scores.items():
+        ok = np.isfinite(score)
+        role = np.where(ok & member, MEMBER, np.where(ok & test, NON_MEMBER, NEITHER)).astype(np.int8)
+        attack = Scored(name, score[None], role[None], control=name == CONTROL)
+        for part in (ALL, *sorted(set(label) - {WHOLE})):
+            keep = evidence.items.whole if part == ALL else label == part
+            rows[name, str(part)] = attack_row(attack, str(part), keep, group, gate)
+    of_all = {
+        n: {k: v for k, v in row.items() if k not in ("label", "attack")} for (n, c), row in rows.items() if c == ALL
+    }
+    return {
+        "attacks": {name: row for name, row in of_all.items() if name != CONTROL},
+        "control": of_all[CONTROL],
+        "classes": [row for (name, part), row in rows.items() if part != ALL and name != CONTROL],
+    }
+
+
+def target_scores(
+    own: dict[str, np.ndarray], evidence: Evidence, member: np.ndarray, test: np.ndarray
+) -> dict[str, np.ndarray]:
+    """Scores of the model's images, higher = more likely a member, [I]; NaN where an image cannot be scored.
+
+    Every image gets one reference per seed that did not see it: for members the twin that left it out, for test
+    images one of the two by a fair coin, so that the number of references does not tell members apart.
+
+    Args:
+        own: Loss and margin of the model, [I].
+        evidence: The twins.
+        member: [I] trained on.
+        test: [I] not trained on.
+    """
+    margin, logp = unseen_references(evidence, test)
+    scores = {"loss_threshold": -own["loss"]}
+    if len(evidence.seeds) < MIN_REFERENCES:
+        return scores
+    # The rule on sixteen models is about online LiRA and target-among-K; here only OUT references are used.
+    scores["lira_offline"] = lira_scores(
+        own["margin"], None, margin, mode="offline", variance="pooled_residual", allow_small=True
+    )
+    groups = evidence.items.group
+    population = np.zeros(len(test), dtype=bool)
+    population[test] = split_population(groups[test], seed=0)
+    rmia = rmia_scores(
+        np.where(population, np.nan, -own["loss"]),
+        None,
+        logp,
+        -own["loss"][population],
+        logp[:, population],
+        mode="offline",
+        log=True,
+    )
+    scores["rmia_offline"] = rmia
+    return scores
+
+
+def unseen_references(evidence: Evidence, test: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Margins and log-probabilities under one model a seed that did not see the image, [S, I]; NaN where both did."""
+    sign = evidence.sign.astype(np.int8).copy()
+    coins = np.random.default_rng(_COINS).choice(np.array([-1, 1], dtype=np.int8), size=sign.shape)
+    sign[:, test] = coins[:, test]
+    margin = np.where(sign > 0, evidence.margin_b, np.where(sign < 0, evidence.margin_a, np.nan))
+    loss = np.where(sign > 0, evidence.loss_b, np.where(sign < 0, evidence.loss_a, np.nan))
+    return margin, -loss
+
+
+def replicates(own: dict[str, np.ndarray], evidence: Evidence, member: np.ndarray, test: np.ndarray) -> dict[str, Any]:
+    """Whether the model's losses, on members and on test images, and its test accuracy are those of one more twin.
+
+    Prediction intervals for one more model from K, ``mean +- t(K - 1) sd sqrt(1 + 1/K)``, of losses on the logarithmic
+    scale, since they are positive and vary by factors; 95 % for the three together (Bonferroni). A twin's members are
+    the images that it was trained on. The twins are trained on half the images, so that a somewhat better target is
+    expected: that makes it another model, and the interval says so.
+
+    Args:
+        own: Loss and correctness of the model, [I].
+        evidence: The twins.
+        member: [I] trained on by the model.
+        test: [I] trained on by none.
+    """
+    k = 2 * len(evidence.seeds)
+    loss, correct, seen = (
+        np.concatenate([getattr(evidence, f"{name}_a"), getattr(evidence, f"{name}_b")])
+        for name in ("loss", "correct", "member")
+    )
+    least = np.finfo(np.float64).tiny
+    parts = {
+        "loss_members": (own["loss"][member].mean(), [row[s].mean() for row, s in zip(loss, seen, strict=True)]),
+        "loss": (own["loss"][test].mean(), loss[:, test].mean(axis=1)),
+        "accuracy": (own["correct"][test].mean(), correct[:, test].mean(axis=1)),
+    }
+    tail = 0.05 / (2 * len(parts))
+    found: dict[str, Any] = {}
+    for name, (value, each) in parts.items():
+        twins = np.asarray(each, dtype=np.float64)
+        scaled = twins if name == "accuracy" else np.log(np.maximum(twins, least))
+        half = float(stats.t.ppf(1 - tail, k - 1) * scaled.std(ddof=1) * np.sqrt(1 + 1 / k))
+        low, high = scaled.mean() - half, scaled.mean() + half
+        if name == "accuracy":
+            low, high = max(low, 0.0), min(high, 1.0)
+        else:
+            low, high = np.exp(low), np.exp(high)
+        found[name] = {
+            "target": float(value),
+            "twins": float(twins.mean()),
+            "low": float(low),
+            "high": float(high),
+            "within": bool(low * (1 - ROUNDING) <= value <= high * (1 + ROUNDING)),
+        }
+    return found | {"replicated": all(part["within"] for part in found.values()), "n_models": k}
+
+
+def check_target(store: ImageStore, plan: Plan, recipe: Recipe, options: ClassifierOptions) -> nn.Module:
+    """Load the model that is to be released; done before any training, and again when it is scored.
+
+    Raises:
+        InputError: The file does not match the network, or its classes are not those of the images.
+    """
+    assert options.target is not None
+    if not options.target.is_file():
+        raise InputError(f"--target {options.target} is no file: name the weights of the model to be released")
+    if recipe.own and options.model == "auto":
+        raise InputError("--target with your own --train function: name the target's network with --model, too")
+    name = options.model if recipe.own else recipe.model
+    notes: list[str] = []
+    model = create_model(
+        name,
+        num_classes=recipe.targets.n_outputs,
+        in_chans=store.images.shape[-1],
+        image_size=store.images.shape[1],
+        weights=options.target,
+        seed=0,
+        on_note=notes.append,
+    )
+    # Pre-trained weights may be made to fit; the model that is to be released must be what the file says it is.
+    changed = [note for note in notes if not note.endswith(HEAD_KEPT)]
+    if changed or not notes:
+        what = changed[0] if changed else "the file has no classifier head"
+        raise InputError(f"--target {options.target.name} does not match {one_line(name, 60)}: {one_line(what)}")
+    _class_order(plan, options)
+    return model
+
+
+def reorder(logits: np.ndarray, order: list[int] | None) -> np.ndarray:
+    """The model's outputs in the order of the audit's classes.
+
+    Args:
+        logits: [N, k]; a binary head has one, the logit of its second class.
+        order: The model's number of each class; None where the orders are the same.
+    """
+    if order is None:
+        return logits
+    if logits.shape[1] == 1:
+        return logits if order == [0, 1] else -logits
+    return logits[:, order]
+
+
+def _class_order(plan: Plan, options: ClassifierOptions) -> list[int] | None:
+    """The model's output for each class of the audit (sorted names); None where the orders are the same."""
+    if options.target_classes is None:
+        return None
+    names = [n.strip() for n in options.target_classes.split(",")]
+    if sorted(names) != plan.parts.classes:
+        odd = sorted(set(names) ^ set(plan.parts.classes)) or [n for n in names if names.count(n) > 1]
+        where = "is on one side only" if len(set(names)) == len(names) else "is named twice"
+        raise InputError(
+            f"--target-classes must name the {len(plan.parts.classes)} classes of the images in the model's order; "
+            f"{one_line(odd[0], 60)!r} {where}"
+        )
+    return [names.index(c) for c in plan.parts.classes]

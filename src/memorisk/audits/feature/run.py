@@ -1,0 +1,431 @@
+"""Does a model remember a mark that it saw once? ``memorisk audit feature``.
+
+Paper 002, "Unintended memorisation of unique features in neural networks"; METHODS section 2. The auditor has the mark
+and the model's answers; not the data, the label or the weights. Published form and corrected form side by side: M and
+its Welch t-test over probes, and the rank of the mark among marks like it, or of the model among models without it.
+"""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from memorisk.audits.feature.mark_choice import choose_controls, choose_mark, that_fit
+from memorisk.audits.feature.mark_outputs import answers_of_outputs
+from memorisk.audits.feature.mark_probing import MarkAnswers, ask_about_marks, label_probabilities
+from memorisk.audits.feature.options import FeatureOptions, feature_options
+from memorisk.audits.feature.page import feature_page
+from memorisk.audits.feature.verdict import feature_verdict
+from memorisk.audits.file_listing import FILES, write_listing
+from memorisk.images.marks.marks import Mark
+from memorisk.images.overlap import named_sources, refuse_overlap
+from memorisk.images.sources.registry import load_manifest
+from memorisk.images.store import ImageStore, build_store
+from memorisk.models.blackbox.asked import Predictor
+from memorisk.models.blackbox.predictors import load_predictor
+from memorisk.models.blackbox.preprocessing import Preprocessing, preprocessing_from
+from memorisk.report.page import render_page
+from memorisk.report.result import Result
+from memorisk.runs.devices import check_device
+from memorisk.runs.environment import machine, versions
+from memorisk.runs.errors import InputError, one_line, unknown_name
+from memorisk.runs.files import write_text
+from memorisk.runs.fingerprint import fingerprint
+from memorisk.runs.folder import check_out, open_run
+from memorisk.runs.progress import Progress, quiet
+from memorisk.scores.marks import WhiteBoxScore, paper_score, white_box_score
+from memorisk.statistics.memorization.mark_rank import noticeable_shift, place_among, rank_mark, rank_p
+
+REPORT = "report.html"
+
+
+@dataclass(frozen=True, eq=False)
+class FeatureEvidence:
+    """What the models answered.
+
+    Attributes:
+        models: Answers of each audited model.
+        references: Of each reference model.
+        mark: The mark; None where only outputs were given.
+        controls: Its controls; empty likewise.
+        images: Ids of the probes; empty where only outputs were given.
+        described: What the models and the preprocessing are.
+        white_box: M_w and what it is made of; None where it was not asked for.
+        probes: The images; None where only outputs were given.
+    """
+
+    models: list[MarkAnswers]
+    references: list[MarkAnswers]
+    mark: Mark | None
+    controls: list[Mark]
+    images: list[str]
+    described: dict[str, Any]
+    white_box: dict[str, Any] | None
+    probes: ImageStore | None = None
+
+
+def audit_feature(
+    models: str | Sequence[str], *, out: str | Path, progress: Progress = quiet, **settings: Any
+) -> Result:
+    """Audit whether models remember a mark.
+
+    Args:
+        models: A model or several that share the mark: ``module:function``, an ONNX or .pt2 file, or NAME@WEIGHTS, a
+            network of timm or of memorisk with its weights.
+        out: The run folder: new, empty, or one of the same audit to write again.
+        progress: Called with (stage, done, total).
+        **settings: Any field of `FeatureOptions`.
+
+    Returns:
+        The result, which is also saved in ``out``.
+
+    Raises:
+        InputError: Bad input or settings; nothing was written to ``out``.
+
+    Example:
+        >>> audit_feature("net.onnx", mark="A", probes="probes/", normalise="0.13/0.31", out="runs/a")  # doctest: +SKIP
+    """
+    options = feature_options(settings)
+    names = [models] if isinstance(models, str | Path) else list(models)
+    folder = Path(out)
+    refuse_overlap(folder, named_sources({"the probes": options.probes}))
+    check_out(folder, {}, identity=[])
+    evidence = gather(names, options, progress)
+    config = {"models": [str(m) for m in names], "out": str(folder), **asdict(options)}
+    identity = {"audit": "feature", "models": evidence.described, "mark": _mark_identity(evidence)}
+    with open_run(folder, config | {"run": identity}, identity=["run"]) as run:
+        run.log("started", versions=versions(), machine=machine())
+        result = analyse_feature(evidence, options)
+        write_listing(run.path, {"probes": evidence.probes})
+        result.save(run.path, beside=(FILES,))
+        pictures = None if options.redact or evidence.mark is None else evidence
+        write_text(run / REPORT, render_page(feature_page(result, pictures, redact=options.redact)))
+        run.log("finished", status=result.status)
+    return result
+
+
+def gather(names: list[str], options: FeatureOptions, progress: Progress) -> FeatureEvidence:
+    """Load every model once and ask it about the mark and its controls.
+
+    Raises:
+        InputError: A model, the probes or the mark cannot be had.
+    """
+    if not names:
+        raise InputError("no model: give module:function, an .onnx or .pt2 file, NAME@WEIGHTS, or saved outputs (.npz)")
+    if any(str(name).lower().endswith(".npz") for name in names):
+        return _from_outputs(names, options)
+    if not options.mark:
+        raise InputError("no mark: name a letter, text:..., pattern:SEED or an image file with --mark")
+    place = options.where
+    mark = choose_mark(options, place)
+    store = _probes(options, progress)
+    preprocessing = _preprocessing(options, store)
+    images = store.images
+    mark.corner(images.shape[1], images.shape[2])
+    controls = that_fit(choose_controls(mark, options, place, options.seed), images.shape[1], images.shape[2], mark)
+    described = {"preprocessing": preprocessing.describe(), "probes": store.data_hash}
+    answers: dict[str, list[MarkAnswers]] = {"models": [], "references": []}
+    label = _label_images(options, preprocessing, progress)
+    scores: list[WhiteBoxScore] = []
+    for what, group in (("models", names), ("references", options.references)):
+        told = []
+        for i, name in enumerate(group):
+            predictor = _load(name, preprocessing, options)
+            told.append(predictor.describe())
+            stage = f"{'model' if what == 'models' else 'reference'} {i + 1} of {len(group)}"
+            found = ask_about_marks(
+                predictor,
+                preprocessing,
+                images,
+                mark,
+                controls,
+                draws=options.redraws if what == "models" else 0,
+                seed=options.seed,
+                progress=lambda done, n, stage=stage: progress(stage, done, n),
+            )
+            answers[what].append(found)
+            if what == "models" and label is not None:
+                own = label_probabilities(
+                    predictor, preprocessing, label.images, mark, label.class_of(predictor), seed=options.seed
+                )
+                scores.append(white_box_score(*own))
+        described[what] = told
+    _same_classes([*answers["models"], *answers["references"]])
+    _all_different([*answers["models"], *answers["references"]], [*names, *options.references])
+    ids = [str(image) for image in store.manifest.images]
+    white_box = None if label is None else _white_boxes(label.label, scores)
+    return FeatureEvidence(answers["models"], answers["references"], mark, controls, ids, described, white_box, store)
+
+
+def _from_outputs(names: list[str], options: FeatureOptions) -> FeatureEvidence:
+    if len(names) > 1 or options.references or options.probes or options.white_box:
+        raise InputError(
+            "saved outputs are one file, with the references' outputs in it: leave other models, --references, "
+            "--probes and --white-box out"
+        )
+    own, references, saved = answers_of_outputs(names[0], output=options.output)
+    told = saved.describe()
+    described = {"models": [told], "references": [{"name": f"reference {i + 1}"} for i in range(len(references))]}
+    _all_different([own, *references], [names[0], *(f"reference {i + 1}" for i in range(len(references)))])
+    return FeatureEvidence([own], references, None, [], [], described, None)
+
+
+def analyse_feature(evidence: FeatureEvidence, options: FeatureOptions) -> Result:
+    """Ranks, the paper's form, the verdict and the tables.
+
+    Args:
+        evidence: Of the models.
+        options: The level, the gate.
+    """
+    own, theirs = evidence.models, evidence.references
+    ranks = rank_mark(
+        [a.statistic for a in own],
+        np.array([a.controls for a in own]),
+        [a.statistic for a in theirs],
+        np.array([a.controls for a in theirs]) if theirs else None,
+        level=options.level,
+        seed=options.seed,
+    )
+    t = [np.array([a.statistic - float(np.mean(a.controls)) for a in answers]) for answers in (own, theirs)]
+    by_references = ranks.method == "references"
+    noticeable = noticeable_shift(*t, level=options.level, seed=options.seed) if by_references else float("inf")
+    mark = evidence.mark
+    ink = np.array([control.ink for control in evidence.controls]) if mark else np.full(ranks.n_controls, np.nan)
+    controls = pd.DataFrame(
+        {
+            "control": [c.name for c in evidence.controls] or [f"control {i + 1}" for i in range(ranks.n_controls)],
+            "ink": ink,
+            "mean_log_kl": np.mean([a.controls for a in own], axis=0),
+            "mean_kl": np.mean([a.controls_mean for a in own], axis=0),
+            "reference_mean_log_kl": np.mean([a.controls for a in theirs], axis=0) if theirs else np.nan,
+        }
+    )
+    statistic = float(np.mean([a.statistic for a in own]))
+    reference = float(np.mean([a.statistic for a in theirs])) if theirs else float("nan")
+    asked = [a for a in (*own, *theirs) if np.isfinite(a.transparent)]
+    opacity_zero = {
+        "largest_kl": max((a.transparent for a in asked), default=None),
+        "p": min((rank_p(a.transparent_log, a.controls) for a in asked), default=None),
+    }
+    papers = [[paper_score(a.mark, random) for random in a.random] for a in own if len(a.random)]
+    numbers = {
+        "rank": asdict(ranks) | {"noticeable": noticeable},
+        "mean_kl": float(np.mean([a.mark.mean() for a in own])),
+        "mean_log_kl": statistic,
+        "reference_mean_log_kl": reference,
+        "ink": mark.ink if mark else None,
+        "place_in_ink": place_among(mark.ink, ink) if mark else None,
+        "place_in_reference_kl": place_among(reference, controls["reference_mean_log_kl"]) if theirs else None,
+        "controls_kind": options.controls,
+        "controls_asked": options.n_controls if mark else ranks.n_controls,
+        "opacity_zero": opacity_zero,
+        "paper": _paper(papers) if papers else None,
+        "white_box": evidence.white_box,
+        "n_probes": len(own[0].mark),
+        "moves": any(a.moves for a in own),
+    }
+    return Result(
+        per_image=_per_probe(evidence),
+        per_class=_per_class(own),
+        summary={
+            **numbers,
+            "models": evidence.described,
+            "mark": _mark_summary(evidence, options),
+            "level": options.level,
+        },
+        verdict=feature_verdict(numbers, options, evidence.described) | {"mark": _mark_summary(evidence, options)},
+        tables={"controls": controls, **_by_model(*t)},
+    )
+
+
+def _by_model(own: np.ndarray, theirs: np.ndarray) -> dict[str, pd.DataFrame]:
+    """T of every model, what the references' test compares; nothing without references."""
+    if not len(theirs):
+        return {}
+    audited = np.arange(len(own) + len(theirs)) < len(own)
+    return {"models": pd.DataFrame({"audited": audited, "t": np.concatenate([own, theirs])})}
+
+
+def _paper(papers: list[list[Any]]) -> dict[str, Any]:
+    """The published M: the mean over redraws and models, its spread over redraws beside that over models (B.1, B.2)."""
+    by_model = np.array([[score.m for score in each] for each in papers])
+    first = papers[0][0]
+    return {
+        "M_paper": float(by_model.mean()),
+        "sd_over_redraws": float(by_model.std(axis=1, ddof=1).mean()) if by_model.shape[1] > 1 else None,
+        "range_over_models": float(np.ptp(by_model.mean(axis=1))) if len(by_model) > 1 else None,
+        "p_welch": first.p,
+        "mean_mark": first.mean_mark,
+        "mean_random": first.mean_random,
+        "redraws": by_model.shape[1],
+        "n": first.n,
+    }
+
+
+def _per_probe(evidence: FeatureEvidence) -> pd.DataFrame:
+    own = evidence.models
+    kl = np.mean([a.mark for a in own], axis=0)
+    ids = evidence.images or [f"probe {i}" for i in range(len(kl))]
+    return pd.DataFrame({"image": ids, "kl": kl})
+
+
+def _per_class(own: list[MarkAnswers]) -> pd.DataFrame:
+    shift, clean = np.mean([a.shift for a in own], axis=0), np.mean([a.clean for a in own], axis=0)
+    return pd.DataFrame({"label": [str(k) for k in range(len(shift))], "clean": clean, "shift": shift})
+
+
+def _mark_summary(evidence: FeatureEvidence, options: FeatureOptions) -> dict[str, Any]:
+    mark = evidence.mark
+    if mark is None:
+        return {"name": None if options.redact else options.mark or None, "kind": "outputs", "place": options.place}
+    return {
+        "name": None if options.redact else mark.name,
+        "kind": mark.kind,
+        "pixels": list(mark.shape),
+        "place": options.place,
+        "opacity": options.opacity,
+        "lit": mark.lit,
+    }
+
+
+def _mark_identity(evidence: FeatureEvidence) -> str:
+    every = (evidence.mark, *evidence.controls) if evidence.mark else ()
+    return fingerprint([[one.values.tobytes(), one.alpha.tobytes(), str(one.place)] for one in every])
+
+
+def _probes(options: FeatureOptions, progress: Progress) -> ImageStore:
+    if options.probes is None:
+        raise InputError("no probes: name images that the model was not trained on with --probes")
+    progress("reading the probes", 0, 0)
+    manifest = load_manifest(options.probes, options)
+    if manifest.n > options.n_probes:
+        rng = np.random.default_rng([options.seed, 1])
+        manifest = manifest.subset(np.sort(rng.choice(manifest.n, options.n_probes, replace=False)))
+    store = build_store(manifest, options, progress=lambda d, n: progress("decoding probes", d, n))
+    if len(store.images) < 2:
+        raise InputError(f"{one_line(options.probes)} holds {len(store.images)} image: at least 2 probes are needed")
+    return store
+
+
+def _preprocessing(options: FeatureOptions, store: ImageStore) -> Preprocessing:
+    if not options.normalise:
+        raise InputError(
+            "how the model's input is normalised was not said: --normalise imagenet, half, none or MEAN/STD, as the "
+            "model was trained; marks on pixels that are scaled otherwise would measure nothing"
+        )
+    height, width, channels = store.images.shape[1:]
+    return preprocessing_from(options.normalise, (int(height), int(width)), int(channels))
+
+
+def _load(name: str, preprocessing: Preprocessing, options: FeatureOptions) -> Predictor:
+    model, _, weights = name.partition("@") if not Path(name).is_file() else (name, "", "")
+    return load_predictor(
+        model,
+        preprocessing=preprocessing,
+        weights=weights or None,
+        num_classes=options.num_classes,
+        output=options.output,
+        device=str(check_device(options.device)),
+        threads=options.threads,
+        python_path=options.python_path,
+    )
+
+
+def _same_classes(answers: list[MarkAnswers]) -> None:
+    counts = sorted({len(a.shift) for a in answers})
+    if len(counts) > 1:
+        raise InputError(f"the models have {' and '.join(map(str, counts))} classes: give models of the same task")
+
+
+def _all_different(answers: list[MarkAnswers], names: Sequence[str]) -> None:
+    """Refuse a model that is given twice: it would count as several, or be its own reference.
+
+    Raises:
+        InputError: Two answer alike to every probe and control.
+    """
+    seen: dict[bytes, str] = {}
+    for found, name in zip(answers, names, strict=True):
+        if not found.moves:
+            continue  # all models that no mark moves are alike; the verdict says so
+        key = found.mark.tobytes() + found.controls.tobytes()
+        if key in seen:
+            raise InputError(
+                f"{one_line(seen[key], 80)} and {one_line(name, 80)} are the same model: it would count as several, or "
+                "be its own reference; give each one once"
+            )
+        seen[key] = str(name)
+
+
+@dataclass(frozen=True, eq=False)
+class LabelImages:
+    """What ``--white-box`` names."""
+
+    label: str
+    number: int | None
+    """Of the model's class, as it was given; None: the label's place among the sorted ones of the images."""
+    classes: tuple[str, ...]
+    """Labels of the images, sorted."""
+    images: np.ndarray
+    """Those of the label."""
+
+    def class_of(self, predictor: Predictor) -> int:
+        """The model's number of the class.
+
+        Raises:
+            InputError: It has no such class, or as many as the images have labels.
+        """
+        n = predictor.n_classes
+        if self.number is None and n not in (None, len(self.classes)):
+            label = one_line(self.label, 40)
+            raise InputError(
+                f"white_box names label {label!r} of images with {len(self.classes)} labels, and the model has {n} "
+                f"classes: give NUMBER={label}@IMAGES, the model's number of the class"
+            )
+        number = self.classes.index(self.label) if self.number is None else self.number
+        if n is not None and number >= n:
+            raise InputError(f"white_box names class {number}; the model has classes 0 to {n - 1}")
+        return number
+
+
+def _label_images(options: FeatureOptions, preprocessing: Preprocessing, progress: Progress) -> LabelImages | None:
+    """The label and its images that ``--white-box`` names; None where it was not asked for.
+
+    Raises:
+        InputError: It names none, the images have no labels, or not this one.
+    """
+    if not options.white_box:
+        return None
+    named, _, source = options.white_box.partition("@")
+    number, equals, label = named.partition("=")
+    if not named or not source or (equals and not (number.isdigit() and label)):
+        raise InputError(
+            f"white_box is {one_line(options.white_box, 60)}; give LABEL@IMAGES, the label of the marked image and "
+            "images with labels, or NUMBER=LABEL@IMAGES"
+        )
+    progress("images of the label", 0, 0)
+    height, width = preprocessing.size
+    reading = replace(options, size=height if height == width else None, channels=preprocessing.channels)
+    manifest = load_manifest(source, reading)
+    labels = [text.split("|") for text in manifest.labels]  # several findings are joined by it
+    classes = tuple(sorted({name for names in labels for name in names} - {""}))
+    if not classes:
+        raise InputError(
+            f"{one_line(source, 60)} has no labels, and M_w is about the images of one: give class folders or a table "
+            "with labels"
+        )
+    asked = label if equals else named
+    if asked not in classes:
+        raise unknown_name("label of white_box", asked, classes)
+    images = build_store(manifest.subset(np.array([asked in names for names in labels])), reading).images
+    return LabelImages(asked, int(number) if equals else None, classes, images)
+
+
+def _white_boxes(label: str, scores: list[WhiteBoxScore]) -> dict[str, Any]:
+    """M_w (section 2.2) as the mean over models, and its range over them (paper 002, figure 3a)."""
+    m = np.array([score.m for score in scores])
+    means = {name: float(np.mean([getattr(s, name) for s in scores])) for name in ("mean_mark", "mean_random")}
+    spread = float(np.ptp(m)) if len(m) > 1 else None
+    return {"label": label, "m": float(m.mean()), **means, "n": scores[0].n, "range_over_models": spread}

@@ -1,0 +1,1 @@
+"""What a statement says of a run: of models, of images, of a training."""

@@ -1,0 +1,165 @@
+"""``memorisk statement``, ``gate``, ``release``, ``track``: arguments, handed on. Nothing heavy is loaded before."""
+
+import sys
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from cyclopts import Parameter
+
+from memorisk.cli.settings import AS_JSON, FLAT, SWITCH, with_bar
+from memorisk.images.options import ImageOptions
+
+_IMAGES = ImageOptions()
+SEVERAL = Annotated[tuple[Path, ...], Parameter(negative="", consume_multiple=True)]
+
+
+def statement(
+    *runs: Path,
+    out: Path,
+    weights: SEVERAL = (),
+    images: SEVERAL = (),
+    sign: Path | None = None,
+    passphrase: str | None = None,
+    json: AS_JSON = False,
+) -> int:
+    """Write a privacy statement and a section for a model card, from finished runs.
+
+    Several runs are joined by the worst of them. The exit code is 0 only where that is a pass.
+
+    Parameters
+    ----------
+    runs
+        Folders of finished runs: audit classifier, losses, feature or synthetic, filter, synthesize, watch, quality.
+    out
+        Folder for privacy-statement.json and model-card.md: new, empty, or one with these to replace.
+    weights
+        Files of weights that are to be released: it is checked that the runs looked at them.
+    images
+        Folders or files of images that are to be released: likewise.
+    sign
+        Sign the statement with this Ed25519 private key (docs/signing.md).
+    passphrase
+        Where the passphrase of an encrypted key stands: env:NAME, an environment variable, or file:PATH, a first line.
+    json
+        Print the statement as JSON, without its signature.
+    """
+    from memorisk.audits.release.stating import write_statement
+    from memorisk.cli.show.release import show_stated
+
+    found = with_bar(write_statement, runs, out=out, weights=weights, images=images, sign=sign, passphrase=passphrase)
+    show_stated(found, as_json=json)
+    return 0 if found.statement.verdict.status == "pass" else 1
+
+
+def gate(
+    source: Path,
+    *,
+    weights: SEVERAL = (),
+    images: SEVERAL = (),
+    require: Literal["pass", "not-fail"] = "pass",
+    key: SEVERAL = (),
+    require_signature: SWITCH = False,
+    json: AS_JSON = False,
+) -> int:
+    """Let a release go on only if its statement passes and is about the very files that are released.
+
+    Exit code 0: it may; 1: it may not, and one line says what to do; 2: bad input.
+
+    Parameters
+    ----------
+    source
+        A privacy-statement.json, the folder that holds it, or the folder of a finished run.
+    weights
+        Files of weights that are to be released.
+    images
+        Folders or files of images that are to be released: a folder with everything in it.
+    require
+        pass, or not-fail, which lets through what could not be decided.
+    key
+        Public keys that are trusted. One of them must have signed the statement (docs/signing.md).
+    require_signature
+        Refuse a statement whose signature is not verified, also where no key is given.
+    json
+        Print the answer as JSON.
+    """
+    import json as writer
+    from dataclasses import asdict
+
+    from memorisk.audits.release.gate import gate as ask
+
+    found = ask(source, weights=weights, images=images, require=require, key=key, require_signature=require_signature)
+    if json:
+        _say(writer.dumps(asdict(found), indent=2, ensure_ascii=False))
+    else:
+        _say(f"{'may be released' if found.passed else 'may not be released'}: {found.line}")
+        for note in found.notes:
+            _say(f"note: {note}")
+    return 0 if found.passed else 1
+
+
+def release(
+    source: str,
+    out: Path,
+    *,
+    json: AS_JSON = False,
+    options: Annotated[ImageOptions, FLAT] = _IMAGES,
+) -> int:
+    """Write a set of images, or a safetensors file, anew: pixels, labels or tensors, and nothing else.
+
+    Text, previews, further frames and other files stay behind. OUT needs no audit of its own where SOURCE has one: with
+    --images OUT (for weights --weights OUT) memorisk statement takes OUT for what was audited, without it it does not.
+
+    Parameters
+    ----------
+    source
+        Images as for `images check`, read with the settings of their audit; or a safetensors file.
+    out
+        A new or empty folder for images, a new file for weights.
+    json
+        Print what was written as JSON.
+    """
+    from dataclasses import asdict
+
+    from memorisk.audits.release.exporting import release as write
+    from memorisk.cli.show.release import show_export
+
+    asked, default = asdict(options), asdict(_IMAGES)
+    changed = {name: value for name, value in asked.items() if value != default[name]}
+    show_export(with_bar(write, source, out, **changed), as_json=json)
+    return 0
+
+
+def track(
+    *runs: Path,
+    to: Annotated[tuple[str, ...], Parameter(negative="", consume_multiple=True)],
+    with_report: SWITCH = False,
+    json: AS_JSON = False,
+) -> int:
+    """Log finished runs to MLflow, TensorBoard or Weights & Biases (offline): verdict, figures, settings; no ids.
+
+    A run that is logged already is not logged twice.
+
+    Parameters
+    ----------
+    runs
+        Folders of finished runs of any kind: audits, filters, loops, watches, quality, benches, studies, trainings.
+    to
+        mlflow:FOLDER, mlflow:http://HOST (a server that you name), tensorboard:FOLDER, wandb:FOLDER; one or several.
+    with_report
+        Log report.html, too, as an artifact: it may show images and ids.
+    json
+        Print what was logged as JSON.
+    """
+    from memorisk.audits.release.tracking import track as log
+    from memorisk.cli.show.release import show_tracked
+
+    found: Any = log(runs, to=to, with_report=with_report)
+    show_tracked(found, as_json=json)
+    return 0
+
+
+def _say(line: str) -> None:
+    """A line on standard output, whatever its characters."""
+    sys.stdout.write(
+        line.encode(sys.stdout.encoding or "utf-8", "backslashreplace").decode(sys.stdout.encoding or "utf-8") + "\n"
+    )

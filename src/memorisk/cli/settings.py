@@ -1,0 +1,95 @@
+"""Settings on the command line: the parts that its commands share. Loads nothing heavy."""
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeVar
+
+from cyclopts import Parameter
+
+from memorisk.runs.damaged import ASTRAY
+from memorisk.runs.errors import InputError, one_line
+from memorisk.runs.settings import setting_names
+
+AS_JSON = Annotated[bool, Parameter(name="--json", negative="")]
+SWITCH = Annotated[bool, Parameter(negative="")]
+EXECUTOR = Literal["local", "dask", "ray"] | None
+FLAT = Parameter(name="*")
+Found = TypeVar("Found")
+
+
+def by_name(options: Any) -> dict[str, Any]:
+    """A dataclass of settings as keywords; `dataclasses.asdict` would take apart those that are dataclasses."""
+    return {name: getattr(options, name) for name in setting_names(options)}
+
+
+def with_bar(run: Callable[..., Found], *given: Any, **settings: Any) -> Found:
+    """What a function with ``progress`` gives, a bar shown meanwhile."""
+    from memorisk.cli.show.common import progress_bar
+
+    with progress_bar() as progress:
+        return run(*given, progress=progress, **settings)
+
+
+def placed(config: dict[str, Any], executor: EXECUTOR, cluster: str | None) -> dict[str, Any]:
+    """A study's file with another place for its jobs than it names, where one is given."""
+    given = {name: value for name, value in (("executor", executor), ("cluster", cluster)) if value is not None}
+    settings = config.get("settings") or {}
+    return {**config, "settings": {**settings, **given}} if given and isinstance(settings, dict) else config
+
+
+def note_redacted(report: Path) -> None:
+    """Say on standard error which file leaves out ids and images, and that its folder does not."""
+    what = "leaves out ids and images: pass on that file alone, the run folder still holds them"
+    sys.stderr.write(f"Only {one_line(report)} {what}\n")
+
+
+def beside_file(settings: dict[str, Any], name: str, file: Path) -> None:
+    """Set where the user's own functions are found, if the settings do not say: in the folder of their file.
+
+    Args:
+        settings: Changed in place.
+        name: ``python-path``, as it is written in them.
+        file: Which holds them.
+    """
+    settings.setdefault(name, [str(file.absolute().parent)])
+
+
+def read_yaml(path: Path, *, flags: bool = True) -> dict[str, Any]:
+    """The settings in a file, by the names of their flags, or as they are written.
+
+    Raises:
+        InputError: It cannot be read, is not YAML, or holds no settings.
+    """
+    import json
+
+    import yaml
+
+    from memorisk.runs.formats.yaml_files import parse_yaml, read_yaml_text
+
+    try:
+        found = parse_yaml(read_yaml_text(path))
+    except InputError as error:
+        raise InputError(f"--config {error}") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"--config {one_line(path)} cannot be read: {one_line(error, 120)}") from None
+    except (yaml.YAMLError, *ASTRAY) as error:  # also dates that do not exist, and lists a thousand deep
+        reason = one_line(" ".join(str(error).split()), 200)
+        raise InputError(f"--config {one_line(path)} is not YAML: {reason}") from None
+    if not isinstance(found, dict):
+        raise InputError(f"--config {one_line(path)} holds no settings: it needs lines like 'models: 16'")
+    try:
+        json.dumps(found, default=str)
+    except (ValueError, RecursionError):
+        raise InputError(f"--config {one_line(path)} holds a number without end") from None
+    found.pop("run", None)  # the identity that a run folder's own config.yaml also holds
+    return {str(k).replace("_", "-") if flags else str(k): v for k, v in found.items() if v is not None}
+
+
+def print_settings(settings: dict[str, Any]) -> int:
+    """Write settings as YAML that ``--config`` reads."""
+    from memorisk.runs.files import plain
+    from memorisk.runs.formats.yaml_files import dump_yaml
+
+    sys.stdout.write(dump_yaml(plain(settings)))
+    return 0

@@ -1,0 +1,343 @@
+"""What the terminal shows: progress while it is one, tables at the end, JSON for machines."""
+
+from __future__ import annotations
+
+import json as json_module
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+from rich.text import Text
+
+from memorisk.runs.errors import one_line, several
+from memorisk.runs.files import plain
+from memorisk.runs.progress import Progress as Reporter
+
+if TYPE_CHECKING:  # each command imports its own room; the others stay unloaded
+    from memorisk.audits.classifier.comparison.run import Comparison
+    from memorisk.audits.classifier.dry_run import DryRun
+    from memorisk.audits.classifier.explanations.run import Explanation
+    from memorisk.images.checks.checks import ImageCheck
+    from memorisk.report.result import Result
+
+LOG_SECONDS = 30.0
+MOST_NAMED = 12
+"""Largest number of classes that a line names; the others are counted."""
+STATUS = {"pass": "PASSED", "fail": "NOT READY FOR RELEASE", "undecided": "COULD NOT BE DECIDED"}
+
+
+@contextmanager
+def progress_bar() -> Iterator[Reporter]:
+    """A progress bar on standard error; where that is no terminal but a log, a line every ``LOG_SECONDS``."""
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield _log_lines()
+        return
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True) as bar:
+        tasks: dict[str, Any] = {}
+
+        def report(stage: str, done: int, total: int) -> None:
+            """Move the bar of a stage, which its first call adds."""
+            if stage not in tasks:
+                tasks[stage] = bar.add_task(stage, total=total or None)
+            bar.update(tasks[stage], completed=done, total=total or None)
+
+        yield report
+
+
+def _log_lines() -> Reporter:
+    """A line with the time of day at most every ``LOG_SECONDS``: a short command stays silent."""
+    last = [time.monotonic()]
+
+    def report(stage: str, done: int, total: int) -> None:
+        """Write a line, unless the last one is too recent."""
+        if time.monotonic() - last[0] < LOG_SECONDS:
+            return
+        last[0] = time.monotonic()
+        counted = f" {done:,}/{total:,}" if total else ""
+        sys.stderr.write(f"{time.strftime('%H:%M:%S')} {one_line(stage, 200)}{counted}\n")
+        sys.stderr.flush()
+
+    return report
+
+
+def show_result(result: Result, out: Path, *, as_json: bool) -> None:
+    """The verdict in a sentence, the class table, and where the report lies."""
+    if as_json:
+        _json(result.verdict)
+        return
+    console = _console()
+    console.print(_class_table(result))
+    rarest = result.summary.get("rarest_vs_top")
+    learned = (result.summary.get("utility") or {}).get("beats_guessing") is not False
+    if rarest and learned:  # of models that learned nothing nothing can be said of what they remember
+        console.print(_rarest(rarest), soft_wrap=True)
+    for sentence in (result.summary.get("intervention") or {}).get("sentences", ()):
+        console.print(Text(sentence), soft_wrap=True)
+    if target := result.summary.get("target"):
+        console.print(_target(target, (result.verdict.get("rule") or {}).get("attack_gate")), soft_wrap=True)
+    console.print()
+    console.print(Text(STATUS[result.status], style="bold"))
+    reasons, noticed = list(result.verdict.get("why") or ["no reason given"]), _noticed(result)
+    for reason in [*reasons, *noticed] if result.status == "fail" else [*noticed, *reasons]:
+        console.print(Text(f"  {reason}"), soft_wrap=True)
+    if hints := result.verdict.get("what_would_decide"):
+        from memorisk.report.statements.statement import WAYS
+
+        console.print(Text(WAYS[result.status]))
+        for hint in hints:
+            console.print(Text(f"  {hint}"), soft_wrap=True)
+    from memorisk.audits.classifier.coverage import unscored_training
+    from memorisk.audits.classifier.reading import Reading
+
+    if other := Reading.of(result, redact=False).two_lists():
+        console.print(Text(f"Note: {other}"), soft_wrap=True)
+
+    if unscored := unscored_training(result.summary):
+        console.print(Text(f"Note: {unscored}"), soft_wrap=True)
+    if result.summary.get("groups_given") is False:
+        text = "No patient ids were given: every image stands for itself (--group-from, --group-column)."
+        console.print(Text(f"Note: {text}"), soft_wrap=True)
+    console.print(Text(f"Report: {out / 'report.html'}"), soft_wrap=True)
+
+
+def _noticed(result: Result) -> list[str]:
+    """What the audit would have noticed of one patient, and in which classes nobody; a pass says it as a reason."""
+    if result.status == "pass":
+        return []
+    from memorisk.audits.classifier.coverage import singly_tested, units_of
+    from memorisk.audits.classifier.words import MISSED
+    from memorisk.statistics.verdicts.verdict import noticed_words
+
+    told, units, found = [], units_of(result.summary), result.summary.get("noticeable")
+    if found:
+        text = noticed_words(found, units, one_line(found["label"], 40))
+        told.append(f"{MISSED.format(unit=units.one)}{text}" if result.status == "fail" else text)
+    if untested := result.per_class["label"][~singly_tested(result.per_class)].tolist():
+        named = ", ".join(one_line(label, 40) for label in untested[:MOST_NAMED])
+        more = f" and {len(untested) - MOST_NAMED} more" if len(untested) > MOST_NAMED else ""
+        told.append(f"not tested for single {units.many}, {several(len(untested), 'class', 'classes')}: {named}{more}")
+    return told
+
+
+def _class_table(result: Result) -> Table:
+    table = Table(box=None, pad_edge=False)
+    table.add_column("class")
+    for name in ("images", "share", "scored", "mean M", "95 % interval", "flagged"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("tier", no_wrap=True)
+    from memorisk.audits.classifier.coverage import flagged_if_tested
+
+    table_of_classes = result.per_class.assign(flagged=flagged_if_tested(result.per_class))
+    for row in table_of_classes.sort_values("frequency", kind="stable").to_dict("records"):
+        flagged = "not tested" if row["flagged"] != row["flagged"] else f"{row['flagged']:.0f}"
+        table.add_row(
+            _cell(row["label"]),
+            str(row["n"]),
+            f"{row['frequency']:.1%}",
+            str(row["n_scored"]),
+            signed(row["mean"]),
+            limits(row["low"], row["high"]),
+            flagged,
+            str(row["tier"]),
+        )
+    return table
+
+
+def _cell(label: str) -> Text:
+    """A label that stays on its line and gives way to the numbers where the terminal is narrow."""
+    return Text(one_line(label, 40), no_wrap=True, overflow="ellipsis")
+
+
+def _target(found: dict[str, Any], gate: float | None) -> Text:
+    """What each attack finds in the very model that is to be released; the gate is what its AUC is compared with."""
+    from memorisk.statistics.verdicts.tiers import beside
+
+    def written(value: float | None) -> str:
+        return "unknown" if value is None else beside(value, *([] if gate is None else [gate]))
+
+    aucs = ", ".join(
+        f"{name.replace('_', ' ')} {written(a['auc'])} ({written(a['low'])} to {written(a['high'])})"
+        for name, a in found["attacks"].items()
+    )
+    return Text(f"Attacks on the very model, AUC (95 % interval), 0.5 is a coin: {aucs}")
+
+
+def _rarest(found: dict[str, Any]) -> Text:
+    rarest, top = one_line(found["label_rarest"], 40), one_line(found["label_top"], 40)
+    if rarest == top:
+        return Text(f"The rarest class ({rarest}, n = {found['n_rarest']}) has the largest mean M too.")
+    sure = found["low"] is not None and found["low"] > 0
+    return Text(
+        f"The rarest class ({rarest}, n = {found['n_rarest']}, M {signed(found['mean_rarest'])}) is not the most "
+        f"memorized ({top}, n = {found['n_top']}, M {signed(found['mean_top'])}): difference "
+        f"{signed(found['difference'])}, 95 % interval {limits(found['low'], found['high'])}"
+        f"{'.' if sure else ', which chance may explain.'}"
+    )
+
+
+def signed(value: float | None, digits: int = 2) -> str:
+    """A number with its sign; where there is none, the word for that.
+
+    Args:
+        value: The number; None or NaN where it is missing.
+        digits: Decimals.
+    """
+    return "unknown" if value is None or value != value else f"{value:+.{digits}f}"
+
+
+def limits(low: float | None, high: float | None, digits: int = 2) -> str:
+    """Two limits with their signs; one word where there is no interval.
+
+    Args:
+        low: The lower one; None or NaN where it is missing.
+        high: The upper one.
+        digits: Decimals.
+    """
+    ends = [signed(end, digits) for end in (low, high)]
+    return ends[0] if ends[0] == ends[1] == signed(None) else " to ".join(ends)
+
+
+def show_dry_run(found: DryRun, *, as_json: bool) -> None:
+    """The plan and its cost."""
+    if as_json:
+        _json(vars(found) | {"cost": found.cost.as_json()})
+        return
+    from memorisk.audits.classifier.dry_run import duration
+
+    console = _console()
+    console.print(Text(f"design {found.design}, seeds {', '.join(map(str, found.seeds))}"), soft_wrap=True)
+    for name, number in found.parts.items():
+        console.print(Text(f"{number:>14,} images in {name}"))
+    for line in found.cost.lines():
+        console.print(Text(line))
+    if found.bytes_until_the_end:
+        console.print(Text(f"{found.bytes_until_the_end:>14,} bytes of changed images, until the end"))
+    if found.seconds is not None:
+        console.print(Text(f"about {duration(found.seconds)} of training on this machine"), soft_wrap=True)
+    table = Table(box=None, pad_edge=False)
+    table.add_column("class")
+    for name in ("images", "groups scored", "groups in the\ntest part", "shortest list,\nif it alone has one"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("a single patient\nnoticed from", justify="right", no_wrap=True)
+    table.add_column("could anybody\nbe flagged?")
+    for row in found.classes:
+        shortest, gap = row["smallest_list"], row["noticeable_gap"]
+        table.add_row(
+            _cell(row["label"]),
+            *(str(row[k]) for k in ("n", "n_groups_scored", "n_test_groups")),
+            "none" if shortest != shortest else f"{shortest:.0f}",
+            f"{gap:.2g} nats" if gap < float("inf") else "no gap",
+            _could(row),
+        )
+    console.print(table)
+    hint = "Noticed: with probability 0.8, at best: the more trainings differ by chance, the larger the gap must be."
+    console.print(Text(hint), soft_wrap=True)
+    if any(row["smallest_list"] > row["n_groups_scored"] for row in found.classes):
+        hint = "Where no list is as short as the class is large, more --models make one possible."
+        console.print(Text(hint), soft_wrap=True)
+    if alone := found.without_partner["without_partner"]:
+        images = found.without_partner["without_partner_images"]
+        text = "have no partner in this run: not scored, so that the audit cannot pass."
+        console.print(Text(f"{alone:,} groups ({images:,} images) {text}"), soft_wrap=True)
+    if found.not_auditable:
+        names = ", ".join(one_line(n, 40) for n in found.not_auditable)
+        console.print(Text(f"too small to be audited: {names}"), soft_wrap=True)
+    for note in found.notes:
+        console.print(Text(f"note: {note}"), soft_wrap=True)
+
+
+def _could(row: dict[str, Any]) -> str:
+    """Whether a class could have a list; the reason where it is another than its length."""
+    if row["testable"]:
+        return "yes"
+    return "no" if row["smallest_list"] > row["n_groups_scored"] else f"no: {one_line(row['why_not'])}"
+
+
+def show_check(found: ImageCheck, *, as_json: bool) -> None:
+    """Everything that `images check` found."""
+    if as_json:
+        _json(found.to_dict())
+        return
+    from memorisk.images.checks.checks import render_text
+
+    text = render_text(found)
+    _console().print(Text(text if isinstance(text, str) else "\n".join(text)), soft_wrap=True)
+
+
+def show_comparison(found: Comparison, out: Path | None, *, as_json: bool) -> None:
+    """Class by class: before, after, difference with its interval."""
+    if as_json:
+        _json({"per_class": found.per_class.to_dict("records"), "notes": found.notes})
+        return
+    console = _console()
+    table = Table(box=None, pad_edge=False)
+    table.add_column("class")
+    for name in ("groups", "first", "second", "difference", "95 % interval", "flagged"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for row in found.per_class.to_dict("records"):
+        table.add_row(
+            _cell(row["label"]),
+            str(row["n_groups"]),
+            signed(row["mean_first"]),
+            signed(row["mean_second"]),
+            signed(row["difference"]),
+            limits(row["low"], row["high"]),
+            " -> ".join(
+                str(row[f"flagged_{n}"]) if row[f"testable_{n}"] else "not tested" for n in ("first", "second")
+            ),
+        )
+    console.print(table)
+    for note in found.notes:
+        console.print(Text(note), soft_wrap=True)
+    if out is not None:
+        console.print(Text(f"Tables: {out}"), soft_wrap=True)
+
+
+def show_explanation(found: Explanation, out: Path, *, as_json: bool) -> None:
+    """Rho of the ratio within classes by feature space, the probes in a sentence, and where the page lies."""
+    if as_json:
+        _json(found.as_json())
+        return
+    from memorisk.audits.classifier.explanations.page import probe_sentence
+
+    console = _console()
+    table = Table(box=None, pad_edge=False)
+    for name in ("features", "score"):
+        table.add_column(name)
+    for name in ("rho within classes", "95 % interval", "p", "rho raw", "groups"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for row in found.associations.to_dict("records"):
+        if row["form"] == "pairwise":
+            table.add_row(
+                _cell(row["features"]),
+                _cell(row["score"]),
+                signed(row["rho_residual"], 3),
+                limits(row["low_residual"], row["high_residual"], 3),
+                "unknown" if row["p"] != row["p"] else f"{row['p']:.4f}",
+                signed(row["rho"], 3),
+                str(row["n_groups"]),
+            )
+    console.print(table)
+    if found.layers is not None:
+        console.print(Text(probe_sentence(found.layers)), soft_wrap=True)
+    for note in found.summary["notes"]:
+        console.print(Text(note), soft_wrap=True)
+    console.print(Text(f"Page: {out / 'explain.html'}"), soft_wrap=True)
+
+
+def _console() -> Console:
+    """Standard output; a hundred columns where nobody looks, so that piped output does not depend on a terminal."""
+    console = Console(highlight=False)
+    return console if console.is_terminal else Console(highlight=False, width=100)
+
+
+def _json(value: Any) -> None:
+    sys.stdout.write(json_module.dumps(plain(value), indent=2, ensure_ascii=False) + "\n")

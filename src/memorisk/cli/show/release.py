@@ -1,0 +1,88 @@
+"""What the terminal shows of statements, and of runs that were logged."""
+
+import json
+import sys
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.text import Text
+
+from memorisk.report.statements.statement import WAYS
+from memorisk.runs.errors import one_line, several
+from memorisk.runs.files import plain
+
+if TYPE_CHECKING:  # image libraries come with it
+    from memorisk.audits.release.exporting import Export
+    from memorisk.audits.release.stating import Stated
+    from memorisk.audits.release.tracking import Tracked
+
+_MOST = 6
+_TITLES = {"pass": "PASSED", "fail": "NOT READY FOR RELEASE", "undecided": "COULD NOT BE DECIDED"}
+
+
+def show_stated(found: "Stated", *, as_json: bool) -> None:
+    """The joint verdict, each run's own, what it is tied to, and where the files lie."""
+    statement = found.statement
+    if as_json:
+        sys.stdout.write(json.dumps(statement.as_json(), indent=2, ensure_ascii=False) + "\n")
+        return
+    console, verdict = Console(), statement.verdict
+    console.print(Text(_TITLES[verdict.status], style="bold"))
+    lines = [*_shortened(verdict.why), *(f"Contradiction: {text}" for text in verdict.contradictions)]
+    if verdict.status != "pass":
+        lines += [f"{WAYS[verdict.status]}: {text}" for text in _shortened(verdict.what_would_decide)]
+    for number, audit in enumerate(statement.audits, 1):
+        tied = "tied to what it looked at" if audit.subject.sha256 else "tied to no file"
+        lines.append(f"Run {number}: {audit.kind}, {audit.status}, {tied}. {audit.subject.why}".strip())
+    lines += [
+        f"Released: {one.what}, {several(one.files, 'file', 'files')}, sha256 {one.sha256}"
+        for one in statement.released
+    ]
+    for line in (
+        *lines,
+        f"Statement: {found.folder / 'privacy-statement.json'}",
+        f"Card: {found.folder / 'model-card.md'}",
+    ):
+        console.print(Text(line), soft_wrap=True)
+
+
+def _shortened(texts: tuple[str, ...]) -> list[str]:
+    """The first of many sentences; the files have all of them."""
+    more = [f"and {len(texts) - _MOST:,} more"] if len(texts) > _MOST else []
+    return [*texts[:_MOST], *more]
+
+
+def show_export(found: "Export", *, as_json: bool) -> None:
+    """Show what was written, and what stays behind."""
+    if as_json:
+        sys.stdout.write(json.dumps(plain(vars(found)), indent=2, ensure_ascii=False) + "\n")
+        return
+    console = Console()
+    what = f"{several(found.images, 'image', 'images')} and metadata.csv" if found.images else "The tensors"
+    console.print(Text(f"{what} written to {found.out}, and nothing else."), soft_wrap=True)
+    if found.frames_left:
+        console.print(Text(_frames(found.frames_left)), soft_wrap=True)
+    for path, reason in found.left.items():  # all of them: this is what a reader must check
+        console.print(Text(f"Left behind: {one_line(path, 100)} ({reason})"), soft_wrap=True)
+
+
+def _frames(left: dict[str, int]) -> str:
+    """How many frames stay behind, and the first files that hold them."""
+    first = ", ".join(f"{one_line(path, 60)}: {n:,}" for path, n in [*left.items()][:_MOST])
+    more = f", and {len(left) - _MOST:,} more" if len(left) > _MOST else ""
+    return (
+        f"Left behind: {several(sum(left.values()), 'further frame or page', 'further frames, pages or slices')} of "
+        f"{several(len(left), 'file', 'files')} ({first}{more}). --frames all writes them, too, where the audit looked "
+        "at them with the same setting; --json lists all of these files."
+    )
+
+
+def show_tracked(found: "list[Tracked]", *, as_json: bool) -> None:
+    """A line a run and tracker."""
+    if as_json:
+        sys.stdout.write(json.dumps(plain([vars(one) for one in found]), indent=2, ensure_ascii=False) + "\n")
+        return
+    console = Console()
+    for one in found:
+        how = "logged" if one.new else "was logged before"
+        console.print(Text(f"{one.run}: {how} to {one.to} ({one.figures:,} figures)"), soft_wrap=True)

@@ -1,0 +1,225 @@
+"""What the terminal shows of trained models, regimes and studies."""
+
+import json
+import sys
+from collections.abc import Iterable
+from dataclasses import asdict
+from math import isnan
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from memorisk.cli.show.common import signed
+from memorisk.runs.files import plain
+
+if TYPE_CHECKING:  # PyTorch comes with them
+    from memorisk.audits.classifier.defences.run import DefenceResult
+    from memorisk.studies.rare_distinctive.plan import StudyPlan
+    from memorisk.studies.rare_distinctive.run import StudyResult
+    from memorisk.studies.unique_features.study import UniquePlan, UniqueResult
+    from memorisk.training.classifiers.command import TrainedClassifiers
+    from memorisk.training.detectors.command import DetectorPlan, TrainedDetector
+
+
+def show_trained(trained: "TrainedClassifiers", *, as_json: bool) -> None:
+    """Print a row a regime: what it is good for, and what it promises."""
+    if as_json:
+        sys.stdout.write(json.dumps(plain(trained.arms), indent=2, ensure_ascii=False) + "\n")
+        return
+    console = Console()
+    table = Table(box=None, header_style="bold")
+    for heading in ("regime", "epsilon", "per patient", "accuracy (95 %)", "balanced", "majority"):
+        table.add_column(heading, justify="left" if heading == "regime" else "right", no_wrap=True)
+    for name, arm in trained.arms.items():
+        table.add_row(Text(name), *_promise(arm["privacy"]), *_use(arm["held_out"]))
+    console.print(table)
+    for name, arm in trained.arms.items():
+        held_out = arm["held_out"]
+        if held_out is not None and not held_out["beats_majority"]:
+            console.print(Text(f"{name} is not surely better than always answering {held_out['majority_class']}."))
+        for note in arm["notes"]:
+            console.print(Text(f"{name}: {note}"))
+    console.print(Text(f"weights and training.json of each: {trained.folder}"), soft_wrap=True)
+
+
+def show_detector(trained: "TrainedDetector", *, as_json: bool) -> None:
+    """Print a row a part and strength: copies found before and after the training, and the difference."""
+    summary = trained.summary
+    if as_json:
+        sys.stdout.write(json.dumps(plain(summary), indent=2, ensure_ascii=False) + "\n")
+        return
+    console = Console()
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    for heading in ("copies found, %", "patients", "backbone", "untrained", "trained", "gain (95 %)"):
+        table.add_column(heading, justify="left" if heading.startswith("copies") else "right", no_wrap=True)
+    for part in ("test", "validation"):
+        for strength, row in summary[part].items():
+            shares = (f"{100 * row[name]['share']:.1f}" for name in ("backbone", "untrained", "trained"))
+            patients = str(row["trained"]["of_patients"]["trials"])
+            table.add_row(f"{part}, {strength}", patients, *shares, _gain(row["trained_less_untrained"]))
+    console.print(table)
+    at = f"epoch {summary['best_epoch']} of {len(summary['history']) - 1}"
+    console.print(Text("found: the nearest image is the source; backbone: by its own features"))
+    console.print(Text("gain: trained less untrained, with its interval over patients"))
+    console.print(Text(f"{at} was chosen on the validation copies: report those of test"))
+    for note in (*summary["departures"], *summary["notes"]):
+        console.print(Text(note), soft_wrap=True)
+    console.print(Text(f"detector: {trained.folder / 'detector'}"), soft_wrap=True)
+
+
+def show_detector_plan(plan: "DetectorPlan", *, as_json: bool) -> None:
+    """Print what training a detector would take."""
+    from memorisk.audits.classifier.dry_run import duration
+
+    if as_json:
+        sys.stdout.write(json.dumps(plain(asdict(plan)), indent=2, ensure_ascii=False) + "\n")
+        return
+    console = Console()
+    for name, count in plan.parts.items():
+        console.print(Text(f"{name}: {count['images']:,} images of {count['patients']:,} patients"))
+    console.print(Text(f"{plan.steps:,} steps, about {duration(plan.seconds)} on this machine (training alone)"))
+    for line in plan.cost.lines():
+        console.print(Text(line))
+    for note in plan.notes:
+        console.print(Text(note), soft_wrap=True)
+
+
+def show_defences(found: "DefenceResult", out: Path, *, as_json: bool) -> None:
+    """Print a row a regime: what it remembers, costs, promises, and was proved to leak."""
+    table = found.table
+    if as_json:
+        sys.stdout.write(json.dumps(plain(table.to_dict("records")), indent=2, ensure_ascii=False) + "\n")
+        return
+    console = Console()
+    shown = Table(box=None, header_style="bold")
+    headings = ("regime", "accuracy", "mean M", "worst", "flagged", "eps <=", "eps >=", "verdict")
+    for heading in headings:
+        left = heading in ("regime", "worst", "verdict")
+        shown.add_column(heading, justify="left" if left else "right", no_wrap=True)
+    for row in table.to_dict("records"):
+        shown.add_row(
+            Text(row["regime"]),
+            f"{row['accuracy']:.3f}",
+            signed(row["mean_m"], 3),
+            Text(f"{row['worst_class']} {signed(row['worst_m'])}"),
+            str(row["flagged"]),
+            "none" if isnan(row["replace_one_epsilon"]) else f"{row['replace_one_epsilon']:.3g}",
+            "" if isnan(row["bound"]) else f"{row['bound']:.2f}",
+            row["status"],
+        )
+    console.print(shown)
+    majority = f"{table['majority'].iloc[0]:.3f}"
+    console.print(Text(f"accuracy: on unseen images; always answering the commonest class gives {majority}"))
+    console.print(Text("eps: of one image replaced, at most as promised and at least as measured"))
+    console.print(Text(f"report: {out / 'report.html'}"), soft_wrap=True)
+
+
+def show_study_plan(plan: "StudyPlan") -> None:
+    """Print what each part of a study would train and how long, and which would be refused."""
+    from memorisk.audits.classifier.dry_run import duration
+
+    console = Console()
+    table = Table(box=None, header_style="bold")
+    table.add_column("part")
+    for heading in ("seeds", "images", "classes that could be flagged", "trainings", "time"):
+        table.add_column(heading, justify="right")
+    for name, plans in plan.parts.items():
+        first, times = plans[0], [p.seconds for p in plans]
+        table.add_row(
+            Text(name),
+            str(len(first.seeds)),
+            f"{sum(first.parts.values()):,}",
+            f"{sum(bool(row['testable']) for row in first.classes)} of {len(first.classes)}",
+            str(sum(p.cost.trainings or 0 for p in plans)),
+            "unknown" if None in times else duration(sum(t or 0.0 for t in times)),
+        )
+    console.print(table)
+    for line in plan.cost.lines():
+        console.print(Text(line))
+    for name, why in plan.refused.items():
+        console.print(Text(f"would fail: {name}: {why}"), soft_wrap=True)
+    more = ", and what is unknown" if plan.untimed else ""
+    console.print(
+        Text(f"{plan.trainings} trainings, about {duration(plan.seconds)} on this machine{more} (training alone)"),
+        soft_wrap=True,
+    )
+
+
+def show_study(result: "StudyResult", out: Path) -> None:
+    """Print every table as the paper lays it out, what failed, and where the rest lies."""
+    from memorisk.studies.rare_distinctive.run import NOT_RUN
+    from memorisk.studies.rare_distinctive.tables import tables_markdown
+
+    failed = [f"{why}: {n}" if why == NOT_RUN else f"failed: {n}: {why}" for n, why in result.runs.failed.items()]
+    _show_tables(tables_markdown(result.tables), failed, out)
+
+
+def show_unique_plan(plan: "UniquePlan") -> None:
+    """Print how many models the study of unique features would train."""
+    from memorisk.studies.unique_features.names import network_words, regulariser_words
+
+    console = Console()
+    table = Table(box=None, header_style="bold")
+    for heading in ("data set", "network", "regulariser"):
+        table.add_column(heading)
+    for heading in ("images", "validation", "probes", "controls", "trainings"):
+        table.add_column(heading, justify="right")
+    for arm, trainings in plan.trainings.items():
+        images, validation, probes = plan.images[arm.dataset]
+        counts = (images, validation, probes, plan.controls[arm.dataset], trainings)
+        named = (arm.dataset, network_words(arm.network), regulariser_words(arm))
+        table.add_row(*(Text(name) for name in named), *(f"{n:,}" for n in counts))
+    console.print(table)
+    for line in plan.cost.lines():
+        console.print(Text(line))
+    total = f"{sum(plan.trainings.values()):,} trainings"
+    console.print(Text(f"{total}; how long each lasts is known only when its validation loss stops falling"))
+
+
+def show_unique(result: "UniqueResult", out: Path) -> None:
+    """Print every table as the paper lays it out, what failed, and where the rest lies."""
+    from memorisk.studies.rare_distinctive.text import markdown
+    from memorisk.studies.unique_features.tables import tables_text
+
+    failed = [f"failed: {name}: {why}" for name, why in result.failed.items()]
+    _show_tables(tables_text(result.tables, markdown), failed, out)
+
+
+def _show_tables(text: str, failed: Iterable[str], out: Path) -> None:
+    sys.stdout.write(text + "\n")
+    console = Console()
+    for line in (*failed, f"report: {out / 'report.html'}"):
+        console.print(Text(line), soft_wrap=True)
+
+
+def _gain(paired: dict[str, Any]) -> str:
+    """A difference of shares in percentage points, with its interval; words where that says nothing."""
+    if not paired["n_discordant"]:
+        return "none: both find the same copies"
+    difference = paired["difference"]
+    low, high = difference["low"], difference["high"]
+    limits = "too few patients for an interval"
+    if low is not None and high is not None and (low > -1 or high < 1):
+        limits = f"{100 * low:.1f} to {100 * high:.1f}"
+    estimate = difference["estimate"]
+    return f"{signed(None if estimate is None else 100 * estimate, 1)} ({limits})"
+
+
+def _promise(privacy: dict[str, Any] | None) -> tuple[str, str]:
+    if privacy is None:
+        return "none", "none"
+    patient, epsilon = privacy["per_patient_epsilon"], f"{privacy['epsilon']:g}"
+    if not privacy["patients_known"]:
+        return epsilon, "no ids"
+    return epsilon, "unbounded" if patient is None else f"{patient:.3g} ({privacy['largest_group']} images)"
+
+
+def _use(held_out: dict[str, Any] | None) -> tuple[str, str, str]:
+    if held_out is None:
+        return "several findings", "", ""
+    accuracy, balanced = held_out["accuracy"], held_out["balanced"]
+    limits = "" if accuracy["low"] is None else f" ({accuracy['low']:.3f} to {accuracy['high']:.3f})"
+    return f"{accuracy['value']:.3f}{limits}", f"{balanced['value']:.3f}", f"{held_out['majority']:.3f}"

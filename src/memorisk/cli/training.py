@@ -1,0 +1,365 @@
+"""``memorisk train`` and ``memorisk study``: arguments, handed on. Loads nothing heavy until a command runs."""
+
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any
+
+from cyclopts import App, Parameter
+
+from memorisk.audits.watch.options import WatchSettings
+from memorisk.cli.settings import (
+    AS_JSON,
+    EXECUTOR,
+    FLAT,
+    SWITCH,
+    beside_file,
+    by_name,
+    placed,
+    print_settings,
+    read_yaml,
+    with_bar,
+)
+from memorisk.runs.errors import MemoriskError
+from memorisk.training.autoencoders.options import TrainAutoencoderOptions
+from memorisk.training.classifiers.options import TrainClassifierOptions
+from memorisk.training.detectors.command_options import TrainDetectorOptions
+from memorisk.training.generators.options import TrainGeneratorOptions
+
+train_app = App(name="train", help="Train what is to be released or used, with what it promises.")
+study_app = App(name="study", help="Repeat a paper's study: all its tables and figures, the corrected ones beside.")
+STUDY_FILE = Annotated[Path, Parameter(name="--config")]
+_TRAIN_AUTOENCODER = TrainAutoencoderOptions()
+_TRAIN_CLASSIFIER = TrainClassifierOptions()
+_TRAIN_DETECTOR = TrainDetectorOptions()
+_TRAIN_GENERATOR = TrainGeneratorOptions()
+_WATCHING = WatchSettings()
+
+
+@train_app.command(name="classifier")
+def train_classifier(
+    images: str,
+    *,
+    out: Path,
+    print_config: SWITCH = False,
+    json: AS_JSON = False,
+    options: Annotated[TrainClassifierOptions, FLAT] = _TRAIN_CLASSIFIER,
+) -> int:
+    """Train the classifier that is to be released, by one or several regimes, and measure it on unseen images.
+
+    Parameters
+    ----------
+    images
+        As for `audit classifier`.
+    out
+        Run folder: new, empty, or a run of the same command to go on with.
+    print_config
+        Print the settings as YAML for --config, run nothing.
+    json
+        Print what was trained as JSON.
+    """
+    if print_config:
+        return print_settings({"images": images, "out": str(out), **asdict(options)})
+    from memorisk.cli.show.training import show_trained
+    from memorisk.training.classifiers.command import train_classifier as run
+
+    show_trained(with_bar(run, images, out=out, **by_name(options)), as_json=json)
+    return 0
+
+
+@train_app.command(name="detector")
+def train_detector(
+    images: str,
+    *,
+    out: Path,
+    dry_run: SWITCH = False,
+    print_config: SWITCH = False,
+    json: AS_JSON = False,
+    options: Annotated[TrainDetectorOptions, FLAT] = _TRAIN_DETECTOR,
+) -> int:
+    """Train a detector on images, and measure it on patients who had no part in it.
+
+    Of copies (docs/detectors-training.md), or with --kind lcmem of patients and copies (docs/lcmem.md).
+
+    Parameters
+    ----------
+    images
+        As for `audit classifier`; labels are not needed, whose each image is counts. Latents with latents:FILE.
+    out
+        Run folder: new, empty, or a run of the same command to go on with. The detector is in its folder `detector`.
+    dry_run
+        Say how many images, steps and minutes it would take; train nothing.
+    print_config
+        Print the settings as YAML for --config, run nothing.
+    json
+        Print training.json.
+    """
+    if print_config:
+        options.validate()
+        return print_settings({"images": images, "out": str(out), **options.complete()})
+    from memorisk.cli.show.lcmem import show_trained_detector
+    from memorisk.cli.show.training import show_detector_plan
+    from memorisk.training.detectors.command import plan_detector
+    from memorisk.training.detectors.command import train_detector as run
+
+    given = by_name(options)
+    if dry_run:
+        show_detector_plan(with_bar(plan_detector, images, out=out, **given), as_json=json)
+        return 0
+    show_trained_detector(with_bar(run, images, out=out, **given), as_json=json)
+    return 0
+
+
+@train_app.command(name="autoencoder")
+def train_autoencoder(
+    images: str,
+    *,
+    out: Path,
+    dry_run: SWITCH = False,
+    print_config: SWITCH = False,
+    json: AS_JSON = False,
+    options: Annotated[TrainAutoencoderOptions, FLAT] = _TRAIN_AUTOENCODER,
+) -> int:
+    """Train a small autoencoder on images, for latents, and measure it on patients who had no part in it.
+
+    What it is for, and what was measured, is in docs/latents.md.
+
+    Parameters
+    ----------
+    images
+        As for `audit classifier`; labels are not needed, whose each image is counts.
+    out
+        Run folder: new, empty, or a run of the same command to go on with. The autoencoder is in its folder
+        `autoencoder`, as diffusers reads it.
+    dry_run
+        Say how many images, steps and minutes it would take; train nothing.
+    print_config
+        Print the settings as YAML for --config, run nothing.
+    json
+        Print training.json.
+    """
+    if print_config:
+        return print_settings({"images": images, "out": str(out), **asdict(options)})
+    from memorisk.cli.show.latents import show_autoencoder, show_autoencoder_plan
+    from memorisk.training.autoencoders.command import plan_autoencoder
+    from memorisk.training.autoencoders.command import train_autoencoder as run
+
+    given = by_name(options)
+    if dry_run:
+        show_autoencoder_plan(with_bar(plan_autoencoder, images, out=out, **given), as_json=json)
+        return 0
+    show_autoencoder(with_bar(run, images, out=out, **given), as_json=json)
+    return 0
+
+
+@train_app.command(name="generator")
+def train_generator(
+    images: str,
+    *,
+    out: Path,
+    dry_run: SWITCH = False,
+    print_config: SWITCH = False,
+    json: AS_JSON = False,
+    watch: SWITCH = False,
+    watching: Annotated[WatchSettings, Parameter(name="watching")] = _WATCHING,
+    options: Annotated[TrainGeneratorOptions, FLAT] = _TRAIN_GENERATOR,
+) -> int:
+    """Train a generator of images: a diffusion transformer, or a GAN of the StyleGAN2 kind (docs/generators.md).
+
+    What it remembers of its training images is asked by `audit synthetic` of what it draws (`generate`).
+
+    Parameters
+    ----------
+    images
+        As for `audit classifier`; labels are classes, where there are any.
+    out
+        Run folder: new, empty, or a run of the same command to go on with. The generator is in its folder `generator`.
+    dry_run
+        Say how many images, steps, weights, minutes and bytes it would take; train nothing.
+    print_config
+        Print the settings as YAML for --config, run nothing.
+    json
+        Print training.json.
+    watch
+        Look for memorization at every snapshot, in OUT/watch, with the validation images as held-out ones, and end the
+        training where that says so (docs/watch.md).
+    watching
+        What such a look is, as --watching.images 500; those of `watch`.
+    """
+    if print_config:
+        settings = {"watch": watch, "watching": asdict(watching)} if watch else {}
+        return print_settings({"images": images, "out": str(out), **settings, **asdict(options)})
+    from memorisk.cli.show.generators import show_generator
+    from memorisk.training.generators.command import train_generator as run
+    from memorisk.training.generators.processes import is_main
+
+    given = by_name(options)
+    if dry_run:
+        return _plan_generator(images, out, given, watching if watch else None, as_json=json)
+    looks = None
+    if not watch:
+        trained = with_bar(run, images, out=out, **given)
+    else:
+        from memorisk.audits.watch.within import watch_within
+
+        with with_bar(watch_within, images, out=out, watching=watching, **given) as looks:
+            trained = with_bar(run, images, out=out, on_snapshot=looks, **given)
+            looks.report()
+    if is_main():
+        show_generator(trained, as_json=json)
+        if looks is not None and not json:
+            from memorisk.cli.show.watch import show_watch_within
+
+            show_watch_within(looks)
+    return 0
+
+
+def _plan_generator(
+    images: str, out: Path, given: dict[str, Any], watching: WatchSettings | None, *, as_json: bool
+) -> int:
+    """Say what a training would take and, of one that is watched, what could be said of it."""
+    from memorisk.cli.show.generators import show_generator_plan
+    from memorisk.training.generators.command import plan_generator
+
+    plan, planned = with_bar(plan_generator, images, out=out, **given), None
+    if watching is not None:
+        from memorisk.audits.watch.within import plan_within
+
+        planned = with_bar(plan_within, images, out=out, watching=watching, **given)
+    show_generator_plan(plan, as_json=as_json, watch=planned)
+    if planned is not None and not as_json:
+        from memorisk.cli.show.watch import show_watch_plan
+
+        show_watch_plan(planned, as_json=False, within=True)
+    return 0
+
+
+@study_app.command(name="rare-distinctive")
+def rare_distinctive(
+    *,
+    out: Path,
+    file: STUDY_FILE,
+    dry_run: SWITCH = False,
+    tables_only: SWITCH = False,
+    executor: EXECUTOR = None,
+    cluster: str | None = None,
+) -> int:
+    """Paper 000, "Rare, Distinctive, Memorized": tables 1 to 11, figures 1 to 8. The exit code is 3 if a cell failed.
+
+    Parameters
+    ----------
+    out
+        The study's folder: new, empty, or this study to go on with.
+    file
+        YAML file with architectures, data sets, seeds (docs/study.md).
+    dry_run
+        Check every cell, print what it would take, train nothing. The exit code is 3 if a cell would be refused.
+    tables_only
+        Lay out what is finished, run nothing.
+    executor
+        Where the trainings run, instead of the file's settings: local, dask or ray (docs/cluster.md).
+    cluster
+        Address of the cluster, as in tcp://HOST:8786.
+    """
+    from memorisk.cli.show.training import show_study, show_study_plan
+    from memorisk.studies.rare_distinctive.run import read_study, study_rare_distinctive
+
+    config = placed(read_yaml(file, flags=False), executor, cluster)
+    if isinstance(settings := config.setdefault("settings", {}), dict):
+        beside_file(settings, "python_path", file)
+    if dry_run:
+        from memorisk.studies.rare_distinctive.plan import plan_study
+
+        plan = with_bar(plan_study, read_study(config), out=out)
+        show_study_plan(plan)
+        return MemoriskError.exit_code if plan.refused else 0
+    return _study(study_rare_distinctive, show_study, config, out, tables_only=tables_only)
+
+
+@study_app.command(name="unique-features")
+def unique_features(
+    *,
+    out: Path,
+    file: STUDY_FILE,
+    dry_run: SWITCH = False,
+    tables_only: SWITCH = False,
+    executor: EXECUTOR = None,
+    cluster: str | None = None,
+) -> int:
+    """Paper 002, "Unintended memorisation of unique features": tables 1 to 3, figures 3 to 6.
+
+    Parameters
+    ----------
+    out
+        The study's folder: new, empty, or this study to go on with.
+    file
+        YAML file with data sets, probes, networks, canaries (docs/unique-features.md).
+    dry_run
+        Check everything, print how many models would be trained, train nothing.
+    tables_only
+        Lay out what is finished, run nothing.
+    executor
+        Where the trainings run, instead of the file's settings: local, dask or ray (docs/cluster.md).
+    cluster
+        Address of the cluster, as in tcp://HOST:8786.
+    """
+    from memorisk.cli.show.training import show_unique, show_unique_plan
+    from memorisk.studies.unique_features.study import plan_unique, study_unique_features
+
+    config = placed(read_yaml(file, flags=False), executor, cluster)
+    if dry_run:
+        show_unique_plan(with_bar(plan_unique, config, out=out))
+        return 0
+    return _study(study_unique_features, show_unique, config, out, tables_only=tables_only)
+
+
+@study_app.command(name="generators")
+def generators(
+    *,
+    out: Path,
+    file: STUDY_FILE,
+    dry_run: SWITCH = False,
+    tables_only: SWITCH = False,
+    executor: EXECUTOR = None,
+    cluster: str | None = None,
+) -> int:
+    """What generators memorize, by kind, training-set size, copies and epochs (paper 003; table 3 of paper 004).
+
+    Parameters
+    ----------
+    out
+        The study's folder: new, empty, or this study to go on with.
+    file
+        YAML file with data sets and generators (docs/study-generators.md).
+    dry_run
+        Check everything, print which generators would be trained and how long, train nothing.
+    tables_only
+        Lay out what is finished, run nothing.
+    executor
+        Where the trainings run, instead of the file's settings: local, dask or ray (docs/cluster.md).
+    cluster
+        Address of the cluster, as in tcp://HOST:8786.
+    """
+    from memorisk.cli.show.generator_study import show_generators_plan, show_generators_study
+    from memorisk.studies.generators.study import plan_generators, study_generators
+
+    config = placed(read_yaml(file, flags=False), executor, cluster)
+    if dry_run:
+        plan = with_bar(plan_generators, config, out=out)
+        show_generators_plan(plan)
+        return MemoriskError.exit_code if plan.problems else 0
+    return _study(study_generators, show_generators_study, config, out, tables_only=tables_only)
+
+
+def _study(
+    study: Callable[..., Any],
+    show: Callable[[Any, Path], None],
+    config: dict[str, Any],
+    out: Path,
+    *,
+    tables_only: bool,
+) -> int:
+    """Run a study, or lay out what is finished of it, and show it."""
+    result = with_bar(study, config, out=out, tables_only=tables_only)
+    show(result, out)
+    return 0 if result.complete else MemoriskError.exit_code

@@ -1,0 +1,349 @@
+"""Find images that are nearly the same, in one set or across two: candidates by thumbnails, confirmed as stored.
+
+1. `copy_rule` learns three things from real images: what all of them share (`whitening`); the similarity of thumbnails
+   from which on fewer than 0.01 pairs of different people are expected in the whole set
+   (`statistics.copies.chance_pairs`); the correlation of fine details from which on a candidate is confirmed
+   (`fine_details`).
+2. `near_copies` finds the pairs of one set, `between_sets` those of two: all pairs, exactly, in bounded memory.
+
+The guarantee: among all pairs of different people of the set from which the rule was learned, fewer than
+`chance.expected` are expected to be confirmed by chance. It does not cover pairs that are not confirmed (a turned,
+cropped or redrawn copy is not found), and it does not say who is in an image: only records show that two ids are two
+people. Nobody should be dropped for looking like somebody else.
+
+**Without ids of people every image counts as its own person.** Several images of one person then raise the threshold,
+so that fewer copies are found; where such pairs are most of the tail, none are.
+
+The guarantee is about pairs: if A is like B and B is like C, nothing follows for A and C. To join pairs to groups use
+`statistics.pairs.identity_pairs.cliques`, in which every two images are a pair, and not connected components.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import ceil
+
+import numpy as np
+
+from memorisk.images.copies.duplicates import SIDE, closest_apart, near_pairs, thumbnail
+from memorisk.images.copies.fine_details import NULL, FineRule, Read, fine_rule, laid_thumbnails
+from memorisk.images.copies.whitening import Whitening, fit_whitening
+from memorisk.images.store import ImageStore
+from memorisk.runs.progress import Counted
+from memorisk.runs.scratch import scratch_array
+from memorisk.statistics.copies.chance_pairs import ChanceThreshold, chance_threshold, pairs_of_people, tail_depth
+
+LIMIT = 20_000
+"""Longest list of pairs; each is compared as stored, at about 200 pairs a second."""
+LEARNED = 20_000
+"""Largest number of images from which a rule is learned; a search over all their pairs takes five seconds on a core."""
+_ROUNDING = 1e-4  # products of vectors of length 1 in float32 are wrong by less
+_CLOSEST = 1_000_000
+"""Longest list of pairs of images that is searched for the most alike pairs of people: 20 MB."""
+
+
+@dataclass(frozen=True, eq=False)
+class CopyRule:
+    """The rule by which two images are nearly the same: thresholds of thumbnails and of fine details."""
+
+    whitening: Whitening
+    """Mean and spread that all images of the set share, which are taken away before thumbnails are compared."""
+    chance: ChanceThreshold
+    """Threshold of thumbnails."""
+    fine: FineRule
+    """Threshold of fine details, at the stored resolution."""
+    laid: str
+    """Positions of a copy: "upright", "mirrored" (and upright), or "turned" by quarters and flipped
+    (`laid_thumbnails`)."""
+    ids_given: bool
+    """Whether ids of people were given; else each image counts as its own person's."""
+
+    @property
+    def words(self) -> str:
+        """The rule and its assumptions, in plain sentences."""
+        said = [self.chance.words]
+        if self.chance.similarity is not None:
+            said.append(
+                "Images are stored no finer than a thumbnail, so that thumbnails alone confirm a pair."
+                if self.fine.threshold is None
+                else f"A pair is confirmed where fine details correlate above {self.fine.threshold:.2f} at "
+                f"{self.fine.side} x {self.fine.side} pixels, as {self.fine.level:.1%} of pairs of different people do "
+                f"that look most alike ({self.fine.n_pairs} such pairs)."
+            )
+        if not self.ids_given:
+            said.append(
+                "It is not said whose images these are, so that each counts as its own person's: several images of "
+                "one person raise the threshold."
+            )
+        return " ".join(said)
+
+
+@dataclass(frozen=True, eq=False)
+class NearCopies:
+    """Pairs of images whose thumbnails are nearly the same, the most alike first."""
+
+    first: np.ndarray
+    """[P] row of the first image; within one set the smaller row."""
+    second: np.ndarray
+    """[P] row of the second image."""
+    similarity: np.ndarray
+    """[P] correlation of the thumbnails."""
+    fine: np.ndarray
+    """[P] correlation of fine details; NaN where images are stored no finer than a thumbnail."""
+    confirmed: np.ndarray
+    """[P] whether the fine details confirm the pair."""
+    laid: np.ndarray
+    """[P] whether the images are more alike mirrored, or in another position of the rule, than as they are."""
+    found: int
+    """Number of pairs of thumbnails; larger than P where the list was cut at `LIMIT`."""
+
+    def only(self, kept: np.ndarray) -> "NearCopies":
+        """Select some of the pairs.
+
+        Args:
+            kept: [P] bool, the pairs to keep.
+        """
+        columns = ("first", "second", "similarity", "fine", "confirmed", "laid")
+        return NearCopies(**{name: getattr(self, name)[kept] for name in columns}, found=int(kept.sum()))
+
+    @property
+    def pairs(self) -> list[tuple[int, int]]:
+        """Rows of the confirmed pairs."""
+        return list(zip(self.first[self.confirmed].tolist(), self.second[self.confirmed].tolist(), strict=True))
+
+
+NO_PAIRS = NearCopies(
+    np.empty(0, np.intp), np.empty(0, np.intp), np.empty(0, np.float32), np.empty(0), np.empty(0, bool),
+    np.empty(0, bool), 0,
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class BestMatches:
+    """The most similar image of another set, for each image of a set."""
+
+    row: np.ndarray
+    """[n] row in the other set, the first of equals; -1 where that set is empty."""
+    similarity: np.ndarray
+    """[n] correlation of thumbnails, the largest over the positions of the rule; 0 where an image has no details."""
+    laid: np.ndarray
+    """[n] whether it is larger mirrored, or in another position of the rule, than as the image is."""
+
+
+def thumbnails(images: np.ndarray | Sequence[np.ndarray], *, progress: Counted | None = None) -> np.ndarray:
+    """Make thumbnails [n, 32, 32] uint8 of images [n, H, W, C] (`duplicates.thumbnail`), read one by one.
+
+    Args:
+        images: Array or sequence of images; it may lie on the disk.
+        progress: Called with the images done and their number.
+    """
+    made = scratch_array((len(images), SIDE, SIDE), np.uint8)
+    for row in range(len(images)):
+        made[row] = thumbnail(np.asarray(images[row]))
+        if progress is not None and (row + 1) % 256 == 0:
+            progress(row + 1, len(images))
+    return made
+
+
+def copy_rule(
+    small: np.ndarray,
+    people: np.ndarray,
+    read: Read,
+    *,
+    laid: str = "upright",
+    ids_given: bool = True,
+    compared_with: int | None = None,
+    seed: int = 0,
+    progress: Counted | None = None,
+) -> CopyRule:
+    """Learn from real images the rule by which two images are nearly the same.
+
+    Args:
+        small: [n, 32, 32] thumbnails, one of each set of identical images: identical images do not show how alike
+            different people are.
+        people: [n] id of the person in each image.
+        read: Function that reads an image by its row.
+        laid: Positions of a copy, as in `CopyRule`.
+        ids_given: Whether ``people`` are ids of people; else they are ids of images.
+        compared_with: Number of images that are compared with all these people; None where these are compared with
+            each other.
+        seed: Random seed for drawing people where there are more than `LEARNED` images.
+        progress: Called with the rows compared and their number.
+
+    Source:
+        METHODS section 6, "Near copies".
+    """
+    whitening = fit_whitening(small)
+    names, who = np.unique(people, return_inverse=True)
+    n_people = len(names)
+    compared = n_people * (n_people - 1) // 2 if compared_with is None else n_people * compared_with
+    chosen = np.random.default_rng(seed).permutation(n_people)[: max(1, n_people * LEARNED // max(LEARNED, len(small)))]
+    vectors = whitening.table(small)
+    rows = np.flatnonzero(np.isin(who, chosen) & vectors.any(axis=1))
+    who = np.unique(who[rows], return_inverse=True)[1]
+    n_seen = len(np.unique(who))
+    closest = closest_apart(
+        vectors[rows],
+        who,
+        min(_CLOSEST, (tail_depth(n_seen) + 1) * max(2, ceil(len(rows) / max(1, n_seen)) ** 2)),
+        laid=[whitening.table(other) for other in laid_thumbnails(small[rows], laid)],
+        progress=progress,
+    )
+    one, other = who[closest.first], who[closest.second]
+    chance = chance_threshold(pairs_of_people(one, other, closest.similarity), n_seen, compared=compared)
+    null: list[tuple[int, int]] = []
+    if chance.similarity is not None:
+        below = closest.similarity < chance.similarity
+        null = [(int(rows[closest.first[k]]), int(rows[closest.second[k]])) for k in _one_each(one, other, below)]
+    return CopyRule(whitening, chance, fine_rule(null, read, laid), laid, ids_given)
+
+
+def rule_of_stores(
+    *stores: ImageStore,
+    small: Sequence[np.ndarray],
+    laid: str = "mirrored",
+    compared_with: int | None = None,
+    progress: Counted | None = None,
+) -> CopyRule:
+    """Learn the rule from the real images of several stores together; ids of different stores are different people.
+
+    Args:
+        stores: Stores of images, of one shape or of several.
+        small: Thumbnails of each store, [n, 32, 32].
+        laid: Positions of a copy, as in `CopyRule`.
+        compared_with: Number of images that are compared with all these people; None where these are compared with
+            each other.
+        progress: Called with the rows compared and their number.
+    """
+    place = [(store, row) for store in stores for row in range(len(store.images))]
+    hashes = np.concatenate([store.pixel_hashes.astype(str) for store in stores])
+    names = [np.char.add(f"{i}: ", store.manifest.groups.astype(str)) for i, store in enumerate(stores)]
+    rows = np.sort(np.unique(hashes, return_index=True)[1])
+    return copy_rule(
+        np.concatenate(small)[rows],
+        np.concatenate(names)[rows],
+        lambda row: np.asarray(place[rows[row]][0].images[place[rows[row]][1]]),
+        laid=laid,
+        ids_given=all(store.manifest.groups_given for store in stores),
+        compared_with=compared_with,
+        progress=progress,
+    )
+
+
+def near_copies(
+    small: np.ndarray, rule: CopyRule, read: Read, *, limit: int = LIMIT, progress: Counted | None = None
+) -> NearCopies:
+    """Find all pairs of one set that are nearly the same.
+
+    Args:
+        small: [n, 32, 32] thumbnails.
+        rule: The rule; without a threshold no pair is found.
+        read: Function that reads an image by its row.
+        limit: Longest list; the most alike pairs are kept.
+        progress: Called with the rows compared and their number.
+
+    Returns:
+        The pairs, the most alike first, with their fine details.
+    """
+    if rule.chance.similarity is None:
+        return NO_PAIRS
+    vectors = rule.whitening.table(small)
+    laid = [rule.whitening.table(other) for other in laid_thumbnails(small, rule.laid)]
+    pairs = near_pairs(vectors, threshold=rule.chance.similarity, laid=laid, limit=limit, progress=progress)
+    plain = np.einsum("pk,pk->p", vectors[pairs.first], vectors[pairs.second])
+    other = pairs.similarity > np.minimum(plain, 1.0) + _ROUNDING
+    return _confirmed(pairs.first, pairs.second, pairs.similarity, other, pairs.found, rule, read, read)
+
+
+def between_sets(
+    first: np.ndarray,
+    second: np.ndarray,
+    rule: CopyRule,
+    read_first: Read,
+    read_second: Read,
+    *,
+    block: int = 1024,
+    limit: int = LIMIT,
+    progress: Counted | None = None,
+) -> tuple[BestMatches, NearCopies]:
+    """Find each image's most similar image of another set, and all pairs that are nearly the same, in one pass.
+
+    Memory: vectors of the second set in each position (a kilobyte an image, on the disk where there are many),
+    thumbnails and three blocks.
+
+    Args:
+        first: [n, 32, 32] thumbnails.
+        second: [m, 32, 32] thumbnails.
+        rule: The rule; without a threshold no pair is found.
+        read_first: Function that reads an image of the first set by its row.
+        read_second: Function that reads an image of the second set by its row.
+        block: Number of rows that are compared at a time.
+        limit: Longest list; the most alike pairs are kept.
+        progress: Called with the rows of the first set that are done and their number.
+
+    Returns:
+        The most similar image for each image of the first set, and the pairs, the most alike first.
+    """
+    best = BestMatches(np.full(len(first), -1), np.full(len(first), -1.0, np.float32), np.zeros(len(first), bool))
+    tables = [rule.whitening.table(laid) for laid in (second, *laid_thumbnails(second, rule.laid))]
+    kept, found = [np.empty(0, np.intp), np.empty(0, np.intp), np.empty(0, np.float32), np.empty(0, bool)], 0
+    for i in range(0, len(first), block):
+        one = rule.whitening.vectors(first[i : i + block])
+        at = np.arange(len(one))
+        for j in range(0, len(second), block):
+            similarity = one @ np.asarray(tables[0][j : j + block]).T
+            laid = np.zeros(similarity.shape, bool)
+            for table in tables[1:]:
+                other = one @ np.asarray(table[j : j + block]).T
+                laid |= other > similarity
+                np.maximum(similarity, other, out=similarity)
+            np.minimum(similarity, 1.0, out=similarity)
+            column = similarity.argmax(axis=1)
+            better = at[similarity[at, column] > best.similarity[i : i + block]]
+            best.row[i + better] = column[better] + j
+            best.similarity[i + better] = similarity[better, column[better]]
+            best.laid[i + better] = laid[better, column[better]]
+            if rule.chance.similarity is not None:
+                rows, columns = np.nonzero(similarity >= rule.chance.similarity)
+                found += len(rows)
+                new = (rows + i, columns + j, similarity[rows, columns], laid[rows, columns])
+                kept = [np.concatenate(both) for both in zip(kept, new, strict=True)]
+                order = np.lexsort((kept[1], kept[0], -kept[2]))[:limit]
+                kept = [values[order] for values in kept]
+        if progress is not None:
+            progress(min(i + block, len(first)), len(first))
+    rows, columns, alike, turned = kept
+    return best, _confirmed(rows, columns, alike, turned, found, rule, read_first, read_second)
+
+
+def _one_each(one: np.ndarray, other: np.ndarray, chosen: np.ndarray) -> list[int]:
+    """List the first `fine_details.NULL` chosen pairs in which no person is twice."""
+    seen: set[int] = set()
+    found: list[int] = []
+    for k in np.flatnonzero(chosen):
+        if one[k] not in seen and other[k] not in seen:
+            seen |= {int(one[k]), int(other[k])}
+            found.append(int(k))
+            if len(found) == NULL:
+                break
+    return found
+
+
+def _confirmed(
+    first: np.ndarray,
+    second: np.ndarray,
+    similarity: np.ndarray,
+    laid: np.ndarray,
+    found: int,
+    rule: CopyRule,
+    one: Read,
+    other: Read,
+) -> NearCopies:
+    """Add the fine details of each pair, and whether they confirm it."""
+    if rule.fine.threshold is None:
+        alone = np.full(len(first), np.nan)
+        return NearCopies(first, second, similarity, alone, np.ones(len(first), bool), laid, found)
+    order = np.lexsort((second, first))
+    rows = list(zip(first[order].tolist(), second[order].tolist(), strict=True))
+    fine = np.empty(len(order))
+    fine[order] = rule.fine.similarity(rows, one, other, rule.laid)
+    return NearCopies(first, second, similarity, fine, fine > rule.fine.threshold, laid, found)

@@ -1,0 +1,262 @@
+"""What the readers of official data sets share: the folder found, files matched to a table, what is left out said.
+
+The readers follow paper 000, A.6, and METHODS section 1 ("Data sets"). Labels and groups are the data set's own;
+options that would choose others are refused, since the folder can also be read as a plain folder or table.
+"""
+
+import os
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+import pandas as pd
+
+from memorisk.images.columns import read_described, shown_names, texts, with_numbers
+from memorisk.images.decoding.formats import Kind
+from memorisk.images.options import ImageOptions
+from memorisk.images.paths import composed, plain_stem, refuse_escape, within
+from memorisk.images.sources.draft import Draft, keep_user_columns
+from memorisk.images.sources.walk import KIND_BY_SUFFIX, suffix, walk_files
+from memorisk.images.wording import listed
+from memorisk.runs.errors import InputError, one_line, unknown_name
+
+_DEPTH = 2  # folders that an archive puts around the data, or that were given too deep
+_FIXED = (
+    *("image_root", "image_column", "path_column", "label_column", "group_column", "split_column", "dataset_column"),
+    *("labels_csv", "label_from", "group_from"),
+)
+
+
+def refuse_choices(options: ImageOptions, name: str) -> None:
+    """Refuse options that choose images, labels or groups: an official data set has its own.
+
+    Raises:
+        InputError: One is set.
+    """
+    chosen = [field for field in _FIXED if getattr(options, field) is not None]
+    chosen += ["layout"] if options.layout != "auto" else []
+    if chosen:
+        raise InputError(
+            f"{name}: {' and '.join(chosen)} cannot be set, the data set's own images, labels and groups are read; "
+            f"leave it out, or give the folder or its table without '{name}:'"
+        )
+
+
+def find_root(folder: Path, name: str, holds: Callable[[Path], bool], expected: str, draft_notes: list[str]) -> Path:
+    """The folder that holds the data: the given one, or the only one up to two levels below it that does.
+
+    Args:
+        folder: What the user named.
+        name: The data set's name.
+        holds: Whether a folder is the one.
+        expected: What makes it so, in words.
+        draft_notes: Gets a sentence where it is not the given folder.
+
+    Raises:
+        InputError: There is no such folder, it is inside the data set, or nothing or several below it fit.
+    """
+    if not folder.is_dir():
+        raise InputError(f"{name}: there is no folder {one_line(folder)}")
+    level = [folder]
+    for _ in range(_DEPTH + 1):
+        found = [place for place in level if holds(place)]
+        if len(found) > 1:
+            shown = listed([place.relative_to(folder).as_posix() for place in found])
+            raise InputError(f"{name}: {one_line(folder)} holds several such data sets ({shown}); name one of them")
+        if found:
+            if found[0] != folder:
+                below = found[0].relative_to(folder).as_posix()
+                draft_notes.append(f"The data set was found in the folder {one_line(below)} below the one named.")
+            return found[0]
+        level = [child for place in level for child in _subfolders(place)]
+    above = next((parent for parent in list(folder.resolve().parents)[:_DEPTH] if holds(parent)), None)
+    if above is not None:
+        raise InputError(f"{name}: {one_line(folder)} is a part of the data set; give {name}:{one_line(above)}")
+    here = listed(sorted(child.name for child in _subfolders(folder)), 6) or "no folders"
+    raise InputError(
+        f"{name}: {one_line(folder)} does not hold {expected} (it holds {here}); name the folder that does"
+    )
+
+
+def folders_down(folder: Path) -> list[Path]:
+    """The folder and those up to two levels below it, where :func:`find_root` looks."""
+    found = level = [folder]
+    for _ in range(_DEPTH):
+        level = [child for place in level for child in _subfolders(place)]
+        found = found + level
+    return found
+
+
+def refuse_links_out(root: Path, files: Iterable[Path], options: ImageOptions, name: str) -> None:
+    """Refuse files of a data set that are links to somewhere outside its folder.
+
+    Raises:
+        InputError: There are some and ``follow_links`` is not set.
+    """
+    real_root = os.path.realpath(root)
+    leading = [path.name for path in files if not within(real_root, os.path.realpath(path))]
+    refuse_escape([] if options.follow_links else leading, name, "follow_links accepts them")
+
+
+def _subfolders(folder: Path) -> list[Path]:
+    """The folders in a folder, sorted; links and hidden ones do not count, one that cannot be opened has none."""
+    try:
+        found = [p for p in folder.iterdir() if p.is_dir() and not p.is_symlink() and not p.name.startswith(".")]
+    except OSError:
+        return []
+    return sorted(found)
+
+
+@dataclass
+class OfficialFiles:
+    """The image files below a folder, found by name."""
+
+    root: Path
+    files: list[str] = field(default_factory=list)
+    """Relative POSIX paths of all image files, sorted."""
+    _by_name: dict[str, list[str]] = field(default_factory=dict)
+
+    @classmethod
+    def below(
+        cls, root: Path, options: ImageOptions, name: str, kinds: Sequence[Kind] = ("raster",)
+    ) -> "OfficialFiles":
+        """Walk a folder, for files of these kinds by their suffix.
+
+        Raises:
+            InputError: Links lead out of it and ``follow_links`` is not set, or a folder cannot be opened.
+        """
+        walk = walk_files(root, follow_links=options.follow_links)
+        refuse_escape(walk.escaping, name, "follow_links accepts them")
+        return cls.of(root, [file for file in walk.files if KIND_BY_SUFFIX.get(suffix(file)) in kinds])
+
+    @classmethod
+    def of(cls, root: Path, files: list[str]) -> "OfficialFiles":
+        """These files, relative to a folder."""
+        found = cls(root, files)
+        for file in files:
+            for key in _names(file):
+                found._by_name.setdefault(key, []).append(file)
+        return found
+
+    def place(self, names: Sequence[str], name: str, prefer: str | None = None) -> list[str | None]:
+        """The file of each image, None where there is none.
+
+        Args:
+            names: File names, with or without suffix; folders before them do not count.
+            name: The data set's name.
+            prefer: Pattern of a folder whose file is meant where several have the name.
+
+        Raises:
+            InputError: A name fits several files.
+        """
+        chosen: list[str | None] = []
+        doubtful = []
+        for value in names:
+            found = self._by_name.get(composed(value.strip().replace("\\", "/").rsplit("/", 1)[-1]), [])
+            meant = [f for f in found if prefer and any(fnmatchcase(p, prefer) for p in f.split("/")[:-1])]
+            found = meant or found
+            if len(found) > 1:
+                doubtful.append(f"{value}: {' and '.join(found[:2])}")
+            chosen.append(found[0] if found else None)
+        if doubtful:
+            raise InputError(
+                f"{name}: {len(doubtful):,} images have several files ({listed(doubtful, 2)}); keep one of each"
+            )
+        return chosen
+
+    def skip_others(self, draft: Draft, table: str, listed_names: Iterable[str], placed: Iterable[str | None]) -> None:
+        """List the files that no row of the table names, and second copies of those that one names."""
+        known = {key for value in listed_names for key in _names(value)}
+        used = set(placed)
+        for file in self.files:
+            if file not in used:
+                copy = not known.isdisjoint(_names(file))
+                draft.skip(file, "a second file of a listed image" if copy else f"not listed in {table}")
+
+
+def _names(file: str) -> set[str]:
+    """A file's name with and without its suffix."""
+    last = composed(file.strip().replace("\\", "/").rsplit("/", 1)[-1])
+    return {last, plain_stem(last)}
+
+
+def read_columns(path: Path, needed: Sequence[str]) -> pd.DataFrame:
+    """A table with certain columns; all values are text as they stand.
+
+    Raises:
+        InputError: It cannot be read, is empty, or lacks one of them.
+    """
+    table = read_described(path)
+    if not len(table):
+        raise InputError(f"{one_line(path.name)}: no images (the table has no rows)")
+    for column in needed:
+        if column not in table.columns:
+            raise InputError(
+                f"{one_line(path.name)}: no column {column} among {listed(shown_names(table.columns), 12)}; the "
+                "official file has it"
+            )
+    return table
+
+
+def column_texts(table: pd.DataFrame, column: str) -> list[str]:
+    """A column as text without blanks around it."""
+    return [value.strip() for value in texts(table[column])]
+
+
+def check_labels(labels: Iterable[str], known: Iterable[str], source: str) -> None:
+    """Refuse a label that the data set does not have (each of several joined by ``|``).
+
+    Raises:
+        InputError: There is one; the nearest known one is named.
+    """
+    known = list(known)
+    for label in {part for value in set(labels) for part in value.split("|")}:
+        if label not in known:
+            raise unknown_name(f"label in {one_line(source)}:", label, known)
+
+
+def draft_table(draft: Draft, columns: Mapping[str, Sequence[str]], extra: pd.DataFrame) -> None:
+    """Set a draft's table: its own columns, and the others of the source as they are (``user_<name>`` where needed)."""
+    table = pd.DataFrame({name: list(values) for name, values in columns.items()}, dtype=object)
+    named = [str(c) for c in extra.columns if not str(c).startswith("Unnamed:")]
+    draft.table = keep_user_columns(table, {c: with_numbers(pd.Series(extra[c])) for c in named})
+
+
+def leave_out(draft: Draft, keep: Sequence[bool], reason: str) -> None:
+    """Drop rows of a draft's table by a rule of the data set, and list them."""
+    for image, kept in zip(draft.table["image"].tolist(), keep, strict=True):
+        if not kept:
+            draft.skip(image, reason)
+    draft.table = draft.table.loc[list(keep)].reset_index(drop=True)
+
+
+def leave_out_missing(draft: Draft, options: ImageOptions) -> None:
+    """Drop rows without a file (``path`` is None), or refuse them.
+
+    Raises:
+        InputError: There are some and ``skip_missing`` is not set, or no row has a file.
+    """
+    table = draft.table
+    missing = table["image"][table["path"].isna()].tolist()
+    if missing and (len(missing) == len(table) or not options.skip_missing):
+        way = "" if len(missing) == len(table) else ", or go on without them by skip_missing"
+        raise InputError(
+            f"{draft.name}: {len(missing):,} of {len(table):,} images have no file below {one_line(draft.root)} "
+            f"({listed(missing)}); unpack all archives of the data set there{way}"
+        )
+    leave_out(draft, table["path"].notna().tolist(), "no such file")
+
+
+def note_skipped(draft: Draft) -> None:
+    """Say how many files and rows were left out, by reason."""
+    for reason, n in Counter(reason for _, reason in draft.skipped).items():
+        shown = listed([path for path, why in draft.skipped if why == reason], 3)
+        draft.notes.append(f"{n:,} left out, {reason}: {shown}.")
+
+
+def note_count(draft: Draft, official: int) -> None:
+    """Say where the number of images is not the official one."""
+    if len(draft.table) != official:
+        draft.notes.append(f"{len(draft.table):,} images are here; the official release has {official:,}.")

@@ -1,0 +1,1 @@
+"""Files that hold images, a module a kind: raster, TIFF, DICOM, NIfTI, arrays, shards. Start with `registry`."""

@@ -1,0 +1,267 @@
+"""Images in arrays: .npy, .npz, HDF5 and the idx files of MNIST (gzipped or not).
+
+Rules: ``member`` names the array (not needed where there is one), ``frame`` the image in it. Shapes ``[n, h, w]``,
+``[n, h, w, c]`` or, where only that fits, ``[n, c, h, w]``, c in {1, 3, 4}; a fourth channel is alpha, composited
+over black. uint8 is kept. For other types the greys are those of the *whole* array, so that images compare: floats
+within [0, 1] are multiplied by the largest value, whole numbers and floats within [0, 255] are kept as 8 bits,
+uint16 is taken at full range; anything else is stretched from the array's minimum to its maximum (its percentiles
+if asked for). Nothing is unpickled. One image is read at a time: uncompressed arrays by memory map, compressed ones
+as a stream that runs forward, so reading in order costs one decompression and no more memory than an image. An image
+with a value that is NaN or infinite is refused.
+"""
+
+import math
+import os
+import threading
+import zipfile
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import IO, Protocol, cast
+
+import numpy as np
+
+from memorisk.images.decoding.formats import Reading, file_head, sniff
+from memorisk.images.decoding.greys import over_black, percentile_range, refuse_not_finite, stretch, to_depth
+from memorisk.images.readers.array_streams import ArrayStream
+from memorisk.images.readers.bounds import check_count, check_size
+from memorisk.images.readers.hdf5_files import Hdf5Rows, check_written, hdf5_arrays
+from memorisk.images.readers.idx_files import open_idx
+from memorisk.images.wording import listed
+from memorisk.runs.errors import InputError, one_line, unknown_name
+from memorisk.runs.formats.bounds import check_archive, check_unpacked
+
+_LOCK = threading.RLock()  # a stream has one position
+_CHANNELS = (1, 3, 4)
+_ROUNDING = 1e-3  # a resized float image may leave its range by rounding
+
+
+class Rows(Protocol):
+    """An array whose first axis is read one index at a time."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Of the array."""
+        ...
+
+    @property
+    def dtype(self) -> np.dtype:
+        """Of its values."""
+        ...
+
+    def __getitem__(self, index: int) -> np.ndarray:
+        """One image, all its axes."""
+        ...
+
+
+def read(path: Path, how: Reading) -> np.ndarray:
+    """One image of an array, ``[h, w, c]`` uint8 or uint16; the module's docstring says how values are mapped."""
+    with _LOCK:
+        rows = open_rows(path, how.member)
+        first = image_axes(rows, path)
+        if how.frame is None or not 0 <= how.frame < rows.shape[0]:
+            raise InputError(f"{one_line(path)}: has images 0 to {rows.shape[0] - 1}, not {how.frame}")
+        height, width = rows.shape[2:4] if first else rows.shape[1:3]
+        check_size(path, width, height, how.max_pixels)
+        image = np.asarray(rows[how.frame])
+        image = image if image.ndim == 3 else image[..., None]
+        image = np.moveaxis(image, 0, -1) if first else image
+        refuse_not_finite(image, f"{one_line(path)}: image {how.frame}")
+        if image.dtype != np.uint8:
+            image = _mapped(image, _greys(path, how.member, *_version(path)), how)
+    if image.shape[2] == 4:
+        image = over_black(np.ascontiguousarray(image[..., :3]), image[..., 3])
+    return to_depth(np.ascontiguousarray(image), how.depth)
+
+
+def count_frames(path: Path) -> int:
+    """Number of images of a file with one array."""
+    with _LOCK:
+        return int(open_rows(path, None).shape[0])
+
+
+def image_axes(rows: Rows, path: Path) -> bool:
+    """Whether the channels come before height and width.
+
+    Raises:
+        InputError: The shape is not that of images.
+    """
+    shape = tuple(int(n) for n in rows.shape)
+    if np.dtype(rows.dtype).kind not in "buif":
+        raise InputError(f"{one_line(path)}: values of type {rows.dtype} are no pixels")
+    if 0 in shape[1:]:  # as many of them as a header likes lie in no bytes at all
+        raise InputError(f"{one_line(path)}: an array of shape {shape} holds images without a pixel")
+    check_count(path, shape[0], "images")
+    if len(shape) == 3 or (len(shape) == 4 and shape[3] in _CHANNELS):
+        return False
+    if len(shape) == 4 and shape[1] in _CHANNELS:
+        return True
+    raise InputError(
+        f"{one_line(path)}: an array of shape {shape} holds no images; expected [n, h, w], [n, h, w, c] or "
+        "[n, c, h, w] with 1, 3 or 4 channels"
+    )
+
+
+def array_shapes(path: Path) -> dict[str, tuple[tuple[int, ...], np.dtype]]:
+    """Names of the arrays in a file with their shapes and types; the name of a single nameless array is ""."""
+    name = _format_name(path)
+    if name == "npz":
+        with _zip(path) as archive:
+            members = [m for m in archive.namelist() if m.endswith(".npy")]
+            found = {}
+            for member in members:
+                with archive.open(member) as stream:
+                    shape, dtype, _ = _npy_header(stream, path, member)
+                found[member.removesuffix(".npy")] = (shape, dtype)
+            return found
+    if name == "HDF5":
+        return {key: (tuple(rows.shape), rows.dtype) for key, rows in hdf5_arrays(path)}
+    rows = open_rows(path, None)
+    return {"": (tuple(rows.shape), np.dtype(rows.dtype))}
+
+
+def whole_array(path: Path, member: str | None) -> np.ndarray:
+    """One array in memory, for labels and groups."""
+    with _LOCK:
+        rows = open_rows(path, member)
+        if len(rows.shape) == 0:
+            raise InputError(f"{one_line(path)}: {one_line(member)} is a single value, not an array")
+        if not rows.dtype.itemsize and 0 not in rows.shape:
+            raise InputError(f"{one_line(path)}: {one_line(member)} is an array of values without a byte")
+        return np.asarray(rows.read() if isinstance(rows, ArrayStream | Hdf5Rows) else rows[:])  # type: ignore[call-overload]
+
+
+def open_rows(path: Path, member: str | None) -> Rows:
+    """An array of a file, opened; the last few are kept open."""
+    return _opened(path, member, *_version(path))
+
+
+def _version(path: Path) -> tuple[int, int, int]:
+    """Size and time of a file, and this process: an open stream must not be shared with a forked one."""
+    status = path.stat()
+    return status.st_size, status.st_mtime_ns, os.getpid()
+
+
+@lru_cache(maxsize=4)
+def _opened(path: Path, member: str | None, size: int, modified: int, process: int) -> Rows:
+    name = _format_name(path)
+    if name == "npz":
+        return _npz_rows(path, member)
+    if name == "HDF5":
+        known = dict(hdf5_arrays(path))
+        return check_written(known[_chosen(member, list(known), path)])
+    if member:
+        raise InputError(f"{one_line(path)}: holds one array without a name, not {one_line(member)!r}")
+    if name == "npy":
+        with path.open("rb") as file:
+            _npy_header(file, path, "")
+        return cast(Rows, np.load(path, mmap_mode="r", allow_pickle=False))
+    return cast(Rows, open_idx(path))
+
+
+def _format_name(path: Path) -> str:
+    found = sniff(file_head(path))
+    return found.name if found else "?"
+
+
+def _chosen(member: str | None, known: list[str], path: Path) -> str:
+    """The array that is meant.
+
+    Raises:
+        InputError: It does not exist, or several do and none is named.
+    """
+    if member is None and len(known) == 1:
+        return known[0]
+    if member is None:
+        raise InputError(f"{one_line(path)}: holds {len(known)} arrays ({listed(known, 8)}); name one")
+    if member not in known:
+        raise unknown_name(f"array in {one_line(path)}:", member, [one_line(name, 60) for name in known])
+    return member
+
+
+def _npy_header(stream: IO[bytes], path: Path, member: str) -> tuple[tuple[int, ...], np.dtype, bool]:
+    """Shape, type and whether in Fortran's order; the stream stands at the values then.
+
+    Raises:
+        InputError: The array holds Python objects, which only unpickling could read.
+    """
+    version = np.lib.format.read_magic(stream)
+    header = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+    shape, fortran, dtype = header(stream)
+    if dtype.hasobject:
+        raise InputError(
+            f"{one_line(path)}: the array {one_line(member)!r} holds pickled Python objects, which are never loaded; "
+            "save it as numbers or text (np.asarray(values, dtype=str))"
+        )
+    return shape, dtype, fortran
+
+
+def _zip(path: Path) -> zipfile.ZipFile:
+    try:
+        check_archive(path)
+        return zipfile.ZipFile(path)
+    except zipfile.BadZipFile as error:
+        raise InputError(f"{one_line(path)}: a broken npz ({one_line(error, 80)})") from None
+
+
+def _npz_rows(path: Path, member: str | None) -> Rows:
+    archive = _zip(path)
+    names = [m.removesuffix(".npy") for m in archive.namelist() if m.endswith(".npy")]
+    chosen = _chosen(member, names, path)
+    stream = archive.open(f"{chosen}.npy")
+    shape, dtype, fortran = _npy_header(stream, path, chosen)
+    packed = archive.getinfo(f"{chosen}.npy")
+    n_bytes = math.prod(shape) * dtype.itemsize
+    if packed.file_size < stream.tell() + n_bytes:
+        raise InputError(f"{one_line(path)}: {one_line(chosen)} declares shape {shape}, more than the file holds")
+    check_unpacked(path, f"the array {one_line(chosen)!r}", n_bytes, packed.compress_size)
+    if fortran and len(shape) > 1:  # its images are not contiguous: nothing to stream
+        stream.close()
+        with np.load(path, allow_pickle=False) as arrays:
+            return cast(Rows, arrays[chosen])
+    return ArrayStream(stream, stream.tell(), shape, dtype)
+
+
+@dataclass(frozen=True)
+class _Greys:
+    """The range of a whole array."""
+
+    low: float
+    high: float
+    percentiles: tuple[float, float]
+
+
+@lru_cache(maxsize=8)
+def _greys(path: Path, member: str | None, size: int, modified: int, process: int) -> _Greys:
+    """Minimum and maximum over an array; percentiles over at most 1,000 of its images, 4,096 values each."""
+    rows = open_rows(path, member)
+    n = int(rows.shape[0])
+    low, high, sampled = np.inf, -np.inf, []
+    for i in range(n):
+        values = np.asarray(rows[i])
+        values = values[np.isfinite(values)] if values.dtype.kind == "f" else values
+        if values.size:
+            low, high = min(low, float(values.min())), max(high, float(values.max()))
+        if i % max(1, n // 1000) == 0:
+            sampled.append(values.ravel()[:: max(1, values.size // 4096)])
+    if low > high:
+        low = high = 0.0
+    return _Greys(low, high, percentile_range(np.concatenate(sampled).astype(np.float64)))
+
+
+def _mapped(image: np.ndarray, greys: _Greys, how: Reading) -> np.ndarray:
+    """Values that are not uint8, by the range of their array."""
+    kind, low, high = image.dtype.kind, greys.low, greys.high
+    if kind == "b":
+        return image.astype(np.uint8) * np.uint8(255)
+    clean = image.astype(np.float64)
+    if how.window == "percentile":
+        return stretch(clean, *greys.percentiles, how.depth)
+    if kind == "f" and low >= -_ROUNDING and high <= 1 + _ROUNDING:
+        return stretch(clean, 0.0, 1.0, how.depth)
+    if low >= -_ROUNDING and high <= 255 + _ROUNDING:
+        return stretch(clean, 0.0, 255.0, how.depth)
+    if kind == "u":
+        bits = 8 * image.dtype.itemsize if how.window == "full" else int(high).bit_length()
+        return stretch(clean, 0.0, float((1 << bits) - 1), how.depth)
+    return stretch(clean, low, high, how.depth)

@@ -1,0 +1,262 @@
+"""DICOM through pydicom: uncompressed, RLE, JPEG (baseline, extended, lossless, LS) and JPEG 2000.
+
+Rules: the middle frame (number of frames // 2) of a multi-frame file unless one is asked for. Grey: modality LUT or
+rescale, then the window (``images.readers.dicom_greys`` has the order), MONOCHROME1 inverted last. Colour: YBR becomes
+RGB, PALETTE COLOR becomes RGB, no window; deeper colour is taken at its full range of stored bits. Overlays and colour
+profiles are left out. Compressed frames are decoded by libraries of permissive licences in a fixed order, so that two
+machines with the same libraries give the same pixels: Pillow for baseline JPEG, GDCM for JPEG Lossless and JPEG-LS,
+OpenJPEG for JPEG 2000 (both in a process apart, ``images.readers.dicom_apart``), pydicom for RLE. Extended JPEG of 12
+bits needs pylibjpeg-libjpeg (GPL), which memorisk does not install, and is refused without it.
+"""
+
+import zlib
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from memorisk.images.decoding import jpeg
+from memorisk.images.decoding.formats import Reading
+from memorisk.images.decoding.greys import refuse_not_finite, show, stretch, to_depth
+from memorisk.images.readers.bounds import check_size
+from memorisk.images.readers.dicom_apart import DECODERS, decode_apart
+from memorisk.images.readers.dicom_greys import grey_image
+from memorisk.images.readers.raster import open_image, refuse_cut_short
+from memorisk.runs.errors import InputError, MissingExtraError, one_line
+from memorisk.runs.formats.bounds import check_unpacked
+
+_PIXELS = ("PixelData", "FloatPixelData", "DoubleFloatPixelData")
+_DECODERS = (  # part of the transfer syntax' name, pydicom's plugins in the order they are tried
+    ("JPEG 2000", ("pylibjpeg", "pillow")),
+    ("JPEG Baseline", ("pillow", "pylibjpeg")),
+    ("JPEG Extended", ("pillow", "pylibjpeg")),
+    ("JPEG", ("gdcm", "pylibjpeg")),
+)
+_DEFLATED = b"1.2.840.10008.1.2.1.99"
+_MOST_SAMPLES = 4
+"""Values of a pixel that DICOM has ever allowed (PS3.3 C.7.6.3.1.1; four in retired colour spaces)."""
+
+
+def pydicom_module() -> Any:
+    """The library, imported when the first DICOM file is met.
+
+    Raises:
+        MissingExtraError: It is not installed.
+    """
+    try:
+        import pydicom
+        import pydicom.pixels
+    except ImportError:
+        raise MissingExtraError("pydicom", "medical", "reading DICOM") from None
+    return pydicom
+
+
+def read(path: Path, how: Reading) -> np.ndarray:
+    """One frame, ``[h, w, c]`` uint8 or uint16; the module's docstring says how values are mapped.
+
+    Raises:
+        InputError: No pixels, no such frame, too large, or pixels that cannot be decoded.
+    """
+    pydicom_module()
+    data = dataset(path)
+    n = frame_count(data)
+    frame = n // 2 if how.frame is None else how.frame
+    if not 0 <= frame < n:
+        raise InputError(f"{one_line(path)}: has frames 0 to {n - 1}, not {frame}")
+    rows, columns = _whole(data, "Rows"), _whole(data, "Columns")
+    check_size(path, columns, rows, how.max_pixels, stored=path.stat().st_size)
+    if not 1 <= (samples := _whole(data, "SamplesPerPixel", 1)) <= _MOST_SAMPLES:
+        raise InputError(f"{one_line(path)}: SamplesPerPixel is {samples}; a pixel has 1 to {_MOST_SAMPLES} values")
+    values = _decoded(data, frame, path, how.max_pixels)
+    refuse_not_finite(values, f"{one_line(path)}: frame {frame}" if n > 1 else one_line(path))
+    photometric = str(data.get("PhotometricInterpretation", "")).strip()
+    if photometric == "PALETTE COLOR":
+        return _palette(values, data, how.depth)
+    if values.ndim == 3:
+        return _colour(values, data, how)
+    if not photometric.startswith("MONOCHROME"):
+        raise InputError(f"{one_line(path)}: one channel of photometric interpretation {one_line(photometric)!r}")
+    return grey_image(values, data, frame, how.window, how.depth)[..., None]
+
+
+def count_frames(path: Path) -> int:
+    """Number of frames; 1 where the file does not say."""
+    pydicom_module()
+    return frame_count(dataset(path))
+
+
+def dataset(path: Path) -> Any:
+    """A file with pixels, parsed; the last one is kept, so that the frames of a stack need one parsing."""
+    status = path.stat()
+    return _parsed(path, status.st_size, status.st_mtime_ns)
+
+
+@lru_cache(maxsize=1)
+def _parsed(path: Path, size: int, modified: int) -> Any:
+    refuse_deflate_bomb(path)
+    data = pydicom_module().dcmread(path, force=True)
+    if not any(keyword in data for keyword in _PIXELS):
+        raise InputError(
+            f"{one_line(path)}: a DICOM file without pixels, or cut short before them ({content_name(data)})"
+        )
+    return data
+
+
+def content_class(data: Any) -> Any:
+    """The SOP class; that of the file where the data set names none, as a DICOMDIR."""
+    return data.get("SOPClassUID") or getattr(data, "file_meta", {}).get("MediaStorageSOPClassUID")
+
+
+def content_name(data: Any) -> str:
+    """What a data set holds, by the name of its SOP class, as in ``RT Plan Storage``."""
+    uid = content_class(data)
+    return one_line(getattr(uid, "name", uid), 80) if uid else "no SOP class"
+
+
+def frame_count(data: Any) -> int:
+    """Number of frames that a data set declares; 1 where it declares none.
+
+    Raises:
+        InputError: The value is no whole number.
+    """
+    return max(1, _whole(data, "NumberOfFrames", 1))
+
+
+def _whole(data: Any, keyword: str, default: int | None = None) -> int:
+    value = None
+    try:
+        value = data.get(keyword)
+        if value in (None, "") and default is not None:
+            return default
+        return int(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError, AttributeError):
+        given = "absent" if value is None else one_line(value, 40)
+        raise InputError(f"{one_line(getattr(data, 'filename', 'DICOM'))}: {keyword} is {given}") from None
+
+
+def _decoded(data: Any, frame: int, path: Path, max_pixels: int) -> np.ndarray:
+    """Stored values of one frame, ``[h, w]`` or ``[h, w, 3]`` (RGB), native byte order."""
+    pixel_array = pydicom_module().pixels.pixel_array
+    syntax = _transfer_syntax(data)
+    if syntax.is_encapsulated:
+        _check_codestream(data, frame, path, max_pixels)
+    problems = []
+    for plugin in _plugins(syntax):
+        try:
+            if plugin in DECODERS:
+                values = decode_apart(path, frame, plugin)
+            else:
+                values = np.asarray(pixel_array(data, index=frame, decoding_plugin=plugin))
+            return values.astype(values.dtype.newbyteorder("="), copy=False)
+        except Exception as error:  # a decoder's own exceptions; the next one may know the file
+            problems.append(_short(error, path))
+    hint = "; 12 bits need pylibjpeg-libjpeg (GPL)" if "Extended" in syntax.name else ""
+    raise InputError(f"{one_line(path)}: pixels cannot be decoded ({syntax.name}: {problems[0]}{hint})")
+
+
+def _plugins(syntax: Any) -> list[str]:
+    """Decoders in the order they are tried; "" is pydicom's own.
+
+    Raises:
+        MissingExtraError: None of them is installed.
+    """
+    wanted = next((plugins for part, plugins in _DECODERS if part in syntax.name), None)
+    if not syntax.is_encapsulated or wanted is None:
+        return [""]
+    known = pydicom_module().pixels.get_decoder(syntax).available_plugins
+    found = [plugin for plugin in wanted if plugin in known]
+    if not found:
+        library = {"gdcm": "python-gdcm", "pylibjpeg": "pylibjpeg-openjpeg"}.get(wanted[0], wanted[0])
+        raise MissingExtraError(library, "medical", f"reading DICOM of {syntax.name}")
+    return found
+
+
+def _short(error: Exception, path: Path) -> str:
+    text = (
+        str(error)
+        .removeprefix(f"{one_line(path)}: ")
+        .replace("Unable to decode as exceptions were raised by all available plugins:", "")
+    )
+    return one_line(" ".join(text.split()), 150)
+
+
+def _transfer_syntax(data: Any) -> Any:
+    """The transfer syntax; where the file lacks one, that by which pydicom could parse it."""
+    meta = getattr(data, "file_meta", None)
+    uid = meta.get("TransferSyntaxUID") if meta is not None else None
+    if uid:
+        return uid
+    library = pydicom_module()
+    implicit, little = getattr(data, "original_encoding", (True, True))
+    uid = library.uid.ImplicitVRLittleEndian if implicit else library.uid.ExplicitVRLittleEndian
+    uid = uid if little is not False else library.uid.ExplicitVRBigEndian
+    if meta is None:
+        data.file_meta = library.dataset.FileMetaDataset()
+    data.file_meta.TransferSyntaxUID = uid
+    return uid
+
+
+def _palette(values: np.ndarray, data: Any, depth: int) -> np.ndarray:
+    """PALETTE COLOR through its table, at the full range of the table's bits."""
+    colours = np.asarray(pydicom_module().pixels.apply_color_lut(values, data))[..., :3]
+    return to_depth(colours.astype(np.uint16 if colours.dtype.itemsize > 1 else np.uint8), depth)
+
+
+def _colour(values: np.ndarray, data: Any, how: Reading) -> np.ndarray:
+    """RGB; deeper than 8 bits at the full range of the stored bits, or by percentiles if asked for."""
+    bits = _whole(data, "BitsStored", 8)
+    if values.dtype == np.uint8 and bits == 8:
+        return to_depth(values, how.depth)
+    if how.window == "percentile":
+        return show(values.astype(np.float64), how.window, how.depth)
+    low = -(1 << (bits - 1)) if values.dtype.kind == "i" else 0
+    return stretch(values, low, low + (1 << bits) - 1, how.depth)
+
+
+def refuse_deflate_bomb(path: Path) -> None:
+    """Refuse a deflated data set that inflates beyond what its size allows: pydicom inflates it whole.
+
+    Raises:
+        InputError: It does.
+    """
+    with path.open("rb") as file:
+        head = file.read(4096)
+        if _DEFLATED not in head:
+            return
+        stored = path.stat().st_size
+        file.seek(_after_meta(head))
+        inflater, total = zlib.decompressobj(-zlib.MAX_WBITS), 0
+        while chunk := file.read(1 << 20):
+            while chunk and not inflater.eof:
+                total += len(inflater.decompress(chunk, 1 << 24))
+                chunk = inflater.unconsumed_tail
+                check_unpacked(path, "the deflated data set", total, stored)
+
+
+def _after_meta(head: bytes) -> int:
+    """Where the data set begins: after the elements of group 0002, which are always explicit and little-endian."""
+    place = 132
+    while head[place : place + 2] == b"\x02\0":
+        if head[place + 4 : place + 6] in (b"OB", b"OW", b"UN", b"SQ", b"UT"):
+            place += 12 + int.from_bytes(head[place + 8 : place + 12], "little")
+        else:
+            place += 8 + int.from_bytes(head[place + 6 : place + 8], "little")
+    return place
+
+
+def _check_codestream(data: Any, frame: int, path: Path, max_pixels: int) -> None:
+    """Check what a compressed frame says of itself, which decoders believe: its size, and for JPEG that it ends."""
+    from pydicom.encaps import get_frame
+
+    try:
+        stream = get_frame(data.PixelData, frame, number_of_frames=frame_count(data))
+    except Exception:  # broken encapsulation: the decoders say what is wrong with it
+        return
+    if jpeg.is_jpeg(stream) and not jpeg.has_end(stream):
+        raise InputError(f"{one_line(path)}: a truncated JPEG frame (it has no end marker)")
+    size = jpeg.declared_size(stream)
+    if size is not None:
+        check_size(path, size[0], size[1], max_pixels)
+    if "JPEG Baseline" in _transfer_syntax(data).name:
+        refuse_cut_short(open_image(stream, path), stream, path)

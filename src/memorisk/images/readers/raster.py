@@ -1,0 +1,197 @@
+"""PNG, JPEG, GIF, WebP, BMP, JPEG 2000, PGM/PPM through Pillow.
+
+Rules: the first frame of an animation unless one is asked for; EXIF orientation is turned; palettes become RGB; 1,
+2 and 4 bit greys are spread over 0..255; alpha is composited over black; CMYK (Adobe's inverted form too) becomes
+RGB by Pillow's formula, without colour profiles; 16-bit grey (PNG, PGM, JPEG 2000) keeps its 16 bits at depth 16
+and is ``round(v / 257)`` at depth 8 (or percentiles, if asked for). Colour PNG of 16 bits: Pillow gives the higher
+byte of each value, so depth 16 adds nothing there; TIFF keeps both bytes. A truncated file is an error, never a
+grey half.
+"""
+
+import io
+from pathlib import Path
+from typing import BinaryIO
+
+import numpy as np
+from PIL import Image, ImageOps
+
+from memorisk.images.decoding import jpeg
+from memorisk.images.decoding.formats import Reading, sniff
+from memorisk.images.decoding.greys import over_black, refuse_not_finite, show, to_depth
+from memorisk.images.readers.bounds import FREE_PIXELS, check_size
+from memorisk.runs.errors import InputError, one_line
+
+_PNG = b"\x89PNG\r\n\x1a\n"
+_MOST_SCANS = 100
+_BITS, _COLOUR_TYPE = 24, 25  # bytes of a PNG file: bits of a value; grey (0, 4) or colour
+
+
+def read(path: Path, how: Reading) -> np.ndarray:
+    """One image, ``[h, w, c]`` uint8 or uint16; the module's docstring says how colours and depths are mapped."""
+    return read_data(path.read_bytes(), path, how)
+
+
+def read_data(data: bytes, path: Path, how: Reading) -> np.ndarray:
+    """As :func:`read`, of the content of a file; ``path`` names it in messages."""
+    image = open_image(data, path)
+    check_size(path, image.size[0], image.size[1], how.max_pixels, stored=len(data))
+    if how.frame:
+        seek(image, how.frame, path)
+    if image.format == "JPEG":
+        _refuse_scans(image, data, path)
+        refuse_cut_short(image, data, path)
+    if image.format == "PNG":
+        _spread_transparent_grey(image, data)
+    return pixels(image, how, one_line(path), grey_only=image.format == "PNG" and data[_COLOUR_TYPE] in (0, 4))
+
+
+def count_frames(path: Path) -> int:
+    """Number of frames of an animation, or of pictures in a JPEG (CIPA DC-007); 1 for a single image."""
+    with path.open("rb") as file:
+        head = file.read(8)
+        if head == _PNG and not _animated(file):
+            return 1
+        if head[:2] == b"\xff\xd8" and not _of_several_pictures(file):
+            return 1
+    return int(getattr(open_image(path.read_bytes(), path), "n_frames", 1))
+
+
+def _animated(file: BinaryIO) -> bool:
+    """Whether a PNG has the chunk of an animation, which stands before the pixels: the rest is not read."""
+    while len(head := file.read(8)) == 8 and head[4:] != b"IDAT":
+        if head[4:] == b"acTL":
+            return True
+        file.seek(int.from_bytes(head[:4], "big") + 4, 1)
+    return False
+
+
+def _of_several_pictures(file: BinaryIO) -> bool:
+    """Whether a JPEG has the segment that lists further pictures, before the coded data: the rest is not read."""
+    file.seek(2)
+    while (head := file.read(8))[:1] == b"\xff" and len(head) == 8 and head[1] not in (0xDA, 0xD9):
+        if head[1] == 0xE2 and head[4:] == b"MPF\0":
+            return True
+        file.seek(max(2, int.from_bytes(head[2:4], "big")) - 6, 1)
+    return False
+
+
+def open_image(data: bytes, path: Path) -> Image.Image:
+    """Open, without decoding, by the format of the content.
+
+    Pillow's own classes are called instead of ``Image.open``, which would try other formats and hold its own, global
+    limit on pixels: ours is an option.
+    """
+    found = sniff(data[:64])
+    name = found.name if found else "?"
+    Image.init()
+    if name not in Image.OPEN:
+        raise InputError(f"{one_line(path)}: this Pillow was built without {name}")
+    try:
+        return Image.OPEN[name][0](io.BytesIO(data), "")
+    except SyntaxError as error:  # Pillow's way to say: not what its first bytes promised
+        raise InputError(f"{one_line(path)}: broken {name} ({one_line(error, 120)})") from None
+
+
+def seek(image: Image.Image, frame: int, path: Path) -> None:
+    """Go to a frame.
+
+    Raises:
+        InputError: There is no such frame.
+    """
+    n = int(getattr(image, "n_frames", 1))
+    if not 0 <= frame < n:
+        raise InputError(f"{one_line(path)}: has frames 0 to {n - 1}, not {frame}")
+    image.seek(frame)
+
+
+def pixels(image: Image.Image, how: Reading, name: str, *, grey_only: bool = False) -> np.ndarray:
+    """Decode a Pillow image to ``[h, w, c]``.
+
+    Args:
+        image: As Pillow opened it.
+        how: Depth and window.
+        name: Of the image, for messages.
+        grey_only: For grey that Pillow can only hold as colour.
+
+    Raises:
+        InputError: Its values are floats, and some are not finite.
+    """
+    image.load()
+    turned = _upright(image)
+    transparent = image.info.get("transparency")
+    if turned.mode.startswith("I;16") or turned.mode in ("I", "F"):
+        refuse_not_finite(np.asarray(turned), name)
+        return _deep_grey(np.asarray(turned), transparent, how)
+    if turned.mode in ("1", "L") and (transparent is None or isinstance(transparent, int)):
+        grey = np.asarray(turned.convert("L"))[..., None]
+        grey = grey if transparent is None else np.where(grey == transparent, np.uint8(0), grey)
+        return to_depth(grey, how.depth)
+    if transparent is not None or turned.mode in ("LA", "La", "PA", "RGBA", "RGBa"):
+        grey_only = grey_only or turned.mode in ("L", "LA", "La")
+        rgba = np.asarray(turned.convert("RGBA"))
+        colour = rgba[..., :1] if grey_only else rgba[..., :3]
+        return to_depth(over_black(np.ascontiguousarray(colour), rgba[..., 3]), how.depth)
+    return to_depth(np.asarray(turned if turned.mode == "RGB" else turned.convert("RGB")), how.depth)
+
+
+def _deep_grey(values: np.ndarray, transparent: object, how: Reading) -> np.ndarray:
+    """Grey of more than 8 bits; a transparent grey value (PNG tRNS) becomes black."""
+    if values.dtype == np.int32 and values.min(initial=0) >= 0 and values.max(initial=0) <= 65535:
+        values = values.astype(np.uint16)
+    if isinstance(transparent, int):
+        values = np.where(values == transparent, 0, values).astype(values.dtype)
+    return show(values, how.window, how.depth)[..., None]
+
+
+def _refuse_scans(image: Image.Image, data: bytes, path: Path) -> None:
+    """Refuse a JPEG of so many scans that going over all its pixels in each would take minutes.
+
+    An empty scan takes a few bytes; encoders write about ten. Allowed are 100 scans of an image of `FREE_PIXELS`,
+    which take some ten seconds, and as many pixels in fewer or more scans.
+
+    Raises:
+        InputError: It has more.
+    """
+    n = jpeg.scans(data)
+    if n * image.width * image.height > _MOST_SCANS * FREE_PIXELS:
+        raise InputError(f"{one_line(path)}: {n:,} scans of {image.width:,} x {image.height:,} pixels; save it anew")
+
+
+def refuse_cut_short(image: Image.Image, data: bytes, path: Path) -> None:
+    """Refuse a JPEG whose data end before its pixels do, although an end marker follows.
+
+    Pillow reports a file that breaks off, but where an end marker follows libjpeg fills what is missing with zeros,
+    mid-grey, and says nothing. More data in front of that marker change nothing in a complete image (they lie after
+    the last block), and what is missing in another. The second decoding this takes is spent only where the last pixel
+    is that grey, or where there are several scans, whose later ones can be missing without a grey pixel.
+
+    Raises:
+        InputError: It is so.
+    """
+    image.load()
+    last = image.getpixel((image.width - 1, image.height - 1))
+    grey = all(v in (127, 128) for v in (last if isinstance(last, tuple) else (last,)))
+    doubtful = grey or jpeg.scans(data) > 1 or "progressive" in image.info
+    longer = jpeg.with_more_data(data) if doubtful else None
+    if longer is None:
+        return
+    again = open_image(longer, path)
+    again.load()
+    if jpeg.scans_missing(data) or not np.array_equal(np.asarray(image), np.asarray(again)):
+        raise InputError(f"{one_line(path)}: a truncated JPEG (its data end before its pixels do)")
+
+
+def _spread_transparent_grey(image: Image.Image, data: bytes) -> None:
+    """Pillow spreads greys of 2 and 4 bits over 0..255, but not the one that a PNG says is transparent."""
+    transparent = image.info.get("transparency")
+    if isinstance(transparent, int) and data[_BITS] in (2, 4):
+        image.info["transparency"] = transparent * 255 // ((1 << data[_BITS]) - 1)
+
+
+def _upright(image: Image.Image) -> Image.Image:
+    """The image turned as its EXIF orientation says; a broken EXIF block says nothing."""
+    try:
+        orientation = image.getexif().get(0x0112, 1)
+    except Exception:  # Pillow raises whatever the broken bytes lead to; the pixels are fine
+        return image
+    return ImageOps.exif_transpose(image) if orientation in range(2, 9) else image

@@ -1,0 +1,215 @@
+"""Arrays of images: npz (MedMNIST's layout too), npy, HDF5 and the idx files of MNIST, with labels and groups beside.
+
+Arrays are found by their names: ``train_images, train_labels, val_images, ...`` (MedMNIST) or ``x_train, y_train,
+...`` give the split; otherwise ``images`` (``x``, ``data``), ``labels`` (``y``, ``targets``) and ``groups``
+(``patients``), or those that ``image_column``, ``label_column`` and ``group_column`` name. An .npy file
+``..images..npy`` has its labels in ``..labels..npy``, an idx file in its usual partner. Labels ``[n]`` or ``[n,
+1]`` are taken as text; ``[n, L]`` of 0 and 1 are several findings, joined by ``|`` (``none`` where a row has no 1).
+"""
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from memorisk.images.columns import NO_FINDING, texts
+from memorisk.images.decoding.formats import file_format
+from memorisk.images.manifest import Manifest
+from memorisk.images.options import ImageOptions
+from memorisk.images.readers.arrays import array_shapes, image_axes, open_rows, whole_array
+from memorisk.images.readers.registry import decoding
+from memorisk.images.sources.draft import Draft, finish, refuse_unused
+from memorisk.images.wording import listed
+from memorisk.runs.errors import InputError, one_line, unknown_name
+
+_IMAGES = ("images", "image", "x", "data", "imgs", "pixels", "arr_0")
+_LABELS = ("labels", "label", "y", "targets", "target", "classes", "arr_1")
+_GROUPS = ("groups", "group", "patients", "patient", "patient_ids", "patient_id", "subjects", "subject", "lesions")
+_IDS = ("ids", "image_ids", "image_id", "names", "filenames", "files")
+_SPLITS = {"train": ("train",), "val": ("val", "valid", "validation"), "test": ("test",)}
+
+
+@dataclass(frozen=True)
+class Part:
+    """Arrays that belong together: images, and where there are any labels, groups and ids; all by name."""
+
+    split: str
+    images: str
+    labels: str | None = None
+    groups: str | None = None
+    ids: str | None = None
+
+
+def load_arrays(path: Path, options: ImageOptions) -> Manifest:
+    """The manifest of a file of arrays.
+
+    Raises:
+        InputError: No array of images, arrays of different lengths, pickled objects, or what
+            :func:`memorisk.images.sources.draft.finish` refuses.
+    """
+    draft = Draft(table=pd.DataFrame(), root=path.parent, name=path.stem.removesuffix(".npy"))
+    refuse_unused(options, path.name, allowed=("image_column", "label_column", "group_column"))
+    with decoding(path):
+        shapes = {name: shape for name, (shape, _) in array_shapes(path).items()}
+        parts = _parts(path, shapes, options)
+        tables = [_part_table(path, part, shapes, options) for part in parts]
+    draft.table = pd.concat(tables, ignore_index=True)
+    if len(parts) == 1 and not parts[0].split:
+        draft.table = draft.table.drop(columns="split")
+    if "group" in draft.table:
+        draft.group_from = "array of groups"
+        draft.group_fallback = "name another with group_column, or give a table with ids and groups as labels_csv"
+    shown = [f"{one_line(p.images, 60)} with labels {one_line(p.labels or 'absent', 60)}" for p in parts if p.images]
+    if shown:
+        draft.notes.append(f"Arrays: {'; '.join(shown)}.")
+    return finish(draft, options)
+
+
+def _parts(path: Path, shapes: dict[str, tuple[int, ...]], options: ImageOptions) -> list[Part]:
+    """Which arrays are images, labels, groups and ids.
+
+    Raises:
+        InputError: A named array does not exist, or none looks like images.
+    """
+    if list(shapes) == [""]:
+        return [Part(split="", images="")]
+    named = (None, None, None) if options.labels_csv is not None else _named(options)
+    for name in named:
+        if name is not None and name not in shapes:
+            raise unknown_name(f"array in {one_line(path.name)}:", name, [one_line(key, 60) for key in shapes])
+    if named == (None, None, None):
+        found = [part for split, spellings in _SPLITS.items() if (part := _split_part(split, spellings, shapes))]
+        if found:
+            return found
+    images = named[0] or _first(_IMAGES, shapes) or _only_images(shapes)
+    if images is None:
+        raise InputError(
+            f"{one_line(path.name)}: no array of images among {listed(_described(shapes), 8)}; name one with "
+            "image_column"
+        )
+    return [
+        Part(
+            split="",
+            images=images,
+            labels=named[1] or _first(_LABELS, shapes),
+            groups=named[2] or _first(_GROUPS, shapes),
+            ids=_first(_IDS, shapes),
+        )
+    ]
+
+
+def _named(options: ImageOptions) -> tuple[str | None, str | None, str | None]:
+    """Arrays of images, labels and groups that the options name; with a joined table they name its columns."""
+    return options.image_column, options.label_column, options.group_column
+
+
+def _split_part(split: str, spellings: tuple[str, ...], shapes: dict[str, tuple[int, ...]]) -> Part | None:
+    """The arrays of one split: ``train_images`` or ``images_train``, with what belongs to them."""
+
+    def of(kinds: tuple[str, ...]) -> str | None:
+        """The first array that is called like one of these kinds."""
+        names = [n for s in spellings for k in kinds for n in (f"{s}_{k}", f"{k}_{s}", f"{s}/{k}")]
+        return _first(tuple(names), shapes)
+
+    images = of(_IMAGES)
+    if images is None:
+        return None
+    return Part(split=split, images=images, labels=of(_LABELS), groups=of(_GROUPS), ids=of(_IDS))
+
+
+def _first(names: tuple[str, ...], shapes: dict[str, tuple[int, ...]]) -> str | None:
+    """The first of some names that exists, whatever its case."""
+    known: dict[str, str] = {}
+    for name in shapes:
+        known.setdefault(name.lower(), name)
+    return next((known[name] for name in names if name in known), None)
+
+
+def _only_images(shapes: dict[str, tuple[int, ...]]) -> str | None:
+    """The only array with the dimensions of images, if there is just one."""
+    found = [name for name, shape in shapes.items() if len(shape) in (3, 4) and min(shape) > 0]
+    return found[0] if len(found) == 1 else None
+
+
+def _described(shapes: dict[str, tuple[int, ...]]) -> list[str]:
+    return [f"{name} {shape}" for name, shape in shapes.items()]
+
+
+def _part_table(path: Path, part: Part, shapes: dict[str, tuple[int, ...]], options: ImageOptions) -> pd.DataFrame:
+    """Rows of one array of images."""
+    image_axes(open_rows(path, part.images or None), path)
+    n = shapes[part.images][0]
+    width = len(str(max(n - 1, 0)))
+    prefix = f"{part.split}/" if part.split else ""
+    table = pd.DataFrame({"image": [f"{prefix}{i:0{width}d}" for i in range(n)]}, dtype=object)
+    table["path"] = path.name
+    table["member"] = part.images
+    table["frame"] = pd.array(range(n), dtype="Int64")
+    table["split"] = part.split
+    if part.ids is not None:
+        table["image"] = [prefix + v for v in texts(_column(path, part.ids, shapes, n, single=True).ravel())]
+    if options.labels_csv is None and options.label_from is None:
+        labels = _column(path, part.labels, shapes, n) if part.labels else _beside(path, ("labels", "y"), n)
+        if labels is not None:
+            table["label"] = array_labels(labels, path)
+    if options.group_from is None:
+        groups = (
+            _column(path, part.groups, shapes, n, single=True)
+            if part.groups
+            else _beside(path, ("groups", "patients"), n)
+        )
+        if groups is not None:
+            table["group"] = texts(groups.ravel())
+    return table
+
+
+def _column(path: Path, name: str, shapes: dict[str, tuple[int, ...]], n: int, *, single: bool = False) -> np.ndarray:
+    """An array with a value (or, unless it is ``single``, a row) for each image.
+
+    Raises:
+        InputError: It has another length.
+    """
+    shape = shapes[name]
+    if not shape or shape[0] != n or (single and math.prod(shape) != n):
+        raise InputError(f"{one_line(path.name)}: the array {one_line(name)} has shape {shape}, for {n:,} images")
+    return whole_array(path, name or None)
+
+
+def _beside(path: Path, kinds: tuple[str, ...], n: int) -> np.ndarray | None:
+    """The array of a partner file of .npy and idx files, or None.
+
+    Raises:
+        InputError: It has another length.
+    """
+    found = file_format(path)
+    if found is None or found.name not in ("npy", "idx", "idx, gzipped"):
+        return None
+    for kind in kinds:
+        for mine in ("images", "x", "X"):
+            name = path.name.replace(mine, kind, 1).replace("idx3", "idx1")
+            partner = path.with_name(name)
+            if name != path.name and partner.is_file() and file_format(partner) is not None:
+                shape = open_rows(partner, None).shape
+                if not shape or shape[0] != n:
+                    held = f"{shape[0]:,} values" if shape else "a single value"
+                    raise InputError(f"{one_line(name)}: has {held}, for {n:,} images in {one_line(path.name)}")
+                return whole_array(partner, None)
+    return None
+
+
+def array_labels(values: np.ndarray, path: Path) -> list[str]:
+    """Labels as text: ``[n]`` or ``[n, 1]`` one each, ``[n, L]`` of 0 and 1 the columns of the ones, joined by ``|``.
+
+    Raises:
+        InputError: Another shape, or values other than 0 and 1 in several columns.
+    """
+    if values.ndim == 1 or (values.ndim == 2 and values.shape[1] == 1):
+        return [v.strip() for v in texts(values.ravel().tolist())]
+    if values.ndim != 2 or not np.isin(values, (0, 1)).all():
+        raise InputError(
+            f"{one_line(path.name)}: labels of shape {values.shape} are neither one for each image nor columns of "
+            "0 and 1"
+        )
+    return ["|".join(str(j) for j in np.flatnonzero(row)) or NO_FINDING for row in values]

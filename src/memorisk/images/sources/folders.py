@@ -1,0 +1,204 @@
+"""Folders: class folders of ordinary images or NIfTI volumes, or a tree of DICOM files.
+
+The class of an image is the folder it lies in. A train, val or test folder above the classes gives the split; where
+the images' own folders have such names they are splits, not classes. Where all images lie in one folder of a name
+that says nothing (``images``), there are no classes. A file of metadata beside the images says more
+(``images.sources.metadata``).
+"""
+
+from collections import Counter
+from pathlib import Path
+
+import pandas as pd
+
+from memorisk.images.columns import SPLITS
+from memorisk.images.decoding.formats import Kind, file_format
+from memorisk.images.manifest import TEXT, Manifest
+from memorisk.images.options import ImageOptions
+from memorisk.images.paths import refuse_escape
+from memorisk.images.sources.dicom import dicom_draft
+from memorisk.images.sources.draft import Draft, finish, refuse_unused
+from memorisk.images.sources.metadata import folder_metadata, join_metadata
+from memorisk.images.sources.shard_folders import hub_shards
+from memorisk.images.sources.shards import load_shards
+from memorisk.images.sources.walk import KIND_BY_SUFFIX, Walk, suffix, walk_files
+from memorisk.images.wording import listed
+from memorisk.runs.errors import InputError, one_line
+
+_NOT_CLASSES = frozenset(
+    (
+        "images",
+        "image",
+        "img",
+        "imgs",
+        "pictures",
+        "photos",
+        "data",
+        "files",
+        "raw",
+        "png",
+        "jpg",
+        "jpeg",
+        "nii",
+        "nifti",
+    )
+)
+_TEXTS = frozenset(
+    (".txt", ".md", ".rst", ".csv", ".tsv", ".json", ".jsonl", ".yaml", ".yml", ".toml", ".ini", ".cfg", ".log")
+) | {".html", ".htm", ".xml", ".py", ".ipynb", ".sha256", ".md5"}
+_BEGINNING = 8192
+_LAYOUTS: dict[Kind, str] = {"raster": "folder", "dicom": "dicom", "nifti": "nifti"}
+
+
+def load_folder(root: Path, options: ImageOptions) -> Manifest:
+    """The manifest of a folder.
+
+    Raises:
+        InputError: No images, kinds mixed without a layout, links that leave the folder, names that are not UTF-8, or
+            what :func:`memorisk.images.sources.draft.finish` refuses.
+    """
+    walk = walk_files(root, follow_links=options.follow_links)
+    refuse_escape(walk.escaping, root.name or ".", "follow_links accepts them")
+    by_kind, others = _by_kind(root, walk.files)
+    if options.layout in ("auto", "shards") and (shards := hub_shards(root, others)):
+        _refuse_mixed(root, by_kind, len(shards), options)
+        return load_shards(root, shards, options, root.resolve().name or "images")
+    kind = _chosen_kind(root, by_kind, others, options)
+    draft = Draft(
+        table=pd.DataFrame(), root=root, name=root.resolve().name or "images", skipped=[*walk.skipped], kind=kind
+    )
+    metadata = None if kind == "dicom" else folder_metadata(root, others, options)
+    if metadata is None:
+        refuse_unused(options, root.name, allowed=("label_column",) if kind == "dicom" else ())
+    else:
+        others = [file for file in others if file not in metadata.files]
+    _note_others(draft, walk, by_kind, others, kind, options)
+    if kind == "dicom":
+        return finish(dicom_draft(draft, by_kind["dicom"], options), options)
+    files = by_kind.get(kind, [])
+    draft.table = pd.DataFrame({"image": files, "path": files}, dtype=object)
+    labels, splits = folder_labels(files)
+    if options.labels_csv is None:
+        draft.table["label"] = labels
+    if any(splits):
+        draft.table["split"] = splits
+    if metadata is not None:
+        join_metadata(draft, metadata, options)
+    return finish(draft, options)
+
+
+def folder_labels(files: list[str]) -> tuple[list[str], list[str]]:
+    """Class and split of each relative path by the module's rule; empty where there is none."""
+    folders = [file.split("/")[:-1] for file in files]
+    own = {parts[-1].lower() for parts in folders if parts}
+    own_are_splits = bool(own) and own <= set(SPLITS)
+    nameless = len(own) == 1 and own <= _NOT_CLASSES
+    labels, splits = [], []
+    for parts in folders:
+        above = parts if own_are_splits else parts[:-1]
+        split = next((SPLITS[part.lower()] for part in reversed(above) if part.lower() in SPLITS), "")
+        labels.append("" if own_are_splits or nameless or not parts else parts[-1])
+        splits.append(split)
+    return labels, splits
+
+
+def _by_kind(root: Path, files: list[str]) -> tuple[dict[Kind, list[str]], list[str]]:
+    """Image files by kind, and the files that are none. A usual suffix is believed here: the reader looks inside."""
+    found: dict[Kind, list[str]] = {}
+    others = []
+    for file in files:
+        kind = KIND_BY_SUFFIX.get(suffix(file))
+        if kind is None:
+            inside = file_format(root / file)
+            kind = inside.kind if inside is not None else None
+        if kind is None or kind == "arrays":
+            others.append(file)
+        else:
+            found.setdefault(kind, []).append(file)
+    return found, others
+
+
+def _refuse_mixed(root: Path, by_kind: dict[Kind, list[str]], n_shards: int, options: ImageOptions) -> None:
+    """Refuse a folder with images as files and in shards.
+
+    Raises:
+        InputError: It is one, and no layout says which are meant.
+    """
+    if by_kind and options.layout == "auto":
+        layouts = " or ".join([*(_LAYOUTS[kind] for kind in by_kind), "shards"])
+        raise InputError(
+            f"{one_line(root)}: holds image files ({sum(map(len, by_kind.values())):,}) and files with images in their "
+            f"rows ({n_shards:,} of Parquet or Arrow); choose with --layout: {layouts}"
+        )
+
+
+def _is_text(path: Path) -> bool:
+    """Whether a file is text by its name and by its beginning: notes, tables, a licence beside the images."""
+    if path.suffix.lower() not in _TEXTS and path.name not in ("LICENSE", "README"):
+        return False
+    try:
+        with path.open("rb") as file:
+            return b"\0" not in file.read(_BEGINNING)
+    except OSError:
+        return False
+
+
+def _chosen_kind(root: Path, by_kind: dict[Kind, list[str]], others: list[str], options: ImageOptions) -> Kind:
+    """The kind of images to take.
+
+    Raises:
+        InputError: There are none, or several and no layout says which.
+    """
+    wanted: dict[str, Kind] = {layout: kind for kind, layout in _LAYOUTS.items()}
+    if options.layout in wanted:
+        return wanted[options.layout]
+    if options.layout != "auto":
+        raise InputError(f"layout {options.layout} is for a file; {one_line(root)} is a folder")
+    if not by_kind:
+        tables = [f for f in others if suffix(f) in (".csv", ".tsv", ".parquet", ".npz", ".npy", ".h5", ".hdf5", ".gz")]
+        hint = f"; give one of its files instead ({listed(tables, 3)})" if tables else _ways_out(others)
+        raise InputError(f"{one_line(root)}: no images in this folder ({len(others):,} other files){hint}")
+    if len(by_kind) > 1:
+        counts = ", ".join(f"{len(files):,} {kind}" for kind, files in by_kind.items())
+        layouts = " or ".join(_LAYOUTS[kind] for kind in by_kind)
+        raise InputError(f"{one_line(root)}: holds images of several kinds ({counts}); choose with --layout: {layouts}")
+    return next(iter(by_kind))
+
+
+def _ways_out(others: list[str]) -> str:
+    """What to do about a folder as torchvision leaves it, whose files are no images; empty for any other."""
+    names = {file.rsplit("/", 1)[-1] for file in others}
+    if {"data_batch_1", "batches.meta"} <= names or {"train", "test", "meta"} <= names:
+        return (
+            "; CIFAR's Python version is pickled, which is never loaded: get the binary version (cifar10:FOLDER, "
+            "cifar100:FOLDER), or in Python save what torchvision read (memorisk.save_dataset)"
+        )
+    known = {"data_batch_1.bin": "cifar10", "train_X.bin": "stl10", "train_32x32.mat": "svhn", "train.bin": "cifar100"}
+    found = next((known[name] for name in known if name in names), None)
+    return f"; is it {found}:FOLDER?" if found else ""
+
+
+def _note_others(
+    draft: Draft, walk: Walk, by_kind: dict[Kind, list[str]], others: list[str], kind: Kind, options: ImageOptions
+) -> None:
+    """List what is not taken.
+
+    Raises:
+        InputError: File names are not UTF-8 and ``skip_unreadable`` is not set.
+    """
+    if walk.not_utf8 and not options.skip_unreadable:
+        raise InputError(
+            f"{one_line(draft.name)}: {len(walk.not_utf8):,} file names are not UTF-8 ({listed(walk.not_utf8)}); "
+            "rename them, or skip_unreadable goes on without them"
+        )
+    for file in walk.not_utf8:
+        draft.skip(file, "the file name is not UTF-8")
+    for file in others:
+        draft.skip(file, TEXT if _is_text(draft.root / file) else "of a kind that is not read")
+    for other, files in by_kind.items():
+        if other != kind:
+            for file in files:
+                draft.skip(file, f"{other}, where the layout is {options.layout}")
+    for reason, n in Counter(reason for _, reason in draft.skipped).items():
+        shown = [path for path, why in draft.skipped if why == reason]
+        draft.notes.append(f"{n:,} {'file' if n == 1 else 'files'} left out, {reason}: {listed(shown, 3)}.")

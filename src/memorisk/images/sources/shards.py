@@ -1,0 +1,309 @@
+"""Data sets of the ``datasets`` library on the disk: images, labels and groups in Parquet and Arrow files (shards).
+
+Read with pyarrow alone: a folder that ``Dataset.save_to_disk`` or ``DatasetDict.save_to_disk`` wrote; the library's own
+cache folder; Parquet shards as on the Hugging Face hub (``data/train-00000-of-00002.parquet``,
+``default/train/0000.parquet``); one Parquet file. An image is the content of a file in a column of structs (``bytes``,
+``path``), or where ``bytes`` is missing the file at ``path``, which must lie below the folder. Labels that are numbers
+of classes get the classes' names. An id is a column of ids, else the name in ``path`` where each is another, else the
+row's place.
+"""
+
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+
+from memorisk.images.columns import Role, pick, shown_names, text, texts
+from memorisk.images.decoding.formats import PARQUET, file_format
+from memorisk.images.manifest import Manifest
+from memorisk.images.options import ImageOptions
+from memorisk.images.paths import FileFinder, refuse_escape, within
+from memorisk.images.readers.registry import decoding
+from memorisk.images.readers.shards import null_counts, shard_columns, shard_schema
+from memorisk.images.sources.draft import Draft, finish, keep_user_columns
+from memorisk.images.sources.shard_features import NOTE, Features, class_texts, read_features
+from memorisk.images.sources.shard_folders import INFO, Shard
+from memorisk.images.sources.walk import walk_files
+from memorisk.images.wording import listed
+from memorisk.runs.errors import InputError, one_line, unknown_name
+
+
+@dataclass
+class _Part:
+    """What is read of one shard."""
+
+    shard: Shard
+    columns: dict[str, list[Any]]
+    """Values of the columns with a role, by the column's name."""
+    extra: pd.DataFrame
+    embedded: np.ndarray
+    """[n] whether the image lies in the shard."""
+    called: list[str]
+    """The name that came with each image; empty where there is none."""
+    n: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.n = len(self.embedded)
+
+
+def load_shards(root: Path, shards: list[Shard], options: ImageOptions, name: str) -> Manifest:
+    """The manifest of shards; no pixel is decoded.
+
+    Args:
+        root: The folder that they and the files that they name lie in.
+        shards: In the order of the rows.
+        options: ``image_column`` chooses among several columns of images.
+        name: Of the data set.
+
+    Raises:
+        InputError: No column of images, several and none is named, shards of different columns, frames are asked for,
+            files that leave the folder, or what :func:`memorisk.images.sources.draft.finish` refuses.
+    """
+    if not shards:
+        raise InputError(f"{one_line(name)}: no images (no Arrow or Parquet file with rows)")
+    if options.path_column is not None or options.frames in ("middle", "all"):
+        which = "path_column" if options.path_column is not None else f"frames {options.frames}"
+        raise InputError(f"{one_line(name)}: {which} is for files; the images of this data set lie in its rows")
+    _refuse_outside(root, shards, options, name)
+    draft = Draft(table=pd.DataFrame(), root=root, name=name)
+    features, roles = _roles(root, shards, options, draft)
+    parts = []
+    for shard in shards:
+        with decoding(root / shard.path):
+            parts.append(_read(root, shard, features, roles))
+    _fill(draft, parts, features, roles, options)
+    if "group" in roles and options.group_from is None:
+        draft.group_from = f"column {one_line(roles['group'], 60)}"
+        draft.group_fallback = "name another group_column, or give a group_from"
+    return finish(draft, options)
+
+
+def _refuse_outside(root: Path, shards: list[Shard], options: ImageOptions, name: str) -> None:
+    """Refuse shards that are absent, or links to somewhere outside the folder."""
+    real = os.path.realpath(root)
+    absent = [shard.path for shard in shards if not (root / shard.path).is_file()]
+    if absent:
+        raise InputError(f"{one_line(name)}: {len(absent):,} of its files are absent ({listed(absent)})")
+    leading = [shard.path for shard in shards if not within(real, os.path.realpath(root / shard.path))]
+    refuse_escape([] if options.follow_links else leading, name, "follow_links accepts them")
+
+
+def _roles(root: Path, shards: list[Shard], options: ImageOptions, draft: Draft) -> tuple[Features, dict[str, str]]:
+    """Which column has which role (``pixels`` is the images'); what was guessed is noted.
+
+    Raises:
+        InputError: See :func:`load_shards`.
+    """
+    first = root / shards[0].path
+    with decoding(first):
+        schema = shard_schema(first)
+        features = read_features(schema, first.parent if (first.parent / INFO).is_file() else root)
+    if written := (schema.metadata or {}).get(NOTE):
+        draft.notes.append(one_line(written.decode(errors="replace"), 200))
+    roles = {"pixels": _image_column(schema, features, options, draft.name)}
+    for shard in shards[1:]:
+        with decoding(root / shard.path):
+            other = shard_schema(root / shard.path)
+        if set(other.names) != set(schema.names):
+            raise InputError(
+                f"{one_line(draft.name)}: {one_line(shard.path)} has other columns than {one_line(shards[0].path)}; "
+                "they are no parts of one data set, give the folder or file of one"
+            )
+    others = [n for n in schema.names if n != roles["pixels"]]
+    given: dict[Role, str | None] = {
+        "label": options.label_column if options.labels_csv is None else None,
+        "group": options.group_column if options.labels_csv is None else None,
+        "split": options.split_column if options.labels_csv is None else None,
+        "dataset": options.dataset_column if options.labels_csv is None else None,
+        "image": None,
+    }
+    unused = {"label": options.labels_csv or options.label_from, "group": options.group_from}
+    for role, asked in given.items():
+        column = None if unused.get(role) else pick(others, role, asked, draft.name)
+        if role == "label" and column is None and not unused["label"]:
+            column = _only_classes(others, features, draft)
+        if column is not None and column not in roles.values():
+            roles[role] = column
+    if options.group_column is None and roles.get("group") == roles["pixels"]:
+        del roles["group"]
+    if written and "group" not in roles and options.group_from is None and options.labels_csv is None:
+        draft.notes.append(
+            "No group: each image is its own. Name a key of its items with group_column, or give "
+            "memorisk.save_dataset a value for each image (groups)."
+        )
+    shown = ", ".join(f"{'images are' if r == 'pixels' else r + ' is'} {one_line(c, 60)}" for r, c in roles.items())
+    draft.notes.append(f"Columns: {shown}.")
+    return features, roles
+
+
+def _image_column(schema: pa.Schema, features: Features, options: ImageOptions, source: str) -> str:
+    """The column of images.
+
+    Raises:
+        InputError: There is none, or several and none is named.
+    """
+    named = options.image_column if options.labels_csv is None else None
+    if named is not None:
+        if named not in schema.names:
+            raise unknown_name(
+                f"image column of {one_line(source)}:", named, shown_names(features.images or schema.names)
+            )
+        kind = schema.field(named).type
+        if named not in features.images and not (pa.types.is_binary(kind) or pa.types.is_large_binary(kind)):
+            raise InputError(
+                f"{one_line(source)}: column {one_line(named, 60)} is of type {one_line(kind, 60)}, not images "
+                f"({listed(features.images) or 'no column'} is); cast it by dataset.cast_column(name, datasets.Image())"
+            )
+        return named
+    if not features.images:
+        raise InputError(
+            f"{one_line(source)}: no column of images among {listed(shown_names(schema.names), 12)}; cast one by "
+            "dataset.cast_column(name, datasets.Image()), or name a column of file contents with image_column"
+        )
+    if len(features.images) > 1:
+        several = listed(shown_names(features.images), 8)
+        raise InputError(f"{one_line(source)}: several columns hold images ({several}); name one with image_column")
+    return next(iter(features.images))
+
+
+def _only_classes(columns: list[str], features: Features, draft: Draft) -> str | None:
+    """The only column of classes; where there are several, they are noted and none is taken."""
+    found = [column for column in columns if column in features.classes]
+    if len(found) > 1:
+        draft.notes.append(f"No label: several columns hold classes ({listed(found)}); name one with label_column.")
+    return found[0] if len(found) == 1 else None
+
+
+def _read(root: Path, shard: Shard, features: Features, roles: dict[str, str]) -> _Part:
+    """The columns of one shard, and where its images are."""
+    path, pixels = root / shard.path, roles["pixels"]
+    schema = shard_schema(path)
+    wanted = [n for n in schema.names if n != pixels and (n in roles.values() or _is_plain(schema.field(n).type))]
+    is_struct = pa.types.is_struct(schema.field(pixels).type)
+    leaves = [f"{pixels}.path"] if is_struct else []
+    if not (is_struct and file_format(path).name == PARQUET and null_counts(path, f"{pixels}.bytes") == 0):  # type: ignore[union-attr]
+        leaves.append(f"{pixels}.bytes" if is_struct else pixels)
+    table = shard_columns(path, [*wanted, *leaves])
+    image = table.column(pixels).combine_chunks() if pixels in table.column_names else None
+    embedded, called = np.ones(table.num_rows, bool), [""] * table.num_rows
+    if image is not None:
+        arrays = image.chunks if isinstance(image, pa.ChunkedArray) else [image]
+        embedded = np.concatenate([_embedded(a) for a in arrays]) if arrays else embedded[:0]
+        called = [name for a in arrays for name in _called(a)]
+    columns = {name: table.column(name).to_pylist() for name in wanted if name in roles.values()}
+    others = [name for name in wanted if name not in roles.values()]
+    extra = table.select(others).to_pandas(integer_object_nulls=True)
+    return _Part(shard, columns, extra, embedded, called)
+
+
+def _embedded(image: pa.Array) -> np.ndarray:
+    """[n] whether a value holds content; all where only the names were read."""
+    if not pa.types.is_struct(image.type):
+        return np.asarray(image.is_valid(), dtype=bool)
+    if image.type.get_field_index("bytes") < 0:
+        return np.ones(len(image), bool)
+    return np.asarray(image.is_valid(), dtype=bool) & np.asarray(image.field("bytes").is_valid(), dtype=bool)
+
+
+def _called(image: pa.Array) -> list[str]:
+    if not pa.types.is_struct(image.type) or image.type.get_field_index("path") < 0:
+        return [""] * len(image)
+    return texts(image.field("path").to_pylist())
+
+
+def _is_plain(kind: pa.DataType) -> bool:
+    """Whether a column of this type can stand in a table of the images."""
+    return not (pa.types.is_nested(kind) or pa.types.is_binary(kind) or pa.types.is_large_binary(kind))
+
+
+def _fill(draft: Draft, parts: list[_Part], features: Features, roles: dict[str, str], options: ImageOptions) -> None:
+    """Set the draft's table: a row for each image of all parts, in order.
+
+    Raises:
+        InputError: A class has no name, or files leave the folder or are absent.
+    """
+    called = [name for part in parts for name in part.called]
+    embedded = np.concatenate([part.embedded for part in parts])
+    splits = [part.shard.split for part in parts for _ in range(part.n)]
+    rows = [row for part in parts for row in range(part.n)]
+    table = pd.DataFrame({"image": _ids(parts, called, splits, roles, draft)}, dtype=object)
+    table["path"] = [part.shard.path for part in parts for _ in range(part.n)]
+    table["member"] = roles["pixels"]
+    table["frame"] = pd.array(rows, dtype="Int64")
+    if any(splits):
+        table["split"] = splits
+    for role in ("label", "group", "split", "dataset"):
+        if role in roles:
+            column = roles[role]
+            values = [value for part in parts for value in part.columns[column]]
+            table[role] = class_texts(values, features.classes.get(column), column, draft.name)
+    extra = pd.concat([part.extra for part in parts], ignore_index=True)
+    draft.table = keep_user_columns(table, {str(c): pd.Series(extra[c]) for c in extra.columns})
+    if any(called):
+        draft.called = [name or image for name, image in zip(called, table["image"], strict=True)]
+    _locate(draft, called, embedded, options)
+
+
+def _ids(parts: list[_Part], called: list[str], splits: list[str], roles: dict[str, str], draft: Draft) -> list[str]:
+    """Ids of the images: a column of ids, else the names that came with them, else their places; each only once."""
+    several = len(set(splits)) > 1
+    before = [f"{split}/" if several and split else "" for split in splits]
+    if "image" in roles:
+        given = [text(value).strip() for part in parts for value in part.columns[roles["image"]]]
+        if len(set(given)) == len(given) and "" not in given:
+            return given
+        draft.notes.append(f"Column {one_line(roles['image'], 60)} is no id: it is empty or the same in several rows.")
+    names = [b + _relative(name) for b, name in zip(before, called, strict=True)]
+    if all(called) and len(set(names)) == len(names):
+        return names
+    counts: dict[str, int] = {}
+    places = []
+    for b in before:
+        places.append(counts.get(b, 0))
+        counts[b] = places[-1] + 1
+    return [f"{b}{place:0{len(str(counts[b] - 1))}d}" for b, place in zip(before, places, strict=True)]
+
+
+def _relative(name: str) -> str:
+    """A name that came with an image: below a folder as it is, the last part of one that starts at a root or leaves."""
+    parts = name.replace("\\", "/").split("/")
+    return parts[-1] if parts[0] in ("", "..", ".") or ":" in parts[0] or ".." in parts else "/".join(parts)
+
+
+def _locate(draft: Draft, called: list[str], embedded: np.ndarray, options: ImageOptions) -> None:
+    """Set the paths of the images that lie in files of their own.
+
+    Raises:
+        InputError: A file leaves the folder, is absent, or its name fits several files.
+    """
+    outside = [row for row in np.flatnonzero(~embedded).tolist() if called[row]]
+    if not outside:
+        return
+    folder = options.image_root if options.image_root is not None else draft.root
+    follow = options.follow_links
+    finder = FileFinder(folder, lambda: walk_files(folder, follow_links=follow).files, follow_links=follow)
+    found = {row: finder.find(called[row]) for row in outside}
+    refuse_escape(
+        finder.escaping, draft.name, "give image_root if the images lie elsewhere, or embed them in the data set"
+    )
+    absent = [called[row] for row, file in found.items() if file is None]
+    if absent:
+        raise InputError(
+            f"{one_line(draft.name)}: {len(absent):,} images are neither in the data set nor in one file below "
+            f"{one_line(folder)} ({listed(absent)}); give image_root, or embed them (dataset.save_to_disk does)"
+        )
+    root = Path(os.path.commonpath([os.path.realpath(folder), os.path.realpath(draft.root)]))
+    paths = draft.table["path"].tolist()
+    here, there = (os.path.relpath(os.path.realpath(place), root) for place in (draft.root, folder))
+    paths = [os.path.normpath(os.path.join(here, path)) for path in paths]  # noqa: PTH118
+    for row, file in found.items():
+        paths[row] = os.path.normpath(os.path.join(there, str(file)))  # noqa: PTH118
+    draft.root = root
+    draft.table["path"] = [path.replace(os.sep, "/") for path in paths]
+    rows = list(found)
+    draft.table.loc[rows, "member"] = ""
+    draft.table.loc[rows, "frame"] = pd.NA

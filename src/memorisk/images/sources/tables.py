@@ -1,0 +1,179 @@
+"""CSV, TSV and Parquet tables with a row for each image.
+
+The files are looked for below ``image_root``, or beside the table: HAM10000's metadata names images by id, the
+pictures lie in a folder next to it. A path that leaves that folder is refused; rows without a file are refused or,
+on request, counted.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pandas as pd
+
+from memorisk.images.columns import Role, label_column, label_values, pick, read_described, texts, with_numbers
+from memorisk.images.decoding.formats import file_format
+from memorisk.images.manifest import BUILTIN, REQUIRED, Manifest
+from memorisk.images.options import ImageOptions
+from memorisk.images.paths import FileFinder, refuse_escape
+from memorisk.images.sources.draft import Draft, finish, keep_user_columns
+from memorisk.images.sources.walk import KIND_BY_SUFFIX, suffix, walk_files
+from memorisk.images.wording import listed
+from memorisk.runs.errors import InputError, one_line
+
+
+def load_table(path: Path, options: ImageOptions, *, quoted: bool | None = None) -> Manifest:
+    """Read the manifest of a table.
+
+    Args:
+        path: The table.
+        options: How images are found, labelled and grouped.
+        quoted: Whether memorisk wrote the table (`memorisk.images.columns.read_described`).
+
+    Raises:
+        InputError: No column names the images, files are missing or outside, or what
+            :func:`memorisk.images.sources.draft.finish` refuses.
+    """
+    described = read_described(path, quoted=quoted)
+    if not len(described):
+        raise InputError(f"{one_line(path.name)}: no images (the table has no rows)")
+    root = options.image_root if options.image_root is not None else path.parent
+    if not root.is_dir():
+        raise InputError(f"image_root {one_line(root)} is not a folder")
+    draft = Draft(table=pd.DataFrame(), root=root, name=path.stem)
+    roles = _roles(described, options, path.name, draft)
+    files = [v.strip() for v in texts(described[roles["path"]])]
+    draft.table = _table(described, roles, files, path.name)
+    found = _located(files, draft, options)
+    _leave_out_missing(draft, found, options)
+    if "group" in draft.table:
+        own = one_line(roles["image"], 60)
+        draft.group_from = f"column {one_line(roles['group'], 60)}"
+        draft.group_fallback = (
+            f"name another group_column, give a group_from, or group_column={own} to make each image its own"
+        )
+    return finish(draft, options)
+
+
+def _roles(described: pd.DataFrame, options: ImageOptions, source: str, draft: Draft) -> dict[str, str]:
+    """Which column has which role; what was guessed is noted.
+
+    Raises:
+        InputError: No column names the images.
+    """
+    columns = [str(c) for c in described.columns]
+    given: dict[Role, str | None] = {
+        "path": options.path_column,
+        "image": options.image_column,
+        "group": options.group_column,
+        "split": options.split_column,
+        "dataset": options.dataset_column,
+    }
+    roles: dict[str, str] = {}
+    for role, name in given.items():
+        chosen = pick(columns, role, name, source)
+        if chosen is not None and not (role == "group" and options.group_from is not None):
+            roles[role] = chosen
+    if options.image_column is not None and options.path_column is None:
+        roles.pop("path", None)
+    label = label_column(described, options.label_column, source)
+    if label is not None and options.labels_csv is None and options.label_from is None:
+        roles["label"] = label
+    if "image" not in roles and "path" not in roles:
+        raise InputError(
+            f"{one_line(source)}: no column that names images among {listed(columns, 12)}; name one with image_column"
+        )
+    roles.setdefault("path", roles.get("image", ""))
+    roles.setdefault("image", roles["path"])
+    draft.notes.append(
+        "Columns: " + ", ".join(f"{role} is {one_line(name, 60)}" for role, name in sorted(roles.items())) + "."
+    )
+    return roles
+
+
+def _table(described: pd.DataFrame, roles: dict[str, str], files: list[str], source: str) -> pd.DataFrame:
+    """The draft's table: roles by their own names, other columns kept."""
+    table = pd.DataFrame({"image": [v.strip() for v in texts(described[roles["image"]])], "path": files})
+    if "label" in roles:
+        table["label"] = label_values(described, roles["label"], source)
+    for role in ("group", "split", "dataset"):
+        if role in roles:
+            table[role] = [v.strip() for v in texts(described[roles[role]])]
+    used = set(roles.values())
+    if set(REQUIRED) <= set(described.columns):  # our own form: its frame and member are ours, too
+        if "member" in described:
+            table["member"] = texts(described["member"])
+            used.add("member")
+        if "frame" in described:
+            table["frame"] = _frames(texts(described["frame"]), source)
+            used.add("frame")
+    extra = {str(c): with_numbers(pd.Series(described[c])) for c in described.columns if str(c) not in used}
+    return keep_user_columns(table, extra)
+
+
+def _frames(values: list[str], source: str) -> pd.Series:
+    try:
+        return pd.Series(pd.array([int(v) if v else None for v in values], dtype="Int64"))
+    except ValueError:
+        raise InputError(f"{one_line(source)}: the column frame holds something other than whole numbers") from None
+
+
+def _located(values: list[str], draft: Draft, options: ImageOptions) -> list[str | None]:
+    """The relative path of each row's file, None where there is none.
+
+    Raises:
+        InputError: A path leaves the folder, a name fits several files, or two names fit one.
+    """
+    follow = options.follow_links
+    finder = FileFinder(draft.root, lambda: _image_files(draft.root, follow), follow_links=follow)
+    known: dict[str, str | None] = {}
+    for value in values:
+        if value not in known:
+            known[value] = value if value.startswith(BUILTIN) else finder.find(value)
+    refuse_escape(
+        finder.escaping,
+        draft.name,
+        "give image_root if the images lie elsewhere, or follow_links if links out of the folder are meant",
+    )
+    if finder.ambiguous:
+        raise InputError(
+            f"{one_line(draft.name)}: {len(finder.ambiguous):,} names fit several files below {one_line(draft.root)} "
+            f"({listed(finder.ambiguous)}); give paths instead"
+        )
+    by_file: dict[str, list[str]] = {}
+    for value, file in known.items():
+        if file is not None:
+            by_file.setdefault(file, []).append(value)
+    shared = [" and ".join(v) for file, v in by_file.items() if len(v) > 1 and not file.startswith(BUILTIN)]
+    if shared:
+        raise InputError(f"{one_line(draft.name)}: different names lead to one file ({listed(shared)}); give paths")
+    return [known[value] for value in values]
+
+
+def _image_files(root: Path, follow_links: bool) -> Iterator[str]:
+    """The image files below a folder: by their suffix, or where that says nothing by their content."""
+    for file in walk_files(root, follow_links=follow_links).files:
+        found = None if suffix(file) in KIND_BY_SUFFIX else file_format(root / file)
+        if suffix(file) in KIND_BY_SUFFIX or (found is not None and found.kind != "arrays"):
+            yield file
+
+
+def _leave_out_missing(draft: Draft, found: list[str | None], options: ImageOptions) -> None:
+    """Set the paths; rows without a file are refused, or left out and listed.
+
+    Raises:
+        InputError: Files are missing and ``skip_missing`` is not set, or none is there.
+    """
+    missing = [i for i, file in enumerate(found) if file is None]
+    images = draft.table["image"].tolist()
+    if len(missing) == len(found) or (missing and not options.skip_missing):
+        way = "give image_root if they lie elsewhere" + ("" if len(missing) == len(found) else ", or skip_missing")
+        raise InputError(
+            f"{one_line(draft.name)}: {len(missing):,} of {len(found):,} rows have no file below "
+            f"{one_line(draft.root)} ({listed([images[i] for i in missing])}); {way}"
+        )
+    draft.table["path"] = [file or "" for file in found]
+    if missing:
+        for i in missing:
+            draft.skip(images[i], "no such file")
+        draft.table = draft.table.drop(index=missing).reset_index(drop=True)
+        draft.notes.append(f"{len(missing):,} rows of the table have no file and are left out.")

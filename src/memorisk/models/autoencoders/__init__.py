@@ -1,0 +1,1 @@
+"""Autoencoders of images: `autoencoders` opens one, `latents` encodes."""

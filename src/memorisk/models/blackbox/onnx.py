@@ -1,0 +1,180 @@
+"""ONNX files through onnxruntime: one image input, one [n, classes] output, on the processor or a GPU."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from memorisk.models.blackbox.asked import Answerer, Ask, ask_in_batches
+from memorisk.models.blackbox.onnx_files import check_onnx, external_files
+from memorisk.models.blackbox.preprocessing import Preprocessing
+from memorisk.runs.errors import InputError, MissingExtraError, one_line
+from memorisk.runs.fingerprint import file_fingerprint
+
+_TYPES = {"tensor(float)": np.float32, "tensor(float16)": np.float16, "tensor(double)": np.float64}
+
+
+@dataclass(frozen=True)
+class ImageInput:
+    """The input that takes the images."""
+
+    name: str
+    dtype: type
+    """Of the numbers it takes; they are cast from float32."""
+
+    batch: int | None
+    """Images a batch, where the file fixes it."""
+
+    channels_last: bool
+    """Whether it takes [n, H, W, C]."""
+
+
+def open_onnx(file: Path, preprocessing: Preprocessing, device: str, threads: int | None) -> Answerer:
+    """Check and load an ONNX file; nothing is written, and nothing read but the file and its data beside it.
+
+    Args:
+        file: The ONNX file.
+        preprocessing: As declared; the file's input must fit it.
+        device: "cuda" asks for onnxruntime's CUDA provider; without one the processor is used, and said.
+        threads: Of one operation; None for onnxruntime's own number.
+
+    Raises:
+        MissingExtraError: onnx or onnxruntime is not installed.
+        InputError: As `check_onnx`; no single image input, one of another shape or type than declared, or no
+            output [n, classes].
+    """
+    said = one_line(file.name, 80)
+    try:
+        return _open(file, said, preprocessing, device, threads)
+    except UnicodeDecodeError as error:  # names are read where they are needed, by two libraries
+        raise InputError(f"{said} is damaged: it holds names that are no text; export it again") from error
+
+
+def _open(file: Path, said: str, preprocessing: Preprocessing, device: str, threads: int | None) -> Answerer:
+    proto = check_onnx(file)
+    notes: list[str] = []
+    session = _session(file, said, device, threads, notes)
+    image = _image_input(session, said, preprocessing)
+    if image.channels_last:
+        notes.append("the file takes channels last: images are transposed for it")
+    if image.batch:
+        notes.append(f"the file takes {image.batch} images at a time: the last batch is filled up")
+    if image.dtype is not np.float32:
+        notes.append(f"the file takes {np.dtype(image.dtype).name}: images are cast for it")
+    grey = np.full((2, *preprocessing.size, preprocessing.channels), 0.5, np.float32)
+    output = _output(session, image, said, preprocessing.apply(grey), notes)
+    beside = external_files(proto)
+    facts: dict[str, Any] = {
+        "kind": "onnx",
+        "file": said,
+        "fingerprint": file_fingerprint(file),
+        "data": {one_line(name, 120): file_fingerprint(file.parent / name) for name in beside},
+        "network": one_line(proto.graph.name, 80),
+        "producer": one_line(f"{proto.producer_name} {proto.producer_version}".strip(), 80),
+        "output_name": one_line(output, 80),
+        "device": "cuda" if "CUDAExecutionProvider" in session.get_providers() else "cpu",
+        "notes": notes,
+    }
+    return Answerer(file.name, _ask(session, image, output), facts)
+
+
+def _session(file: Path, said: str, device: str, threads: int | None, notes: list[str]) -> Any:
+    try:
+        import onnxruntime
+    except ImportError:
+        raise MissingExtraError("onnxruntime", "onnx", "running ONNX files") from None
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4  # its remarks go past Python to the terminal; errors are raised anyhow
+    if threads is not None:
+        options.intra_op_num_threads = threads
+        options.inter_op_num_threads = 1
+    providers: list[Any] = ["CPUExecutionProvider"]
+    kind, _, index = device.partition(":")
+    if kind not in ("cpu", "cuda", "mps") or not (index.isdigit() or not index):
+        raise InputError(f"device is {one_line(device, 40)!r}; it must be cpu, cuda or cuda:1")
+    if kind == "cuda" and "CUDAExecutionProvider" in onnxruntime.get_available_providers():
+        providers.insert(0, ("CUDAExecutionProvider", {"device_id": int(index or 0)}))
+    try:  # without its fallback, which prints
+        session = onnxruntime.InferenceSession(str(file), options, providers=providers, enable_fallback=0)
+    except Exception as error:  # onnxruntime has a dozen kinds of its own
+        why = str(error).replace(str(file), file.name)  # no absolute paths in reports
+        raise InputError(
+            f"{said} cannot be loaded by onnxruntime {onnxruntime.__version__}: {one_line(why, 240)}; export it again"
+        ) from error
+    if kind != "cpu" and "CUDAExecutionProvider" not in session.get_providers():
+        notes.append(f"{one_line(device, 40)} was asked for; the installed onnxruntime has none: on the processor")
+    return session
+
+
+def _image_input(session: Any, said: str, preprocessing: Preprocessing) -> ImageInput:
+    """The one input, compared with the declared preprocessing."""
+    inputs = session.get_inputs()
+    if len(inputs) != 1 or len(inputs[0].shape) != 4:
+        listed = "; ".join(f"{one_line(i.name, 40)} {i.type} {_shape(i.shape)}" for i in inputs[:5]) or "none"
+        raise InputError(f"{said} must have one input, images of rank 4; its inputs: {listed}")
+    only = inputs[0]
+    if only.type not in _TYPES:
+        raise InputError(
+            f"{said} takes {one_line(only.type, 40)}; it must take floating-point images, normalised as declared: "
+            "export it without the preprocessing"
+        )
+    batch, *rest = only.shape
+    channels, (height, width) = preprocessing.channels, preprocessing.size
+    first = _fits(rest, (channels, height, width))
+    last = not first and _fits(rest, (height, width, channels))
+    if not first and not last:
+        raise InputError(
+            f"{said} takes images {_shape(only.shape)}; the preprocessing declares [n, {channels}, {height}, {width}]: "
+            "give size and channels as the file has them"
+        )
+    return ImageInput(only.name, _TYPES[only.type], batch if isinstance(batch, int) else None, last)
+
+
+def _output(session: Any, image: ImageInput, said: str, x: np.ndarray, notes: list[str]) -> str:
+    """Name of the first output of rank 2, found on an answer, since files need not state shapes."""
+    names = [output.name for output in session.get_outputs()]
+    part = x[: image.batch] if image.batch else x
+    if image.batch and len(part) < image.batch:
+        part = np.repeat(x[:1], image.batch, axis=0)
+    try:
+        answers = session.run(names, {image.name: _fed(part, image)})
+    except Exception as error:  # onnxruntime has a dozen kinds of its own
+        raise InputError(
+            f"{said} failed on images {list(part.shape)}, as the preprocessing declares them: {one_line(error, 200)}"
+        ) from error
+    fit = [n for n, a in zip(names, answers, strict=True) if isinstance(a, np.ndarray) and a.ndim == 2]
+    if not fit:
+        shapes = [
+            f"{one_line(n, 40)} {list(a.shape) if isinstance(a, np.ndarray) else type(a).__name__}"
+            for n, a in zip(names, answers, strict=True)
+        ]
+        raise InputError(f"{said} has no output [n, classes]; its outputs: {', '.join(shapes[:5])}")
+    if len(names) > 1:
+        listed = ", ".join(one_line(name, 40) for name in names[:5])
+        notes.append(f"of the outputs {listed}, {one_line(fit[0], 40)} is read: the first of rank 2")
+    return fit[0]
+
+
+def _ask(session: Any, image: ImageInput, output: str) -> Ask:
+    def once(x: np.ndarray) -> np.ndarray:
+        """Answers of one pass."""
+        answers = session.run([output], {image.name: _fed(x, image)})[0]
+        return answers.astype(np.float32) if answers.dtype == np.float16 else answers
+
+    if image.batch is None:
+        return once
+    size = image.batch
+    return lambda x: ask_in_batches(once, x, size, size)
+
+
+def _fed(x: np.ndarray, image: ImageInput) -> np.ndarray:
+    return np.ascontiguousarray(x.transpose(0, 2, 3, 1) if image.channels_last else x, dtype=image.dtype)
+
+
+def _fits(sides: list[Any], wanted: tuple[int, ...]) -> bool:
+    return all(not isinstance(side, int) or side == want for side, want in zip(sides, wanted, strict=True))
+
+
+def _shape(shape: list[Any]) -> str:
+    return "[" + ", ".join("any" if side is None else one_line(side, 20) for side in shape) + "]"

@@ -1,0 +1,1 @@
+"""Image classifiers: `zoo` builds one by name, `specs` says how a name is read."""

@@ -1,0 +1,164 @@
+"""Networks by name: memorisk's own nets and everything in timm.
+
+``create_model("small_cnn", ...)``, ``create_model("timm:convnext_tiny", ...)`` (random), ``create_model("resnet50",
+weights="default", ...)`` (downloads), ``create_model("medsam", weights="medsam.pth", ...)`` (the user's file).
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from memorisk.models.classifiers.cifar_resnet import CifarResNet
+from memorisk.models.classifiers.small import SmallCNN, SmallResNet
+from memorisk.models.classifiers.small_vit import small_vit
+from memorisk.models.classifiers.specs import SPECS, ModelSpec, model_spec
+from memorisk.models.classifiers.squeezenet import SqueezeNet
+from memorisk.models.classifiers.unique_features import NAMES, DenseNet100, paper_net
+from memorisk.models.weights.downloads import quiet_hub
+from memorisk.models.weights.parts import freeze_trunk
+from memorisk.models.weights.weights import SUFFIXES, Note, load_weights
+from memorisk.runs.errors import InputError, one_line, unknown_name
+
+Builder = Callable[[int, int, int], nn.Module]
+"""(num_classes, in_chans, image_size) -> network."""
+
+OWN: dict[str, Builder] = {
+    "small_cnn": SmallCNN,
+    "small_resnet": SmallResNet,
+    "resnet20_cifar": lambda k, c, size: CifarResNet(k, c, blocks=3),
+    "resnet56_cifar": lambda k, c, size: CifarResNet(k, c, blocks=9),
+    "small_vit": small_vit,
+    "squeezenet1_1_caffe": lambda k, c, size: SqueezeNet(k, c),
+    "densenet100": DenseNet100,
+    **{name: partial(paper_net, name) for name in NAMES},
+}
+
+
+def list_models() -> list[str]:
+    """All names: the specified ones first, then timm's."""
+    import timm
+
+    return list(dict.fromkeys([*SPECS, *timm.list_models()]))
+
+
+def create_model(
+    name: str,
+    *,
+    num_classes: int,
+    in_chans: int = 3,
+    image_size: int = 224,
+    weights: str | Path | None = None,
+    seed: int,
+    on_note: Note | None = None,
+) -> nn.Module:
+    """A network by name.
+
+    Args:
+        name: As for `model_spec`.
+        num_classes: Number of logits.
+        in_chans: Channels of an image.
+        image_size: Pixels a side.
+        weights: None or "none" for random initialisation; "default" or a timm tag to *download* weights; or a file.
+        seed: Decides the random initialisation (also of a new head); global random state is left as it was.
+        on_note: Called with a sentence for each thing done to make weights fit (`load_weights`).
+
+    Returns:
+        The network on the CPU; for a specification with a frozen trunk, only its head requires gradients.
+
+    Raises:
+        InputError: for an unknown name or tag, sizes the network cannot take, missing or unfit weights, or a failed
+            download.
+    """
+    spec = model_spec(name)
+    kind = _kind_of(weights, spec)
+    if kind == "none" and weights is None and spec.needs_weights:
+        raise InputError(f"{name} stands for its pre-trained weights: name their file, or 'none' for random ones")
+    for what, value in (("num_classes", num_classes), ("in_chans", in_chans), ("image_size", image_size)):
+        if value < 1:
+            raise InputError(f"{what} is {value}; it must be at least 1")
+    tag = "" if kind != "download" else spec.default_weights if weights == "default" else str(weights)
+    with seeded(seed):
+        if spec.source == "memorisk":
+            model = OWN[spec.architecture](num_classes, in_chans, image_size)
+        else:
+            model = _build_timm(spec, num_classes, in_chans, image_size, tag or "")
+    if kind == "file":
+        load_weights(model, str(weights), on_note=on_note)
+    if spec.frozen_trunk:
+        freeze_trunk(model)
+    return model
+
+
+@contextmanager
+def seeded(seed: int) -> Iterator[None]:
+    """Random draws inside come from ``seed``; the state outside is as if nothing had been drawn."""
+    if seed < 0:
+        raise InputError(f"seed is {seed}; it must be 0 or more")
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(seed)
+        yield
+
+
+def is_download(weights: str | Path | None, spec: ModelSpec) -> bool:
+    """Whether these weights are to be downloaded by name.
+
+    Raises:
+        InputError: No weights of that name are published.
+    """
+    return _kind_of(weights, spec) == "download"
+
+
+def _kind_of(weights: str | Path | None, spec: ModelSpec) -> str:
+    """Whether weights are "none", a "file" or a "download", after checking that the name of a download exists."""
+    if weights is None or weights == "none":
+        return "none"
+    if isinstance(weights, Path) or weights.endswith(SUFFIXES) or "/" in weights or Path(weights).is_file():
+        return "file"
+    published = _published(spec)
+    if not published or (weights == "default" and spec.default_weights is None):
+        raise InputError(f"no weights of {spec.name} are published: name a file, or 'none' for random ones")
+    if weights != "default" and weights not in published:
+        raise unknown_name(f"weights of {spec.name}", weights, ["none", "default", *published])
+    return "download"
+
+
+def _published(spec: ModelSpec) -> list[str]:
+    if spec.source != "timm":
+        return []
+    import timm
+
+    return [full.partition(".")[2] for full in timm.list_pretrained(f"{spec.architecture}.*")]
+
+
+def _build_timm(spec: ModelSpec, num_classes: int, in_chans: int, image_size: int, tag: str) -> nn.Module:
+    """A network of timm; with a tag its weights are downloaded by timm, head and stem adapted by its rules."""
+    import timm
+
+    full = f"{spec.architecture}.{tag}" if tag else spec.architecture
+    sized: dict[str, Any] = {"num_classes": num_classes, "in_chans": in_chans}
+    record = timm.get_pretrained_cfg(spec.architecture)
+    if record is not None and record.fixed_input_size:
+        sized["img_size"] = image_size
+    if tag:
+        return _download(full, sized)
+    try:
+        return timm.create_model(full, pretrained=False, **sized)
+    except Exception as error:  # each of timm's networks raises its own kinds
+        raise InputError(f"{spec.name} cannot be built for {image_size} px: {one_line(error, 160)}") from error
+
+
+def _download(full: str, sized: dict[str, Any]) -> nn.Module:
+    import timm
+
+    with quiet_hub() as reachable:
+        try:
+            return timm.create_model(full, pretrained=True, **sized)
+        except Exception as error:  # timm, its hub client and the network each raise their own kinds
+            where = one_line(error, 160) if reachable else "the Hugging Face hub cannot be reached, nor are they cached"
+            out = "download them where there is a network and name the file, or train without: --weights none"
+            raise InputError(f"the weights {full} could not be loaded: {where}; {out}") from error

@@ -1,0 +1,1 @@
+"""Trained detectors of copies: `folder` opens one, `lcmem` compares by its head."""

@@ -1,0 +1,1 @@
+"""Networks that give features of images: `encoders` names them, `networks` builds them."""

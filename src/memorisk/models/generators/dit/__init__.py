@@ -1,0 +1,1 @@
+"""Diffusion transformers: `network` is the network, `weights` reads published ones."""

@@ -1,0 +1,287 @@
+"""Diffusion transformers (Peebles and Xie, "Scalable Diffusion Models with Transformers", 2023), as diffusers has them.
+
+The network is `diffusers.DiTTransformer2DModel`. diffusers builds it with PyTorch's own random weights; here it begins
+as the paper's code does (section 3.2, adaLN-Zero): every block is the identity and the output is 0. As diffusers has
+it, each block keeps a timestep embedding and a class table of its own, where the paper's code shares one: they begin
+alike, as weights of the paper do once converted.
+
+diffusers drops labels in every block independently, and while training only. Here its own dropping is off: who trains
+draws which rows lose their condition, once a row, by giving the null label (`null_labels`).
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+
+from memorisk.models.autoencoders.autoencoders import check_library, quiet_diffusers
+from memorisk.models.classifiers.zoo import seeded
+from memorisk.models.generators.generators import CONDITIONED_ON
+from memorisk.runs.errors import InputError, MissingExtraError, one_line, unknown_name
+
+SIZES: Mapping[str, tuple[int, int, int]] = {
+    "tiny": (128, 4, 4),
+    "small": (192, 6, 6),
+    "S": (384, 12, 6),
+    "B": (768, 12, 12),
+    "L": (1024, 24, 16),
+    "XL": (1152, 28, 16),
+}
+"""Width, blocks and heads; S, B, L and XL are the paper's (table 1)."""
+
+_PURPOSE = "a diffusion transformer"
+_EMBEDDING_STD = 0.02
+
+
+@dataclass(frozen=True, kw_only=True)
+class DiTSpec:
+    """A diffusion transformer."""
+
+    hidden: int
+    """Width."""
+    depth: int
+    """Blocks."""
+    heads: int
+    """Of its attention."""
+    patch: int
+    """Pixels (or numbers of a latent) a side that become one token."""
+    side: int
+    """Pixels (or numbers of a latent) a side of what it draws."""
+    channels: int
+    """Of what it draws."""
+    conditioned_on: str = "none"
+    """``none``, ``class`` or ``vector``."""
+    classes: int = 0
+    """Of a network that is conditioned on the class."""
+    condition_dim: int = 0
+    """Length of a condition that is a vector."""
+    learn_sigma: bool = False
+    """Whether it gives a variance beside the noise, which doubles the channels of its output."""
+
+    @classmethod
+    def named(cls, size: str, *, side: int, channels: int, **more: Any) -> "DiTSpec":
+        """By the name of its size.
+
+        Args:
+            size: As ``XL/2`` or ``tiny/4``: a name of `SIZES` and the patch.
+            side: Pixels (or numbers of a latent) a side.
+            channels: Of what it draws.
+            **more: The other fields.
+
+        Raises:
+            InputError: An unknown size, or values that do not fit each other.
+        """
+        hidden, depth, heads, patch = parse_size(size)
+        spec = cls(hidden=hidden, depth=depth, heads=heads, patch=patch, side=side, channels=channels, **more)
+        spec.validate()
+        return spec
+
+    def validate(self) -> None:
+        """Check that the values fit each other.
+
+        Raises:
+            InputError: They do not.
+        """
+        for name in ("hidden", "depth", "heads", "patch", "side", "channels"):
+            if getattr(self, name) < 1:
+                raise InputError(f"{name} of a DiT is {getattr(self, name)}; it must be a whole number of at least 1")
+        if self.side % self.patch:
+            raise InputError(
+                f"a patch of {self.patch} does not divide {self.side} a side (of the latent, or of the image where "
+                f"there is none): choose a patch or a size that does"
+            )
+        if self.hidden % self.heads or self.hidden % 4:
+            raise InputError(f"a width of {self.hidden} must be a multiple of 4 and of its {self.heads} heads")
+        if self.conditioned_on not in CONDITIONED_ON:
+            raise unknown_name("condition", self.conditioned_on, CONDITIONED_ON)
+        needed = {"none": "", "class": "classes", "vector": "condition_dim"}[self.conditioned_on]
+        for name in ("classes", "condition_dim"):
+            if (getattr(self, name) > 0) != (name == needed) or getattr(self, name) < 0:
+                raise InputError(
+                    f"{name} is {getattr(self, name)} of a DiT that is conditioned on {self.conditioned_on}"
+                )
+
+    @property
+    def tokens(self) -> int:
+        """Patches of what it draws."""
+        return (self.side // self.patch) ** 2
+
+    @property
+    def rows(self) -> int:
+        """Rows of its class table but for the null one: one where it is not conditioned on the class."""
+        return max(self.classes, 1)
+
+    @property
+    def outputs(self) -> int:
+        """Channels of its output."""
+        return self.channels * (2 if self.learn_sigma else 1)
+
+
+class VectorEmbedding(nn.Module):
+    """A condition that is a vector, in the place of diffusers' class table: Linear, SiLU, Linear.
+
+    A row with a number that is none (NaN) has no condition: a learned vector stands for it.
+
+    Args:
+        condition_dim: Length of a condition.
+        hidden: Width of the transformer.
+    """
+
+    def __init__(self, condition_dim: int, hidden: int) -> None:
+        super().__init__()
+        self.linear_1 = nn.Linear(condition_dim, hidden)
+        self.linear_2 = nn.Linear(hidden, hidden)
+        self.null = nn.Parameter(torch.zeros(hidden))
+
+    def forward(self, conditions: torch.Tensor) -> torch.Tensor:
+        """[b, k] conditions to [b, hidden]."""
+        missing = conditions.isnan().any(dim=1, keepdim=True)
+        given = torch.where(missing, 0.0, conditions).to(self.linear_1.weight.dtype)
+        found = self.linear_2(nn.functional.silu(self.linear_1(given)))
+        return torch.where(missing, self.null.to(found.dtype), found)
+
+
+def parse_size(text: str) -> tuple[int, int, int, int]:
+    """Width, blocks, heads and patch of a size as ``XL/2``.
+
+    Raises:
+        InputError: It is of another form, or of no known name.
+    """
+    name, slash, patch = text.partition("/")
+    if not (slash and patch.isascii() and patch.isdecimal() and int(patch) > 0):
+        raise InputError(
+            f"{one_line(text, 40)!r} is no size of a DiT: give NAME/PATCH, as XL/2 or tiny/4, with one of "
+            f"{', '.join(SIZES)}"
+        )
+    if name not in SIZES:
+        raise unknown_name("size of a DiT", one_line(name, 40), SIZES)
+    return *SIZES[name], int(patch)
+
+
+def new_dit(spec: DiTSpec, seed: int) -> Any:
+    """A network with random weights, as the paper begins.
+
+    Linear layers and patches: Xavier uniform, biases 0; timestep and condition embeddings: normal with a deviation of
+    0.02, alike in every block; modulations (adaLN) of the blocks and of the output, and the output itself: 0.
+
+    Args:
+        spec: What it is.
+        seed: Of the weights.
+
+    Returns:
+        A `diffusers.DiTTransformer2DModel`, float32, called as ``network(x [b, c, h, w], timestep [b],
+        class_labels=labels)``: labels [b] int64 of classes (all 0 where there are none), or [b, k] float32 of vectors;
+        `null_labels` for rows without a condition.
+
+    Raises:
+        InputError: The specification does not fit itself.
+        MissingExtraError: diffusers is not there.
+    """
+    spec.validate()
+    with seeded(seed):
+        network = built(architecture(spec))
+        adapt_conditions(network, spec.condition_dim)
+        _initialise(network)
+    return network.float().train()
+
+
+def null_labels(spec: DiTSpec, n: int, device: torch.device | str = "cpu") -> torch.Tensor:
+    """Labels of ``n`` rows that have no condition: [n] int64, or [n, k] float32 of a network of vectors."""
+    if spec.conditioned_on == "vector":
+        return torch.full((n, spec.condition_dim), math.nan, device=device)
+    return torch.full((n,), spec.rows, dtype=torch.int64, device=device)
+
+
+def spec_of(network: Any) -> DiTSpec:
+    """What a network is, read off itself; a table of one class is a network without conditions."""
+    config = network.config
+    embedder = network.transformer_blocks[0].norm1.emb.class_embedder
+    vector = isinstance(embedder, VectorEmbedding)
+    classes = 0 if vector or config.num_embeds_ada_norm == 1 else int(config.num_embeds_ada_norm)
+    return DiTSpec(
+        hidden=config.num_attention_heads * config.attention_head_dim,
+        depth=config.num_layers,
+        heads=config.num_attention_heads,
+        patch=config.patch_size,
+        side=config.sample_size,
+        channels=config.in_channels,
+        conditioned_on="vector" if vector else "class" if classes else "none",
+        classes=classes,
+        condition_dim=embedder.linear_1.in_features if vector else 0,
+        learn_sigma=network.out_channels == 2 * config.in_channels,
+    )
+
+
+def architecture(spec: DiTSpec) -> dict[str, Any]:
+    """What diffusers builds it from."""
+    return {
+        "num_attention_heads": spec.heads,
+        "attention_head_dim": spec.hidden // spec.heads,
+        "in_channels": spec.channels,
+        "out_channels": spec.outputs,
+        "num_layers": spec.depth,
+        "sample_size": spec.side,
+        "patch_size": spec.patch,
+        "num_embeds_ada_norm": spec.rows,
+    }
+
+
+def built(config: Mapping[str, Any]) -> Any:
+    """A DiTTransformer2DModel of a configuration, as diffusers begins; its own dropping of labels is off.
+
+    Raises:
+        MissingExtraError: diffusers is not there.
+    """
+    check_library(_PURPOSE)
+    try:
+        with quiet_diffusers():
+            from diffusers.models.transformers.dit_transformer_2d import DiTTransformer2DModel
+    except ImportError:
+        raise MissingExtraError("diffusers", "generative", _PURPOSE) from None
+    with quiet_diffusers():
+        network: Any = DiTTransformer2DModel(**config)
+    for block in network.transformer_blocks:
+        block.norm1.emb.class_embedder.dropout_prob = 0.0
+    return network
+
+
+def adapt_conditions(network: Any, condition_dim: int) -> None:
+    """Put embeddings of vectors of this length in the place of the class tables; of length 0, leave these."""
+    if condition_dim:
+        for block in network.transformer_blocks:
+            block.norm1.emb.class_embedder = VectorEmbedding(condition_dim, network.inner_dim)
+
+
+def begin_conditions(network: Any) -> None:
+    """New random embeddings of conditions, alike in every block."""
+    first = network.transformer_blocks[0].norm1.emb.class_embedder
+    for name, value in first.named_parameters():
+        nn.init.zeros_(value) if name.endswith("bias") else nn.init.normal_(value, std=_EMBEDDING_STD)
+    for block in network.transformer_blocks[1:]:
+        block.norm1.emb.class_embedder.load_state_dict(first.state_dict())
+
+
+def _initialise(network: Any) -> None:
+    """As `new_dit` says."""
+    for module in network.modules():
+        if isinstance(module, nn.Linear | nn.Conv2d):
+            nn.init.xavier_uniform_(module.weight.view(len(module.weight), -1))
+            if module.bias is not None:
+                nn.init.zeros_(module.bias)
+    begin_conditions(network)
+    first = network.transformer_blocks[0].norm1.emb.timestep_embedder
+    for layer in (first.linear_1, first.linear_2):
+        nn.init.normal_(layer.weight, std=_EMBEDDING_STD)
+    for block in network.transformer_blocks:
+        block.norm1.emb.timestep_embedder.load_state_dict(first.state_dict())
+        _zero(block.norm1.linear)
+    _zero(network.proj_out_1)
+    _zero(network.proj_out_2)
+
+
+def _zero(layer: nn.Linear) -> None:
+    nn.init.zeros_(layer.weight)
+    nn.init.zeros_(layer.bias)

@@ -1,0 +1,325 @@
+"""A generator of images: what is asked of one, whatever its kind, and its folder on the disk.
+
+A diffusion transformer (`memorisk.models.generators.dit.dit`), a GAN (`memorisk.models.generators.stylegan2.stylegan2`)
+or a user's own function. Every image has a seed of its own, and nothing else that is random: image by image or in one
+batch, the same seed and the same condition give the same image on the same machine.
+"""
+
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+from memorisk.images.store import ImageStore
+from memorisk.models.detectors.folder import Seen
+from memorisk.models.generators.sampling_options import SamplingOptions
+from memorisk.runs.damaged import ASTRAY
+from memorisk.runs.errors import InputError, MemoriskError, one_line, several
+from memorisk.runs.files import read_json, write_json
+from memorisk.runs.functions import load_named
+
+DESCRIPTION = "generator.json"
+KINDS = ("dit", "gan", "function")
+CONDITIONED_ON = ("none", "class", "vector")
+_FORMAT = 1
+_SEEDS = 1 << 63
+
+
+@dataclass(frozen=True, kw_only=True)
+class GeneratorConfig:
+    """What a generator makes, and of what."""
+
+    kind: str
+    """One of `KINDS`."""
+    name: str
+    """As a report may show it."""
+    size: tuple[int, int]
+    """Height and width of its images in pixels."""
+    channels: int
+    """Of its images, 1 or 3."""
+    conditioned_on: str = "none"
+    """``none``, ``class`` (a number from 0) or ``vector`` (a pseudo-condition)."""
+    classes: tuple[str, ...] = ()
+    """Names of the classes, in the order of their numbers; empty where images have none."""
+    class_counts: tuple[int, ...] = ()
+    """Training images of each class."""
+    condition_dim: int = 0
+    """Length of a condition that is a vector."""
+    conditioning: str = ""
+    """Where such vectors come from, as ``prediction-label``."""
+    latent: str = "pixels"
+    """What it draws: ``pixels``, or the latents of an autoencoder, by its name."""
+    steps: int = 0
+    """Of its training."""
+    n_training: int = 0
+    """Different images that it was trained on."""
+    details: Mapping[str, Any] = field(default_factory=dict)
+    """What its kind needs beside, as JSON has it."""
+
+
+@dataclass(frozen=True, eq=False)
+class Draw:
+    """Images to be drawn: a row each."""
+
+    seeds: np.ndarray
+    """[n] int64, of each image, from 0."""
+    labels: np.ndarray | None = None
+    """[n] int64, for a generator conditioned on the class."""
+    conditions: np.ndarray | None = None
+    """[n, k] float32, for one conditioned on a vector."""
+
+    def __len__(self) -> int:
+        return len(self.seeds)
+
+    def rows(self, chosen: slice | np.ndarray) -> "Draw":
+        """Some of them."""
+        return Draw(
+            self.seeds[chosen],
+            None if self.labels is None else self.labels[chosen],
+            None if self.conditions is None else self.conditions[chosen],
+        )
+
+
+class Generator(Protocol):
+    """What draws images."""
+
+    @property
+    def config(self) -> GeneratorConfig:
+        """What it makes."""
+        ...
+
+    @property
+    def source(self) -> str:
+        """What identifies its weights: a fingerprint."""
+        ...
+
+    @property
+    def conditions(self) -> np.ndarray | None:
+        """[N, k] float32 conditions of its training images, for one conditioned on a vector that keeps them."""
+        ...
+
+    def sample(self, draw: Draw, how: SamplingOptions | None = None, *, device: str = "auto") -> np.ndarray:
+        """Draw images.
+
+        Args:
+            draw: Which.
+            how: How.
+            device: cpu, cuda, or auto.
+
+        Returns:
+            [n, H, W, C] uint8.
+
+        Raises:
+            InputError: A draw that is not of this generator's conditions.
+        """
+        ...
+
+    def seen_parts(self, store: ImageStore) -> Seen | None:
+        """Which images of a store it was trained or chosen on; None where that is not known."""
+        ...
+
+
+def check_draw(config: GeneratorConfig, draw: Draw) -> Draw:
+    """A draw as a generator of this kind can take it.
+
+    Args:
+        config: Of the generator.
+        draw: What is asked.
+
+    Raises:
+        InputError: Seeds that are none, or labels or conditions that are missing, too many or of the wrong shape.
+    """
+    seeds = np.asarray(draw.seeds)
+    if seeds.ndim != 1 or seeds.dtype.kind not in "iu" or (len(seeds) and int(seeds.min()) < 0):
+        raise InputError(f"seeds are {seeds.dtype} of shape {seeds.shape}: give whole numbers from 0, one an image")
+    given = {"class": draw.labels, "vector": draw.conditions}
+    for name, value in given.items():
+        if (value is not None) != (config.conditioned_on == name):
+            wanted = {"none": "nothing", "class": "labels", "vector": "conditions"}[config.conditioned_on]
+            raise InputError(
+                f"{one_line(config.name, 60)} is conditioned on {wanted}: give a Draw with that and no more"
+            )
+    labels, conditions = draw.labels, draw.conditions
+    if labels is not None:
+        labels = np.asarray(labels)
+        outside = labels.dtype.kind not in "iu" or bool(((labels < 0) | (labels >= len(config.classes))).any())
+        if labels.shape != seeds.shape or outside:
+            raise InputError(f"labels must be one an image, whole numbers from 0 to {len(config.classes) - 1}")
+        labels = labels.astype(np.int64)
+    if conditions is not None:
+        conditions = np.asarray(conditions, dtype=np.float32)
+        if conditions.shape != (len(seeds), config.condition_dim) or not np.isfinite(conditions).all():
+            raise InputError(
+                f"conditions are of shape {conditions.shape}; {(len(seeds), config.condition_dim)} finite numbers are "
+                "needed"
+            )
+    return Draw(seeds.astype(np.int64), labels, conditions)
+
+
+def save_description(folder: Path, config: GeneratorConfig) -> None:
+    """Write ``generator.json``, which makes a folder one of a generator: the last of its files."""
+    write_json(folder / DESCRIPTION, {"format": _FORMAT, **asdict(config)})
+
+
+def read_description(folder: Path) -> GeneratorConfig:
+    """What a generator's folder says of itself.
+
+    Raises:
+        InputError: There is none, or it is damaged or of another form.
+    """
+    file = folder / DESCRIPTION
+    if not file.is_file():
+        inside = " (its folder `generator` may be meant)" if (folder / "generator" / DESCRIPTION).is_file() else ""
+        raise InputError(f"{one_line(folder)} holds no generator: there is no {DESCRIPTION} in it{inside}")
+    try:
+        found = read_json(file)
+        if found.pop("format") != _FORMAT:
+            raise ValueError("another format")
+        for name in ("size", "classes", "class_counts"):
+            found[name] = tuple(found.get(name, ()))
+        config = GeneratorConfig(**found)
+        sizes = [*config.size, config.channels, config.condition_dim + 1]
+        good = len(config.size) == 2 and all(isinstance(n, int) and n > 0 for n in sizes)
+        good &= isinstance(config.details, dict) and isinstance(config.name, str) and isinstance(config.latent, str)
+        if not good or config.kind not in KINDS or config.conditioned_on not in CONDITIONED_ON:
+            raise ValueError(f"kind {config.kind}, size {config.size}, conditioned on {config.conditioned_on}")
+    except ASTRAY as error:
+        raise InputError(f"{one_line(file)} is no description of a generator: {one_line(error, 120)}") from None
+    return config
+
+
+def load_generator(text: str | Path, *, python_path: Sequence[str | Path] = ()) -> Generator:
+    """A generator by its folder, or a user's own function.
+
+    Args:
+        text: A folder that ``memorisk train generator`` wrote (the run's or its ``generator``), or ``module:function``.
+            The function is called as ``function(seeds, labels)``, seeds [n] int64 and labels [n] int64 or None, and
+            gives uint8 images [n, H, W] or [n, H, W, C]; it may carry ``classes``, a list of names. It is to draw
+            nothing random but from the seeds.
+        python_path: Folders in which the module of a function is looked for, after everything installed.
+
+    Raises:
+        InputError: There is no such folder or function, or it does not give images.
+    """
+    folder = Path(text)
+    if not folder.is_dir() and ":" in str(text):
+        return _of_function(str(text), python_path)
+    if not folder.is_dir():
+        raise InputError(f"there is no folder {one_line(text)} of a generator; a function is named module:function")
+    if not (folder / DESCRIPTION).is_file() and (folder / "generator" / DESCRIPTION).is_file():
+        folder = folder / "generator"
+    config = read_description(folder)
+    if config.kind == "dit":
+        from memorisk.models.generators.dit.dit import load_dit
+
+        found: Any = load_dit(folder, config)  # pyright takes no cached_property for a protocol's property
+        return found
+    if config.kind == "gan":
+        from memorisk.models.generators.stylegan2.stylegan2 import load_gan
+
+        return load_gan(folder, config)
+    raise InputError(f"{one_line(folder)} describes a user's function, which is named module:function instead")
+
+
+@dataclass(frozen=True, eq=False)
+class FunctionGenerator:
+    """A user's function that draws images."""
+
+    config: GeneratorConfig
+    source: str
+    call: Callable[[np.ndarray, np.ndarray | None], Any]
+
+    @property
+    def conditions(self) -> np.ndarray | None:
+        """None: a function takes classes at most."""
+        return None
+
+    def sample(self, draw: Draw, how: SamplingOptions | None = None, *, device: str = "auto") -> np.ndarray:
+        """As `Generator.sample`, ``how.batch`` images a call; the function knows its device.
+
+        Raises:
+            InputError: Also settings that only a diffusion model has, or something that is no image.
+            MemoriskError: The function failed.
+        """
+        how = how or SamplingOptions()
+        how.refuse_diffusion(self.config.name)
+        given, batch = check_draw(self.config, draw), how.batch
+        parts = [given.rows(slice(begin, begin + batch)) for begin in range(0, len(given), batch)]
+        shape = (*self.config.size, self.config.channels)
+        found = [_asked(self.call, part, self.config.name) for part in parts]
+        if any(images.shape[1:] != shape for images in found):
+            raise InputError(f"{one_line(self.config.name, 60)} gives images of several sizes or channels: give one")
+        return np.concatenate(found) if found else np.zeros((0, *shape), dtype=np.uint8)
+
+    def seen_parts(self, store: ImageStore) -> Seen | None:
+        """None: nobody knows."""
+        return None
+
+
+def _of_function(text: str, python_path: Sequence[str | Path]) -> FunctionGenerator:
+    """A user's function, asked for one image to know what it gives."""
+    from memorisk.runs.functions import source_fingerprint
+
+    call = load_named(text, "the generator", python_path)
+    classes = tuple(str(name) for name in getattr(call, "classes", ()))
+    one = Draw(np.zeros(1, dtype=np.int64), np.zeros(1, dtype=np.int64) if classes else None)
+    try:
+        image = _asked(call, one, text)
+    except MemoriskError as error:  # before anything is written
+        raise InputError(str(error)) from None
+    config = GeneratorConfig(
+        kind="function",
+        name=text,
+        size=(int(image.shape[1]), int(image.shape[2])),
+        channels=int(image.shape[3]),
+        conditioned_on="class" if classes else "none",
+        classes=classes,
+    )
+    return FunctionGenerator(config, f"{text} {source_fingerprint(call)}", call)
+
+
+def _asked(call: Callable[[np.ndarray, np.ndarray | None], Any], part: Draw, name: str) -> np.ndarray:
+    """[n, H, W, C] of what a user's function gives.
+
+    Raises:
+        InputError: It gives something else.
+        MemoriskError: It fails, named as the user's own.
+    """
+    try:
+        given = call(part.seeds, part.labels)
+    except (MemoriskError, MemoryError):
+        raise
+    except Exception as error:  # the function is the user's: anything may go wrong in it
+        shown = ", ".join(map(str, part.seeds[:2].tolist())) + (", ..." if len(part) > 2 else "")
+        asked = f"{several(len(part), 'seed', 'seeds')} ({shown})"
+        raise MemoriskError(
+            f"your own function {one_line(name, 60)} failed for {asked}{_place(error)}: {type(error).__name__}: "
+            f"{one_line(error, 120)}; mend it and give the same command again"
+        ) from error
+    return _checked(given, len(part), name)
+
+
+def _place(error: Exception) -> str:
+    """Where a call failed: in the file that was called, whatever library that file called; nothing without its file."""
+    inside = traceback.extract_tb(error.__traceback__)[1:]
+    own = [frame for frame in inside if frame.filename == inside[0].filename]
+    return f" at {Path(own[-1].filename).name}:{own[-1].lineno}" if own else ""
+
+
+def _checked(given: Any, n: int, name: str) -> np.ndarray:
+    """[n, H, W, C] of what a function gave.
+
+    Raises:
+        InputError: It is something else.
+    """
+    images = np.asarray(given)
+    images = images[..., None] if images.ndim == 3 else images
+    if images.dtype != np.uint8 or images.ndim != 4 or len(images) != n or images.shape[3] not in (1, 3):
+        raise InputError(
+            f"{one_line(name, 60)} gave {images.dtype}, shape {np.shape(given)} for {n} seeds; uint8 images [n, H, W] "
+            "or [n, H, W, C] with 1 or 3 channels are needed"
+        )
+    return images

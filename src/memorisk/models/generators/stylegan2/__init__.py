@@ -1,0 +1,1 @@
+"""GANs of the StyleGAN2 kind: `networks` holds both networks, `layers` their parts."""

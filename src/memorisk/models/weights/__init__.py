@@ -1,0 +1,1 @@
+"""Weights from files: start with `weights`. Loading is strict and never unpickles."""

@@ -1,0 +1,1 @@
+"""Figures of the reports, drawn by matplotlib: a kind a module. Start with `drawing`, which all share."""

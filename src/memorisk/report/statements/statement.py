@@ -1,0 +1,296 @@
+"""A privacy statement: what finished runs say of what is to be released, for machines; ``privacy-statement.json``.
+
+It is the predicate of an in-toto Statement, whose subjects are the released files and the results of the runs
+(`memorisk.report.statements.in_toto`); its form is ``schemas/privacy-statement-2.json`` (docs/release.md). Reading one
+needs only Python's own library, so that a gate on releases runs where neither PyTorch nor an image library is
+installed.
+"""
+
+import hashlib
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, is_dataclass
+from typing import Any, Self
+
+from memorisk.report.statements.in_toto import InTotoStatement, ResourceDescriptor
+from memorisk.report.statements.json_schema import load_schema, violations
+from memorisk.runs.checksums import listing_sha256
+from memorisk.runs.errors import InputError, one_line
+
+FORMAT, VERSION, SCHEMA = "memorisk privacy statement", 2, "privacy-statement-2"
+LISTS = {"level": 0.1, "correction": "bh"}
+"""Of the list that a verdict rests on: verdicts of the first form were given at what was asked for."""
+LISTED = ("classifier", "losses", "synthetic")
+"""Kinds of runs whose verdict rests on such a list."""
+PASS, FAIL, UNDECIDED, NOT_ASKED = "pass", "fail", "undecided", "not asked"
+WAYS = {UNDECIDED: "What would decide it", FAIL: "What would settle open questions"}
+"""What stands above the ways out, by status, wherever a verdict is shown."""
+RUNS = "runs"
+"""Subjects below this name are the results of the runs; those below the name of a `Released` are its files."""
+
+
+class NotWholeError(InputError):
+    """A statement that is not as its schema says, or was changed since it was written."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Figure:
+    """A number with its interval. Numbers are None where there are none, never NaN."""
+
+    name: str
+    """For machines: lower case, as in ``auc/loss_threshold``."""
+    title: str
+    """For readers."""
+    value: float | None = None
+    low: float | None = None
+    high: float | None = None
+    """With ``low`` None a one-sided upper limit."""
+    confidence: float | None = None
+    """Of the interval."""
+    p_value: float | None = None
+    n: int | None = None
+    """Independent units it rests on."""
+    unit: str = ""
+    """What these are."""
+
+    def __post_init__(self) -> None:
+        for name in ("value", "low", "high", "confidence", "p_value"):
+            given = getattr(self, name)
+            object.__setattr__(self, name, None if given is None or not math.isfinite(given) else float(given))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Part:
+    """A set of images that took part in a run."""
+
+    part: str
+    fingerprint: str
+    """Over ids, labels, groups, splits and pixels as memorisk stored them."""
+    images: int | None = None
+    units: int | None = None
+    """Patients, or images where nobody said whose each is."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Subject:
+    """What a run looked at."""
+
+    what: str
+    """``weights``, ``images``, ``recipe``, ``training`` or ``outputs``."""
+    sha256: tuple[str, ...] = ()
+    """Of each file or folder; none where the run cannot be tied to one."""
+    why: str = ""
+    """Why it cannot."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Method:
+    """How it was done, and where that is from."""
+
+    name: str
+    source: str
+    page: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class AuditStatement:
+    """What one run says."""
+
+    kind: str
+    question: str
+    status: str
+    """``pass``, ``fail``, ``undecided``, or ``not asked``: it says nothing of privacy."""
+    gate: str
+    why: tuple[str, ...]
+    what_would_decide: tuple[str, ...]
+    subject: Subject
+    data: tuple[Part, ...]
+    units: str
+    n_units: int | None
+    n_models: int | None
+    level: float | None
+    correction: str
+    figures: tuple[Figure, ...]
+    not_examined: tuple[str, ...]
+    assumptions: tuple[str, ...]
+    limits: tuple[str, ...]
+    method: Method
+    seeds: tuple[int, ...]
+    settings: Mapping[str, Any]
+    versions: Mapping[str, str]
+    run_sha256: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Released:
+    """A file or folder that was audited, and may be released under the statement if that passes."""
+
+    what: str
+    """``weights`` or ``images``."""
+    form: str
+    """``file`` or ``folder``."""
+    listing: Mapping[str, str]
+    """SHA-256 of each file by its name in the folder; of a file by the empty name."""
+    sha256: str
+    """Of the file, or of the folder's listing as ``sha256sum`` prints it."""
+    files: int
+    bytes: int | None
+    """None where the file was not at hand when the statement was written."""
+    audits: tuple[int, ...]
+    """Places of the runs that looked at it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """All runs together, by the worst of them."""
+
+    status: str
+    why: tuple[str, ...]
+    what_would_decide: tuple[str, ...] = ()
+    contradictions: tuple[str, ...] = ()
+    """Where runs do not fit together."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Statement:
+    """What finished runs say of what is to be released."""
+
+    memorisk: str
+    """Version that wrote it."""
+    verdict: Verdict
+    released: tuple[Released, ...]
+    audits: tuple[AuditStatement, ...]
+    format: str = field(default=FORMAT)
+    format_version: int = field(default=VERSION)
+
+    def as_in_toto(self) -> InTotoStatement:
+        """Return the in-toto Statement that carries it, with the checksum of its own content.
+
+        Raises:
+            ValueError: It is not as its schema says: a defect of memorisk.
+        """
+        named = _named(self.released)
+        subject = [
+            ResourceDescriptor(f"{name}/{file}" if file else name, sha256)
+            for name, one in named.items()
+            for file, sha256 in one.listing.items()
+        ]
+        subject += [ResourceDescriptor(f"{RUNS}/{n}", audit.run_sha256) for n, audit in enumerate(self.audits, 1)]
+        told = {
+            name: _plain(getattr(self, name)) for name in ("format", "format_version", "memorisk", "verdict", "audits")
+        }
+        told["released"] = [
+            {"name": name, **{k: v for k, v in _plain(one).items() if k != "listing"}} for name, one in named.items()
+        ]
+        predicate = json.loads(json.dumps(told, allow_nan=False))
+        whole = {**predicate, "content_sha256": content_sha256(predicate, subject)}
+        if odd := next(violations(whole, load_schema(SCHEMA)), None):
+            raise ValueError(f"the statement is not as its schema says: {odd}")
+        return InTotoStatement(subject=tuple(subject), predicate=whole)
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the in-toto Statement as JSON has it."""
+        return self.as_in_toto().as_json()
+
+    @classmethod
+    def from_in_toto(cls, found: InTotoStatement, name: str) -> Self:
+        """Read the statement that an in-toto Statement carries.
+
+        Args:
+            found: The Statement.
+            name: What it is called, for messages.
+
+        Raises:
+            NotWholeError: It is not as the schema says, or was changed since.
+            InputError: It is none, or of another version of the format.
+        """
+        told = found.predicate
+        if told.get("format") != FORMAT:
+            raise InputError(f"{name} is no privacy statement of memorisk: make one with memorisk statement RUN")
+        if told.get("format_version") != VERSION:
+            version = one_line(told.get("format_version"), 20)
+            raise InputError(
+                f"{name} has format version {version}, known here is {VERSION}: use the memorisk that wrote it"
+            )
+        if odd := next(violations(told, load_schema(SCHEMA)), None):
+            raise NotWholeError(f"{name} is not whole: {one_line(odd, 160)}; write it again with memorisk statement")
+        content = {key: value for key, value in told.items() if key != "content_sha256"}
+        if content_sha256(content, found.subject) != told["content_sha256"]:
+            raise NotWholeError(f"{name} was changed since it was written: write it again with memorisk statement")
+        return cls(
+            memorisk=told["memorisk"],
+            verdict=Verdict(**_tuples(told["verdict"])),
+            released=tuple(_released(one, found.subject, name) for one in told["released"]),
+            audits=tuple(_audit(one) for one in told["audits"]),
+        )
+
+
+def read_statement(data: bytes, name: str) -> Statement:
+    """Parse the payload of an envelope, or the file of a statement that nobody signed; verify signatures first.
+
+    Args:
+        data: The in-toto Statement.
+        name: What it is called, for messages.
+
+    Raises:
+        InputError: As `Statement.from_in_toto`, or it is no in-toto Statement.
+    """
+    return Statement.from_in_toto(InTotoStatement.from_bytes(data, name), name)
+
+
+def _named(released: Sequence[Released]) -> dict[str, Released]:
+    """Name each part of a release: ``images``, ``weights``, and from the second of a kind on ``images-2``."""
+    names: dict[str, Released] = {}
+    for one in released:
+        number = sum(other.what == one.what for other in names.values()) + 1
+        names[one.what if number == 1 else f"{one.what}-{number}"] = one
+    return names
+
+
+def _released(told: Mapping[str, Any], subject: Sequence[ResourceDescriptor], name: str) -> Released:
+    """One part of a release with the subjects that are its files.
+
+    Raises:
+        NotWholeError: They are not the files that the checksum of the part is of.
+    """
+    own = told["name"]
+    listing = {
+        one.name[len(own) :].removeprefix("/"): one.sha256
+        for one in subject
+        if one.name == own or one.name.startswith(f"{own}/")
+    }
+    sha256 = listing.get("") if told["form"] == "file" else listing_sha256(listing)
+    if sha256 != told["sha256"] or len(listing) != told["files"]:
+        raise NotWholeError(f"{name} is not whole: its files are not those of {one_line(own, 40)}; write it again")
+    return Released(**_tuples({k: v for k, v in told.items() if k != "name"}), listing=listing)
+
+
+def content_sha256(told: Mapping[str, Any], subject: Sequence[ResourceDescriptor]) -> str:
+    """SHA-256 of a statement and its subjects: JSON with sorted keys and no spaces, in UTF-8."""
+    whole = {"predicate": told, "subject": sorted((one.name, one.sha256) for one in subject)}
+    text = json.dumps(whole, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    return hashlib.sha256(text.encode("utf-8", errors="surrogatepass")).hexdigest()
+
+
+def _audit(found: dict[str, Any]) -> AuditStatement:
+    """One run's part."""
+    return AuditStatement(
+        **_tuples({k: v for k, v in found.items() if k not in ("subject", "data", "figures", "method")}),
+        subject=Subject(**_tuples(found["subject"])),
+        data=tuple(Part(**one) for one in found["data"]),
+        figures=tuple(Figure(**one) for one in found["figures"]),
+        method=Method(**found["method"]),
+    )
+
+
+def _tuples(found: Mapping[str, Any]) -> dict[str, Any]:
+    """The same with tuples for lists."""
+    return {name: tuple(value) if isinstance(value, list) else value for name, value in found.items()}
+
+
+def _plain(value: Any) -> Any:
+    """Dataclasses as objects."""
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return [_plain(one) for one in value]
+    return asdict(value) if is_dataclass(value) and not isinstance(value, type) else value

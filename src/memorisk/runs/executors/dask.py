@@ -1,0 +1,178 @@
+"""Jobs on the workers of a Dask cluster.
+
+Dask's scheduler gives a job whose worker was lost to another one. A lost connection to the scheduler is ours to mend:
+the client is opened again, and what is not done is handed out once more; a job that runs twice leaves the same files.
+"""
+
+import asyncio
+import logging
+import secrets
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from memorisk.runs.errors import GOES_ON, InputError, MemoriskError, MissingExtraError, one_line
+from memorisk.runs.executors import worker as remote
+from memorisk.runs.executors.dask_events import watched, workers_of
+from memorisk.runs.executors.placement import Placement
+from memorisk.runs.executors.worker import Expected, Outcome, attempt_remotely, check_workers, look, lost
+
+CONNECT_SECONDS = 10
+PATIENCE = 120.0
+"""Seconds for which a scheduler that was there before is called again."""
+AGAIN_SECONDS = 2.0
+"""For which a worker is waited for that said nothing the last time."""
+_silent: set[str] = set()
+
+
+def dask_outcomes(
+    function: Callable[[Any], Any], jobs: Sequence[Any], place: Placement, threads: int, wanted: Expected
+) -> Iterator[Outcome]:
+    """Outcomes in the order in which jobs end.
+
+    Args:
+        function: Importable by name on every worker.
+        jobs: Picklable arguments.
+        place: The cluster, and what a job needs.
+        threads: Of native code, of each job.
+        wanted: What workers must be like.
+
+    Raises:
+        InputError: There is no such cluster, no worker that may take jobs, or none that has what they need.
+        MemoriskError: The scheduler was lost, and did not come back.
+    """
+    waiting, run, again = dict(enumerate(jobs)), secrets.token_hex(6), None
+    while waiting:
+        with _open(place.cluster, again) as client:
+            answered, silent = client.sync(_ask, client, wanted, list(workers_of(client)))
+            check_workers(list(answered.values()), place.cluster, silent, new=[a for a in silent if a not in _silent])
+            _silent.difference_update(answered)
+            _silent.update(silent)
+            submit = {"pure": False, "resources": _resources(client, place)}
+            if silent:  # no mere preference: idle as they look, they would be given jobs of the others
+                submit["workers"] = list(answered)
+            futures = {
+                client.submit(
+                    attempt_remotely, function, job, i, threads, wanted, key=f"{function.__name__}-{run}-{i}", **submit
+                ): i
+                for i, job in waiting.items()
+            }
+            try:
+                only = list(answered) if silent else None
+                with watched(client, place.cluster, list(futures), only, place.silence):
+                    for outcome in _ended(client, futures):
+                        del waiting[outcome.index]
+                        yield outcome
+            finally:
+                client.cancel(list(futures), force=True)
+        again = time.monotonic() + PATIENCE
+
+
+def reach_dask(place: Placement) -> None:
+    """Ask whether there is a scheduler, with a worker that offers what a job needs.
+
+    Raises:
+        InputError: There is none.
+    """
+    with _open(place.cluster, None) as client:
+        if not workers_of(client):
+            check_workers([], place.cluster)
+        _resources(client, place)
+
+
+async def _ask(
+    client: Any, wanted: Expected, addresses: list[str]
+) -> tuple[dict[str, tuple[str, str | None]], list[str]]:
+    """What each worker says of itself, by address, and who says nothing in time; one that dies meanwhile is left out.
+
+    A stopped worker would hold up the answers of all, were they asked at once.
+    """
+
+    async def one(address: str) -> Any:
+        """Its answer; None for none in time."""
+        seconds = min(AGAIN_SECONDS, remote.LOOK_SECONDS) if address in _silent else remote.LOOK_SECONDS
+        try:
+            told = await asyncio.wait_for(client.run(look, wanted, workers=[address], on_error="return"), seconds)
+        except TimeoutError:
+            return None
+        except (OSError, ValueError) as error:  # lost while it was asked
+            return error
+        return told.get(address)
+
+    told = dict(zip(addresses, await asyncio.gather(*map(one, addresses)), strict=True))
+    said = {address: answer for address, answer in told.items() if isinstance(answer, tuple)}
+    return said, [address for address, answer in told.items() if answer is None]
+
+
+def _ended(client: Any, futures: dict[Any, int]) -> Iterator[Outcome]:
+    """What became of jobs, as they end; those that a broken connection took are left out."""
+    from distributed import as_completed
+    from distributed.scheduler import KilledWorker
+
+    for future in as_completed(list(futures), loop=client.loop, raise_errors=False):
+        if future.status == "finished":
+            yield future.result()
+        elif future.status == "error":
+            error = future.exception()
+            if not isinstance(error, KilledWorker):
+                raise MemoriskError(f"a job did not reach its worker: {one_line(error, 200)}; {GOES_ON}") from error
+            yield lost(futures[future], error.allowed_failures + 1)
+
+
+@contextmanager
+def _open(address: str, again: float | None) -> Iterator[Any]:
+    """A client; of a cluster that was there before, tried again until a moment.
+
+    Raises:
+        InputError: There is no such cluster.
+        MemoriskError: It did not come back.
+    """
+    try:
+        from distributed import Client
+    except ImportError:
+        raise MissingExtraError("dask.distributed", "cluster", "executor dask") from None
+
+    class _Quiet(Client):
+        """A client that is not closed again by Python's collector: one that never connected waits for nobody."""
+
+        def __del__(self) -> None:
+            """Leave it: `_open` closes those that did connect."""
+
+    for name in ("distributed", "distributed.client"):  # of which each has a level of its own
+        logging.getLogger(name).setLevel(logging.CRITICAL)
+    said = one_line(address, 80)
+    while True:
+        try:
+            client = _Quiet(address, timeout=CONNECT_SECONDS, set_as_default=False)
+            break
+        except (OSError, TimeoutError, ValueError) as error:
+            if again is None:
+                raise InputError(
+                    f"no scheduler of Dask answers at {said}: {one_line(error, 120)}; start one with dask scheduler, "
+                    "which prints its address"
+                ) from None
+            if time.monotonic() > again:
+                raise MemoriskError(f"the scheduler at {said} was lost and does not come back; {GOES_ON}") from None
+            time.sleep(1)
+    try:
+        yield client
+    finally:
+        client.close()
+
+
+def _resources(client: Any, place: Placement) -> dict[str, float] | None:
+    """What a job asks a worker for.
+
+    Raises:
+        InputError: No worker offers it.
+    """
+    asked = {name: float(n) for name, n in (("GPU", place.gpus), ("memory", place.memory or 0)) if n}
+    for name, n in asked.items():
+        offered = [worker["resources"].get(name, 0) for worker in workers_of(client).values()]
+        if max(offered, default=0) < n:
+            raise InputError(
+                f"no worker at {one_line(place.cluster, 80)} offers {name} {n:g}: start workers with "
+                f"--resources '{name}={n:g}'"
+            )
+    return asked or None

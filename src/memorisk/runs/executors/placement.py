@@ -1,0 +1,141 @@
+"""Where jobs are to run, and what one needs: the settings of a cluster that every command takes alike."""
+
+import os
+import re
+from dataclasses import dataclass
+from math import inf
+from pathlib import Path
+from typing import Literal
+
+from memorisk.runs.errors import InputError, one_line, unknown_name
+
+EXECUTORS = ("local", "dask", "ray")
+_ADDRESSES = {"dask": "DASK_SCHEDULER_ADDRESS", "ray": "RAY_ADDRESS"}
+_EXAMPLES = {"dask": "tcp://HOST:8786", "ray": "ray://HOST:10001, or auto on a machine of the cluster"}
+SILENCE = 120.0
+"""Seconds without a sign of life after which a worker's job is given to another."""
+_LEAST_SILENCE = 5.0
+_UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30}
+
+
+@dataclass(frozen=True)
+class Placement:
+    """Where jobs run.
+
+    Attributes:
+        executor: ``local``: processes of this machine; ``dask`` or ``ray``: the workers of a cluster.
+        cluster: Its address.
+        cores: A job needs.
+        memory: Bytes a job needs; None: not asked.
+        gpus: A job needs.
+        folders: That every worker must see as this process does: where jobs read and write.
+        files: That every worker must see, too: what jobs only read, such as weights.
+        silence: Seconds without a sign of life after which a worker's job is given to another.
+    """
+
+    executor: str = "local"
+    cluster: str = ""
+    cores: int = 1
+    memory: int | None = None
+    gpus: int = 0
+    folders: tuple[Path, ...] = ()
+    files: tuple[Path, ...] = ()
+    silence: float = SILENCE
+
+    @property
+    def remote(self) -> bool:
+        """Whether jobs leave this machine."""
+        return self.executor != "local"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClusterOptions:
+    """Where the jobs of a command run."""
+
+    executor: Literal["local", "dask", "ray"] = "local"
+    """local: processes of this machine; dask, ray: the workers of a cluster (docs/cluster.md)."""
+    cluster: str | None = None
+    """Address of the cluster, as in tcp://HOST:8786 or ray://HOST:10001; by default DASK_SCHEDULER_ADDRESS or
+    RAY_ADDRESS."""
+    job_memory: str | None = None
+    """Memory that a job asks a cluster for, as in 8GB; by default none is asked for."""
+    worker_silence: float | None = None
+    """Seconds without a sign of life after which a worker's job is given to another; by default 120."""
+
+    def check_cluster(self) -> None:
+        """Check what can be wrong without asking the cluster.
+
+        Raises:
+            InputError: An executor that is none, settings of a cluster without one, or a size that is none.
+        """
+        if self.executor not in EXECUTORS:
+            raise unknown_name("executor", self.executor, EXECUTORS)
+        if self.executor == "local":
+            for name in ("cluster", "job_memory", "worker_silence"):
+                if getattr(self, name) is not None:
+                    raise InputError(
+                        f"{'--' + name.replace('_', '-')} is for a cluster, and --executor is local: name --executor "
+                        "dask or ray"
+                    )
+        if self.job_memory is not None:
+            parse_bytes(self.job_memory)
+        if self.worker_silence is not None and not _LEAST_SILENCE <= self.worker_silence < inf:
+            raise InputError(
+                f"--worker-silence is {self.worker_silence:g}: give {_LEAST_SILENCE:g} seconds or more, in which a "
+                "worker that works says something"
+            )
+
+    def reach_cluster(self, *, gpus: int = 0) -> None:
+        """Ask whether anybody answers at the address, before anything is written.
+
+        Args:
+            gpus: A job needs.
+
+        Raises:
+            InputError: No address is known, nobody answers there, or no worker offers what a job needs.
+        """
+        place = self.placement(gpus=gpus)
+        if place.executor == "dask":
+            from memorisk.runs.executors.dask import reach_dask
+
+            reach_dask(place)
+        elif place.executor == "ray":
+            from memorisk.runs.executors.ray import reach_ray
+
+            reach_ray(place)
+
+    def placement(self, *folders: Path, cores: int = 1, gpus: int = 0) -> Placement:
+        """Where jobs run that read and write these folders.
+
+        Args:
+            folders: On storage that all machines share.
+            cores: A job needs.
+            gpus: A job needs.
+
+        Raises:
+            InputError: No address of the cluster is known.
+        """
+        if self.executor == "local":
+            return Placement(cores=cores, gpus=gpus)
+        address = self.cluster or os.environ.get(_ADDRESSES[self.executor], "")
+        if not address:
+            raise InputError(
+                f"executor {self.executor} needs the address of a cluster: cluster {_EXAMPLES[self.executor]}, or "
+                f"{_ADDRESSES[self.executor]} in the environment"
+            )
+        memory = None if self.job_memory is None else parse_bytes(self.job_memory)
+        places = tuple(folder.resolve() for folder in folders)
+        silence = SILENCE if self.worker_silence is None else self.worker_silence
+        return Placement(self.executor, address, cores, memory, gpus, places, silence=silence)
+
+
+def parse_bytes(text: str) -> int:
+    """A size in bytes, of ``8GB``, ``512 MiB`` or a plain number.
+
+    Raises:
+        InputError: It is none.
+    """
+    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-zA-Z]*)\s*", text)
+    if found is None or found[2].upper() not in _UNITS or float(found[1]) <= 0:
+        raise InputError(f"job_memory is {one_line(text, 40)}; give a size such as 8GB or 512MiB")
+    return int(float(found[1]) * _UNITS[found[2].upper()])

@@ -1,0 +1,224 @@
+"""Where jobs run: in this process, side by side in processes of this machine, or on the workers of a cluster.
+
+A job is a function and a picklable argument; it leaves its result in the run folder, written atomically, and returns
+only a small value. Failures are collected: one broken job does not take the finished ones with it.
+
+Processes are forked from Python's fork server, a small process that has imported what jobs need and nothing else:
+importing PyTorch takes longer than a small network takes to train, and so happens once and not in every worker
+(benchmarks/results/demo.json; joblib's loky, used before, imports it in each, and again where a worker's memory grew).
+"""
+
+import gc
+import multiprocessing
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from multiprocessing.connection import Connection
+from typing import Any
+
+from threadpoolctl import threadpool_limits
+
+from memorisk.runs.child_processes import SAFE, safe_start, start_server
+from memorisk.runs.errors import GOES_ON, InputError, MemoriskError
+from memorisk.runs.executors.placement import Placement
+from memorisk.runs.executors.worker import Outcome, attempt, expected
+
+__all__ = ["Outcome", "connection", "prepare_workers", "run_jobs", "worker_pool"]
+
+_METHOD = "forkserver" if "forkserver" in multiprocessing.get_all_start_methods() else "spawn"
+_preloaded: list[str] = []
+
+
+def prepare_workers(*modules: str) -> None:
+    """Start the fork server, which imports these modules while this process goes on with something else.
+
+    Worth calling before heavy imports of one's own. The first call of a process counts; later ones change nothing.
+    """
+    if _preloaded or _METHOD != "forkserver":
+        return
+    _preloaded.extend(modules)
+    start_server(modules)
+
+
+def run_jobs(
+    function: Callable[[Any], Any],
+    jobs: Sequence[Any],
+    *,
+    processes: int = 1,
+    threads: int = 1,
+    on_done: Callable[[Outcome], None] | None = None,
+    place: Placement | None = None,
+) -> list[Any]:
+    """Run ``function(job)`` for every job and return the values in order.
+
+    Args:
+        function: Importable by name, since other processes import it.
+        jobs: Picklable arguments.
+        processes: How many run side by side.
+        threads: Threads each may use in native code.
+        on_done: Called in this process as each job ends, in the order they end.
+        place: A cluster, and what a job needs of it; None, or one that is local: this machine.
+
+    Raises:
+        InputError: A job was given bad input, or the cluster cannot take jobs.
+        MemoriskError: Some jobs failed, or a worker was killed; the others ran to their end and what they wrote stays.
+    """
+    outcomes: list[Outcome] = []
+    source: Iterable[Outcome]
+    if place is not None and place.remote:
+        source = _on_cluster(function, jobs, place, threads)
+    elif processes <= 1 or len(jobs) <= 1:
+        source = (attempt(function, job, i) for i, job in enumerate(jobs))
+    else:
+        source = _side_by_side(function, jobs, processes, threads)
+    for outcome in source:
+        outcomes.append(outcome)
+        if on_done:
+            on_done(outcome)
+    failed = sorted((o for o in outcomes if o.error is not None), key=lambda o: o.index)
+    if failed:
+        if failed[0].bad_input:
+            raise InputError(failed[0].error)
+        kept = f"; {GOES_ON}" if len(jobs) > 1 else ""
+        raise MemoriskError(f"{len(failed)} of {len(jobs)} jobs failed, the first with: {failed[0].error}{kept}")
+    return [o.value for o in sorted(outcomes, key=lambda o: o.index)]
+
+
+@contextmanager
+def worker_pool(processes: int, threads: int, warm_up: Callable[[int], Any]) -> Iterator[None]:
+    """Workers that start now, while this process prepares their jobs.
+
+    They serve every `run_jobs` inside that asks for as many processes with as many threads.
+
+    Args:
+        processes: How many; with one, nothing is started.
+        threads: Threads each may use in native code.
+        warm_up: Called once in each worker, with its number.
+    """
+    if processes <= 1:
+        yield
+        return
+    pool = _Pool(processes, threads, (warm_up.__module__,))
+    pool.submit(warm_up, range(processes))
+    _open.append(pool)
+    try:
+        yield
+    finally:
+        pool.close()
+
+
+class _Pool:
+    """Processes that wait for jobs.
+
+    They hold the reading end of a pipe whose writing end is here alone. When it closes, because this process ended
+    (however it ended) or because nobody wants their work any more, they end at once, also in the middle of a job.
+    """
+
+    def __init__(self, processes: int, threads: int, modules: Sequence[str]) -> None:
+        prepare_workers(*modules)
+        self.key = (processes, threads)
+        context = multiprocessing.get_context(_METHOD)
+        with safe_start():  # the queues of an executor start Python's resource tracker
+            self._reading, self._writing = context.Pipe(duplex=False)
+            arguments = (self._reading, threads)
+            self._executor = ProcessPoolExecutor(processes, context, initializer=_begin_worker, initargs=arguments)
+
+    def submit(self, function: Callable[..., Any], *arguments: Iterable[Any]) -> list[Future[Any]]:
+        """Hand out ``function(*given)`` for each set of arguments."""
+        with safe_start():
+            return [self._executor.submit(function, *given) for given in zip(*arguments, strict=True)]
+
+    def close(self) -> None:
+        """End the workers, whatever they do; what waits is never begun."""
+        if self in _open:
+            _open.remove(self)
+        self._writing.close()
+        self._executor.shutdown(cancel_futures=True)
+        self._reading.close()
+
+
+_open: list[_Pool] = []
+
+
+def _side_by_side(
+    function: Callable[[Any], Any], jobs: Sequence[Any], processes: int, threads: int
+) -> Iterator[Outcome]:
+    """Outcomes in the order in which jobs end; an open pool is used and left open, unless something goes wrong.
+
+    Raises:
+        MemoriskError: A worker ended without an answer.
+    """
+    found = next((pool for pool in _open if pool.key == (processes, threads)), None)
+    pool = found or _Pool(min(processes, len(jobs)), threads, (function.__module__,))
+    well = False
+    try:
+        n = len(jobs)
+        for future in as_completed(pool.submit(attempt, [function] * n, jobs, range(n))):
+            yield future.result()
+        well = True
+    except BrokenProcessPool as error:
+        raise MemoriskError(
+            "a worker process was killed, as the system does when memory runs out: fewer at a time (--processes) "
+            f"need less; {GOES_ON}"
+        ) from error
+    finally:
+        if not (well and found):
+            pool.close()
+
+
+@contextmanager
+def connection(place: Placement) -> Iterator[None]:
+    """Keep a cluster's connection open over several calls of `run_jobs`, where opening one takes seconds (Ray).
+
+    Args:
+        place: The cluster.
+
+    Raises:
+        InputError: There is no such cluster.
+    """
+    if place.executor != "ray":
+        yield
+        return
+    from memorisk.runs.executors.ray import open_ray
+
+    with open_ray(place.cluster):
+        yield
+
+
+def _on_cluster(
+    function: Callable[[Any], Any], jobs: Sequence[Any], place: Placement, threads: int
+) -> Iterator[Outcome]:
+    """Outcomes of jobs on a cluster, in the order in which they end."""
+    if not jobs:
+        return
+    with expected(place.folders, place.files) as wanted:
+        if place.executor == "dask":
+            from memorisk.runs.executors.dask import dask_outcomes
+
+            yield from dask_outcomes(function, jobs, place, threads, wanted)
+        else:
+            from memorisk.runs.executors.ray import ray_outcomes
+
+            yield from ray_outcomes(function, jobs, place, threads, wanted)
+
+
+def _begin_worker(parent: Connection, threads: int) -> None:
+    """Limit the threads of native libraries; leave Ctrl-C to the parent; end when the parent's pipe closes.
+
+    What a job starts is as safe as the worker itself.
+    """
+    gc.freeze()  # what was imported before the fork is shared: a collection would touch, and so copy, all of it
+    threadpool_limits(threads)
+    os.environ.update(SAFE)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+    def watch() -> None:
+        """End this process when its parent is gone."""
+        parent.poll(None)  # nothing is ever sent: it returns when the other end is closed
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()

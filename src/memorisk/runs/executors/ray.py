@@ -1,0 +1,263 @@
+"""Jobs on the workers of a Ray cluster.
+
+Ray runs a job whose worker or machine was lost again elsewhere, up to `RETRIES` times; it keeps its own connections.
+"""
+
+import importlib.util
+import logging
+import os
+import socket
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+
+from memorisk.runs.child_processes import safe_start
+from memorisk.runs.errors import GOES_ON, InputError, MemoriskError, MissingExtraError, one_line
+from memorisk.runs.executors.heartbeats import Pulse, Signs, silence
+from memorisk.runs.executors.placement import Placement
+from memorisk.runs.executors.ray_token import try_token
+from memorisk.runs.executors.worker import Expected, Outcome, attempt_remotely, check_workers, look, lost
+
+RETRIES = 5
+CONNECT_SECONDS = 10
+BEGIN_SECONDS = 20.0
+"""That a worker at least has to begin a job: it may be a new process."""
+WATCH_SECONDS = 5.0
+_abandoned: list[Any] = []
+"""Jobs of silent workers: as long as they are not taken back, Ray gives these workers no others."""
+START_SECONDS = 120.0
+"""For which a machine is waited for that is asked: Ray starts a process there, which imports what jobs need."""
+
+
+def ray_outcomes(
+    function: Callable[[Any], Any], jobs: Sequence[Any], place: Placement, threads: int, wanted: Expected
+) -> Iterator[Outcome]:
+    """Outcomes in the order in which jobs end; arguments and errors as for `runs.executors.dask.dask_outcomes`."""
+    with open_ray(place.cluster) as ray:
+        _check(ray, place, wanted)
+        task = ray.remote(attempt_remotely).options(max_retries=RETRIES, **_needs(place))
+        every = min(WATCH_SECONDS, place.silence / 4)
+        signs, waiting, looked = Signs(), {}, time.monotonic()
+        tries, deaths = Counter[int](), Counter[int]()
+
+        def hand_out(index: int) -> None:
+            """Give a job to whom Ray chooses."""
+            tries[index] += 1
+            pulse = wanted.pulse(f"{index}-{tries[index]}", every)  # Ray asks machines whether they live, not workers
+            waiting[task.remote(function, jobs[index], index, threads, wanted, pulse)] = index, pulse
+
+        try:
+            for index in range(len(jobs)):
+                hand_out(index)
+            while waiting:
+                ended, _ = ray.wait(list(waiting), num_returns=1, timeout=every)
+                for one in ended:
+                    yield _outcome(ray, one, waiting.pop(one)[0])
+                if time.monotonic() - looked < every:
+                    continue
+                looked = time.monotonic()
+                room = partial(_has_room, ray, place)
+                silent, idle = _silent(signs, waiting, every, place.silence, room)
+                for one in (*silent, *idle):
+                    index, _ = waiting.pop(one)
+                    _abandoned.append(one)
+                    deaths[index] += one in silent
+                    if deaths[index] > RETRIES:
+                        yield Outcome(index, error=f"its worker fell silent {deaths[index]} times")
+                    else:
+                        hand_out(index)
+        finally:
+            for one in waiting:
+                ray.cancel(one, force=True)
+
+
+def _silent(
+    signs: Signs,
+    waiting: dict[Any, tuple[int, Pulse | None]],
+    every: float,
+    patience: float,
+    has_room: Callable[[], bool],
+) -> tuple[list[Any], list[Any]]:
+    """Jobs that must be handed out again; it is said why.
+
+    Those of workers that gave no sign of life for longer than one waits; and those that are not begun for so long
+    while the cluster has room for them and no job begins or ends: Ray gives jobs to stopped workers, too.
+    """
+    shown = {one: pulse.seen() for one, (_, pulse) in waiting.items() if pulse is not None}
+    begun = {one: sign for one, sign in shown.items() if sign is not None}
+    queue = len(waiting), frozenset(begun)
+    quiet = signs.quiet({**begun, None: queue}, every)
+    stuck = quiet.pop(None) > max(patience, BEGIN_SECONDS) and len(begun) < len(shown) and has_room()
+    log = logging.getLogger(__name__)
+    found = [one for one, seconds in quiet.items() if seconds > patience]
+    for one in found:
+        pulse = waiting[one][1]
+        assert pulse is not None
+        log.warning("%s", silence(pulse.worker(), quiet[one]))
+        pulse.remove()
+    idle = [one for one in shown if one not in begun] if stuck else []
+    if idle:
+        log.warning("jobs that no worker begins, though there is room, are handed out again: %d", len(idle))
+    return found, idle
+
+
+def _has_room(ray: Any, place: Placement) -> bool:
+    """Whether the cluster could run one more job."""
+    free = ray.available_resources()
+    return all(free.get(name, 0) >= n for name, n in _words(place).items())
+
+
+def _words(place: Placement) -> dict[str, float]:
+    """What a job needs, as Ray's machines say what they have."""
+    return {"CPU": place.cores, "GPU": place.gpus, "memory": place.memory or 0}
+
+
+def reach_ray(place: Placement) -> None:
+    """Ask whether there is a cluster; what its machines have is asked when jobs begin, since Ray takes seconds to say.
+
+    Raises:
+        InputError: Nobody listens at the address, or the cluster takes none of what we have as its token.
+    """
+    if importlib.util.find_spec("ray") is None:
+        raise MissingExtraError("ray", "cluster", "executor ray")
+    try:
+        _knock(place.cluster)
+    except (OSError, ValueError) as error:
+        raise _nobody(place.cluster, error) from None
+    try_token(place.cluster)
+
+
+def _nobody(address: str, error: Exception) -> InputError:
+    """That no cluster answers."""
+    return InputError(
+        f"no Ray cluster answers at {one_line(address, 80)}: {one_line(error, 160)}; `ray status` tells of one"
+    )
+
+
+def _outcome(ray: Any, task: Any, index: int) -> Outcome:
+    """Of a job that has ended.
+
+    Raises:
+        MemoriskError: It never reached a worker.
+    """
+    try:
+        return ray.get(task)
+    except (ray.exceptions.WorkerCrashedError, ray.exceptions.NodeDiedError, ray.exceptions.OutOfMemoryError):
+        return lost(index, RETRIES + 1)
+    except ray.exceptions.RayError as error:
+        raise MemoriskError(f"a job did not reach its worker: {one_line(error, 200)}; {GOES_ON}") from error
+
+
+@contextmanager
+def open_ray(address: str) -> Iterator[Any]:
+    """Ray, connected.
+
+    Raises:
+        InputError: There is no such cluster, or it takes none of what we have as its token.
+    """
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # no telemetry
+    try:
+        import ray
+    except ImportError:
+        raise MissingExtraError("ray", "cluster", "executor ray") from None
+    mine = not ray.is_initialized()
+    try:
+        if mine:
+            _knock(address)
+            try_token(address)
+            job = {} if address.startswith("ray://") else {"job_config": _job_without_folders()}
+            quiet = {"log_to_driver": False, "logging_level": logging.ERROR, "include_dashboard": False}
+            with safe_start():
+                ray.init(address=address, **job, **quiet)
+            _keep_quiet()
+    except (ConnectionError, RuntimeError, ValueError, OSError) as error:
+        raise _nobody(address, error) from None
+    try:
+        yield ray
+    finally:
+        if mine:
+            _abandoned.clear()
+            ray.shutdown()
+
+
+def _job_without_folders() -> Any:
+    """Return the settings of a job whose workers search no folder of ours.
+
+    Ray puts the current folder and the script's first on the path of every worker, where a ``numpy.py`` would run in
+    place of NumPy. Through ``ray://`` it does not, and the settings would have to be pickled.
+    """
+    from ray.job_config import JobConfig
+
+    class Job(JobConfig):
+        """One whose list of folders stays empty."""
+
+        _py_driver_sys_path = property(lambda self: [], lambda self, folders: None)
+
+    return Job()
+
+
+def _keep_quiet() -> None:
+    """Keep what Ray tells of its machines out of our output, which may be JSON; Ray has no setting for it."""
+    from ray._private import worker
+
+    if hasattr(worker, "_worker_logs_enabled"):
+        worker._worker_logs_enabled = False
+
+
+def _knock(address: str) -> None:
+    """See whether anybody listens, since Ray itself asks for minutes.
+
+    Raises:
+        OSError: Nobody does.
+        ValueError: It is no address.
+    """
+    if address == "auto":
+        return
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    with socket.create_connection((host or "127.0.0.1", int(port)), timeout=CONNECT_SECONDS):
+        pass
+
+
+def _needs(place: Placement) -> dict[str, Any]:
+    """What a job asks for, in Ray's words."""
+    asked: dict[str, Any] = {"num_cpus": place.cores}
+    asked |= {"num_gpus": place.gpus} if place.gpus else {}
+    return asked | ({"memory": place.memory} if place.memory else {})
+
+
+def _check(ray: Any, place: Placement, wanted: Expected) -> None:
+    """Ask every machine whether it can take jobs.
+
+    Raises:
+        InputError: One cannot, or none has what a job needs.
+    """
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy as Stay
+
+    nodes = [node for node in ray.nodes() if node["Alive"]]
+    words = _words(place)
+    able = [node for node in nodes if all(node["Resources"].get(name, 0) >= n for name, n in words.items())]
+    if not able:
+        needs = ", ".join(f"{name} {n:g}" for name, n in words.items() if n)
+        raise InputError(
+            f"no machine of the Ray cluster at {one_line(place.cluster, 80)} has {needs}, which a job needs "
+            "(cores: --threads; of a pass of images those of this machine, or OMP_NUM_THREADS)"
+        )
+    asked = [
+        ray.remote(look).options(num_cpus=0, scheduling_strategy=Stay(node["NodeID"], soft=False)).remote(wanted)
+        for node in able
+    ]
+    ended, _ = ray.wait(asked, num_returns=len(asked), timeout=START_SECONDS)
+    seen, silent = [], []
+    for one, node in zip(asked, able, strict=True):
+        if one not in ended:
+            silent.append(str(node["NodeManagerAddress"]))
+            ray.cancel(one, force=True)
+            continue
+        try:
+            seen.append(ray.get(one))
+        except ray.exceptions.RayError:  # a machine that was lost meanwhile is no reason not to begin
+            continue
+    check_workers(seen, place.cluster, silent)

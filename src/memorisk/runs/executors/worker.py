@@ -1,0 +1,199 @@
+"""What a worker of a cluster does with a job, and what is asked of it before the first one.
+
+A job sets the threads and the random state of its process while it runs, so that one process runs one job at a time
+whatever number of threads its worker has: results are those of this machine, byte for byte.
+"""
+
+import logging
+import secrets
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from threadpoolctl import threadpool_limits
+
+from memorisk.runs.child_processes import SAFE, environment_of
+from memorisk.runs.environment import versions
+from memorisk.runs.errors import NO_SPACE, InputError, MemoriskError, one_line
+from memorisk.runs.executors.heartbeats import Pulse
+
+_DECIDING = ("memorisk", "numpy", "torch", "timm")
+"""Libraries whose version a result may depend on."""
+_PATIENCE = 10.0  # seconds that a shared disk may take to show a new file
+LOOK_SECONDS = 20.0
+"""For which a worker is waited for that is asked whether it can take jobs; more than a shared disk may take."""
+_SEEN = ".seen-"
+_alone = threading.Lock()
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a job: its place in the list, and its value or its error."""
+
+    index: int
+    value: Any = None
+    error: str | None = None
+    bad_input: bool = False
+
+
+def attempt(function: Callable[[Any], Any], job: Any, index: int) -> Outcome:
+    """Run a job; what it raises is its outcome, too."""
+    try:
+        return Outcome(index, value=function(job))
+    except InputError as error:
+        return Outcome(index, error=str(error), bad_input=True)
+    except MemoriskError as error:
+        return Outcome(index, error=str(error))
+    except OSError as error:
+        if error.errno in NO_SPACE:
+            where = f" for {one_line(error.filename, 120)}" if error.filename else ""
+            return Outcome(index, error=f"no space left on the disk{where}: free some")
+        return Outcome(index, error=f"{type(error).__name__}: {one_line(error)}")
+    except Exception as error:  # collected here, raised once with the others by run_jobs
+        return Outcome(index, error=f"{type(error).__name__}: {one_line(error)}")
+
+
+@dataclass(frozen=True)
+class Expected:
+    """What every worker must be like, so that results are those of whoever asks and arrive there."""
+
+    marks: tuple[str, ...]
+    """Files in the folders where jobs read and write."""
+    versions: dict[str, str]
+    """Of the libraries that results depend on."""
+
+    def pulse(self, name: str, every: float) -> Pulse | None:
+        """Where the worker of a job shows that it lives; None where no folder of the jobs can be written to.
+
+        Args:
+            name: Of the job, among those that are handed out now.
+            every: Seconds between signs of life.
+        """
+        made = next((mark for mark in self.marks if Path(mark).name.startswith(_SEEN)), None)
+        return None if made is None else Pulse(f"{made}-{name}", every)
+
+    def refuses(self) -> str | None:
+        """Why this process is not like that; None where it is. A new file on a shared disk is waited for."""
+        until = time.monotonic() + _PATIENCE
+        while missing := [mark for mark in self.marks if not Path(mark).exists()]:
+            if time.monotonic() > until:
+                return (
+                    f"it does not see {one_line(_shown(missing[0]), 120)}, where jobs read and write: put run "
+                    "folder, image store (store) and weights on storage that all machines mount under one path"
+                )
+            time.sleep(0.2)
+        here = deciding_versions()
+        for name in sorted(here.keys() | self.versions.keys()):
+            if here.get(name) != self.versions.get(name):
+                return (
+                    f"it has {name} {here.get(name, 'not at all')}, and where the command was given it is "
+                    f"{self.versions.get(name, 'not installed')}: install the same, since results may depend on it"
+                )
+        return None
+
+
+def _shown(mark: str) -> Path:
+    """What a user knows of a mark: the folder of one that was made for the purpose, else the file itself."""
+    path = Path(mark)
+    return path.parent if path.name.startswith(_SEEN) else path
+
+
+def deciding_versions() -> dict[str, str]:
+    """Versions of what results depend on."""
+    return {name: version for name, version in versions().items() if name in _DECIDING}
+
+
+@contextmanager
+def expected(folders: Sequence[Path], files: Sequence[Path] = ()) -> Iterator[Expected]:
+    """What workers must see as long as this lasts: an empty file in each folder, or a file of one that is read only.
+
+    Args:
+        folders: Where jobs read and write.
+        files: That jobs read; they are left as they are.
+    """
+    made, marks = [], []
+    try:
+        for folder in folders:
+            mark = folder / f"{_SEEN}{secrets.token_hex(8)}"
+            try:
+                mark.touch(mode=0o600)
+                made.append(mark)
+            except OSError:
+                mark = next((file for file in sorted(folder.iterdir()) if file.is_file()), folder)
+            marks.append(str(mark))
+        yield Expected((*marks, *map(str, files)), deciding_versions())
+    finally:
+        for mark in made:
+            mark.unlink(missing_ok=True)
+            for pulse in mark.parent.glob(f"{mark.name}-*"):  # of workers that were lost
+                pulse.unlink(missing_ok=True)
+
+
+def look(wanted: Expected) -> tuple[str, str | None]:
+    """Name of a worker's machine, and why it cannot take jobs; None where it can."""
+    return socket.gethostname(), wanted.refuses()
+
+
+def attempt_remotely(
+    function: Callable[[Any], Any], job: Any, index: int, threads: int, wanted: Expected, pulse: Pulse | None = None
+) -> Outcome:
+    """Run a job in a worker of a cluster: alone in its process, with so many threads of native code.
+
+    Args:
+        function: Of the job.
+        job: Its argument.
+        index: Its place in the list.
+        threads: Of native code.
+        wanted: What this worker must be like.
+        pulse: Where it shows that it lives; None where the cluster itself asks workers for it.
+    """
+    if (why := wanted.refuses()) is not None:
+        return Outcome(index, error=f"worker {one_line(socket.gethostname(), 60)}: {why}", bad_input=True)
+    shown = nullcontext() if pulse is None else pulse.shown()
+    with _alone, threadpool_limits(threads), environment_of(SAFE), shown:
+        return attempt(function, job, index)
+
+
+def check_workers(
+    seen: Sequence[tuple[str, str | None]],
+    cluster: str,
+    silent: Sequence[str] = (),
+    new: Sequence[str] | None = None,
+) -> None:
+    """Refuse workers whose results would be others, or would not arrive; name those that say nothing.
+
+    Args:
+        seen: What each said.
+        cluster: Address, for messages.
+        silent: Names of those that said nothing in time; the others go on without them.
+        new: Those of them that are to be named; None for all.
+
+    Raises:
+        InputError: There are none, all are silent, or one cannot take jobs.
+    """
+    if silent and not seen:
+        raise InputError(
+            f"none of {len(silent)} workers at {one_line(cluster, 80)} answers in time: look whether they are stopped, "
+            "or start others"
+        )
+    if named := (silent if new is None else new):
+        names = one_line(", ".join(named), 160)
+        logging.getLogger(__name__).warning("no answer in time of worker %s: jobs go to the others", names)
+    if not seen:
+        raise InputError(f"the cluster at {one_line(cluster, 80)} has no worker: start one, and give the command again")
+    for host, why in seen:
+        if why is not None:
+            raise InputError(f"worker {one_line(host, 60)}: {why}")
+
+
+def lost(index: int, times: int) -> Outcome:
+    """Of a job whose worker died each time."""
+    return Outcome(
+        index,
+        error=f"its worker died {times} times, as the system does when memory runs out: ask for more (job_memory)",
+    )

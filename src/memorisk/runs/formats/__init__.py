@@ -1,0 +1,1 @@
+"""Files of YAML, CSV and Parquet, read within bounds."""

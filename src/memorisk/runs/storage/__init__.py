@@ -1,0 +1,1 @@
+"""Folders at URLs: start with `storage`. `mirror` fetches what is read, `pushing` stores what was written."""

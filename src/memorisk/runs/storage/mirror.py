@@ -1,0 +1,194 @@
+"""What a URL names, as files of this machine: a private copy that is brought up to date when it is asked for.
+
+Below the cache folder, ``mirrors/KEY/`` holds the copy (``tree/NAME``, the name being the URL's last part) and a book
+of what each file was at the storage (size, and its checksum or time where the storage tells one). A file whose entry
+there changed is fetched again, one that is gone is removed here; a copy that was cut short goes on file by file.
+Hidden files (``.name``) are left where they are, as everywhere in memorisk.
+"""
+
+import json
+import os
+import shutil
+import sys
+from collections.abc import Mapping
+from contextlib import ExitStack
+from pathlib import Path
+
+from memorisk.runs.cache import cache_folder
+from memorisk.runs.errors import GOES_ON, InputError, MemoriskError, one_line
+from memorisk.runs.files import fsync_folder, write_text
+from memorisk.runs.fingerprint import fingerprint
+from memorisk.runs.lock import folder_lock
+from memorisk.runs.storage.origins import ORIGIN, TREE
+from memorisk.runs.storage.storage import PART, Entry, Storage
+from memorisk.runs.storage.urls import url_of
+from memorisk.runs.unfinished import write_guard
+
+MIRRORS, BOOK = "mirrors", "book.jsonl"
+TABLES = frozenset((".csv", ".tsv", ".txt", ".parquet", ".pq"))
+
+
+def local_source(source: str | Path, store: Path | None = None, *, beside: bool = False) -> Path:
+    """A file or folder of this machine that holds what a source names.
+
+    Args:
+        source: A path, returned as it is, or a URL, of which a copy is brought over or up to date.
+        store: The cache folder (`cache_folder`).
+        beside: Bring over the whole folder of a URL that is a file: a table and the images beside it.
+
+    Raises:
+        InputError: The URL names nothing, holds a password, or names of files that lead out of the copy.
+        MemoriskError: The storage does not answer, or the disk is full; what came stays.
+    """
+    url = url_of(source)
+    if url is None:
+        return Path(source)
+    storage = Storage(url)
+    kind = storage.kind()
+    if kind is None:
+        raise InputError(f"{url}: there is nothing of that name")
+    name = Path(url).name
+    if kind == "file" and beside:
+        above = url.rpartition("/")[0]
+        return local_source(f"{above}/" if above.endswith(":/") else above, store) / name
+    folder = cache_folder(store) / MIRRORS / fingerprint(url)
+    with ExitStack() as held:
+        with write_guard(folder.parent, f"a copy of {url}"):
+            for made in (folder.parent, folder, folder / TREE):
+                made.mkdir(mode=0o700, exist_ok=True)
+            held.enter_context(folder_lock(folder, wait=True))
+            write_text(folder / ORIGIN, f"{url}\n")
+        target = folder / TREE / (name or "images")
+        wanted = {n: e for n, e in _entries(storage).items() if not _is_hidden(n)}
+        if kind == "folder":
+            target.mkdir(mode=0o700, exist_ok=True)
+            if not wanted:
+                raise InputError(f"{url} holds no files")
+            update(storage, wanted, target, folder / BOOK)
+        else:
+            update(storage, {target.name: next(iter(wanted.values()))}, target.parent, folder / BOOK)
+    return target
+
+
+def _entries(storage: Storage) -> dict[str, Entry]:
+    try:
+        return storage.entries()
+    except FileNotFoundError:
+        raise InputError(f"{storage.url}: there is nothing of that name") from None
+
+
+def _is_hidden(name: str) -> bool:
+    return any(part.startswith(".") or part == "__MACOSX" for part in name.split("/"))
+
+
+def as_url_says(error: MemoriskError, local: Path, source: str | Path) -> MemoriskError:
+    """An error about a copy, in the words of what the user named."""
+    return type(error)(str(error).replace(str(local), url_of(source) or str(source)))
+
+
+def update(storage: Storage, wanted: Mapping[str, Entry], target: Path, book: Path) -> None:
+    """Make a folder hold exactly these files of a storage.
+
+    Args:
+        storage: Where they are.
+        wanted: Entries by relative name.
+        target: The folder; whatever else lies in it is removed.
+        book: File that remembers what each was.
+
+    Raises:
+        MemoriskError: The storage does not answer, or the disk is full; what came stays.
+    """
+    known = _recalled(book)
+    there = {n: target / n for n in wanted if known.get(n) == _told(wanted[n], target / n)}
+    _remove_others(target, set(wanted))
+    _remember(book, {n: known[n] for n in there})
+    needed = {n: e for n, e in wanted.items() if n not in there}
+    if not needed:
+        return
+    _refuse_too_much(storage, needed, target)
+    for name in needed:
+        (target / name).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    names = {entry: name for name, entry in needed.items()}
+    parts = {entry: _part(target / name) for entry, name in names.items()}
+    with book.open("a", encoding="utf-8") as lines:
+
+        def done(entry: Entry) -> None:
+            """Give a file that came whole its name, and note it."""
+            name = names[entry]
+            parts[entry].chmod(0o600)
+            parts[entry].replace(target / name)
+            lines.write(json.dumps([name, *_told(entry, target / name)]) + "\n")
+            lines.flush()
+
+        try:
+            storage.fetch_all({entry: parts[entry] for entry in names}, done)
+        except FileNotFoundError:
+            raise MemoriskError(f"{storage.url}: a file went away while it was read; {GOES_ON}") from None
+        finally:
+            for part in parts.values():
+                part.unlink(missing_ok=True)
+    fsync_folder(target)
+
+
+def _part(path: Path) -> Path:
+    return path.with_name(f".{path.name[:60]}.{fingerprint(path.name)}{PART}")
+
+
+def _told(entry: Entry, path: Path) -> list[object]:
+    """What the book says of a file: of the storage's, and of ours, which nobody else may have changed."""
+    try:
+        status = path.stat(follow_symlinks=False)
+    except OSError:
+        return []
+    return [entry.size, entry.stamp, status.st_size, status.st_mtime_ns]
+
+
+def _recalled(book: Path) -> dict[str, list[object]]:
+    found: dict[str, list[object]] = {}
+    try:
+        for line in book.read_text(encoding="utf-8").splitlines():
+            try:
+                name, *told = json.loads(line)
+                found[name] = told
+            except (ValueError, TypeError):  # a line that a kill cut short
+                continue
+    except (OSError, UnicodeDecodeError):
+        return {}
+    return found
+
+
+def _remember(book: Path, known: Mapping[str, list[object]]) -> None:
+    write_text(book, "".join(json.dumps([name, *told]) + "\n" for name, told in known.items()))
+
+
+def _remove_others(target: Path, wanted: set[str]) -> None:
+    """Remove what is not wanted, and folders that hold nothing any more."""
+    for above, folders, files in os.walk(target, topdown=False):
+        for name in files:
+            path = Path(above) / name
+            if path.relative_to(target).as_posix() not in wanted:
+                path.unlink()
+        for name in folders:
+            path = Path(above) / name
+            if path.is_symlink():
+                path.unlink()
+            elif path.relative_to(target).as_posix() in wanted:  # a folder there was, a file there is
+                shutil.rmtree(path)
+            elif not any(path.iterdir()):
+                path.rmdir()
+
+
+def _refuse_too_much(storage: Storage, needed: Mapping[str, Entry], target: Path) -> None:
+    """Say what is about to come, and refuse what does not fit.
+
+    Raises:
+        MemoriskError: The disk has less space than the files take.
+    """
+    total, free = sum(e.size or 0 for e in needed.values()), shutil.disk_usage(target).free
+    if sys.stderr.isatty():
+        sys.stderr.write(f"bringing over {len(needed):,} files ({total / 1e9:.2g} GB) of {storage.url}\n")
+    if total > free:
+        raise MemoriskError(
+            f"{storage.url} takes {total / 1e9:.2g} GB here, and {one_line(target)} has {free / 1e9:.2g} GB left: free "
+            f"some, or name a folder elsewhere with --store; {GOES_ON}"
+        )

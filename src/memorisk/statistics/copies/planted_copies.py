@@ -1,0 +1,167 @@
+"""How well would copies have been found? Planted copies, read blind (METHODS section 5, "Power, in every report").
+
+Known copies of random training images are hidden among the synthetic images for features and distances, and taken out
+again for p-values and list. Left in, they are listed themselves and, Benjamini-Hochberg being a step-up procedure, make
+it easier for others to be listed: with 100 plants most audits name a patient who has no copy
+(``docs/results/synthetic_null.md``).
+
+Which plants count as noticed is decided before and without them (`singled_out`, equal pixels, a list): a plant is a
+mask here. What is counted in the set must be counted by the same rule (`copies_bound`).
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from memorisk.runs.errors import InputError
+from memorisk.statistics.copies.calibration import check_distances, one_per_group
+from memorisk.statistics.memorization.nulls import unit_p_values
+from memorisk.statistics.proportions import Proportion, clopper_pearson
+
+FloatArray = NDArray[np.float64]
+
+BOUND_LEVEL = 0.95
+"""Joint confidence of `copies_bound`, unless another is asked for."""
+
+
+@dataclass(frozen=True)
+class PlantPower:
+    """Share of planted copies that are noticed; units are source identities, one random plant of each."""
+
+    recall: Proportion
+    """A random plant of a random source."""
+    kinds: dict[str, Proportion]
+    """By kind, one plant of each source that has one; intervals each for itself."""
+    found: NDArray[np.bool_]
+    """[P] whether each is noticed."""
+
+
+@dataclass(frozen=True)
+class CopiesBound:
+    """The largest share of the set that copies of the planted kinds can be."""
+
+    upper: float
+    """``CP_upper(found, n) / CP_lower(recall)``, at most 1: both hold together with the level."""
+    rule_of_three: float
+    """``3 / (n R)`` with R the lower limit of the recall: METHODS' figure; NaN where images were found."""
+    found: int
+    """Images noticed."""
+    n_images: int
+    """Images of the set, drawn independently."""
+    recall: float
+    """R."""
+    level: float
+    """Joint confidence of ``upper``."""
+
+
+def copied_p(
+    distance: ArrayLike,
+    n_images: ArrayLike,
+    held_distance: ArrayLike,
+    held_group: ArrayLike | None = None,
+    *,
+    sizes: str = "matched",
+) -> FloatArray:
+    """The p-value that a training patient would have at a distance: for plants, or for each synthetic image.
+
+    Args:
+        distance: [P] of a synthetic image, planted or not, to the nearest training image of a patient.
+        n_images: [P] training images of that patient.
+        held_distance: [M] of held-out images to the nearest non-planted image.
+        held_group: [M] patients; None: each image its own.
+        sizes: As `reversed_queries`.
+
+    Returns:
+        [P], as `reversed_queries` would have given.
+
+    Raises:
+        InputError: Lengths differ, a distance is not finite, or a patient without images.
+    """
+    values, held = check_distances(distance), check_distances(held_distance)
+    count = np.asarray(n_images)
+    if count.shape != values.shape or count.min() < 1:
+        raise InputError(f"{values.shape} distances need the number of images, at least 1, of each one's patient")
+    theirs = np.arange(len(held)) if held_group is None else np.asarray(held_group)
+    pairs, back = np.unique(np.stack([values, count]), axis=1, return_inverse=True)
+    unit = np.repeat(np.arange(pairs.shape[1]), pairs[1].astype(np.int64))
+    first = np.r_[True, unit[1:] != unit[:-1]]
+    score = np.where(first, -pairs[0][unit], -max(pairs[0].max(), held.max()))  # other images: as far as any
+    return unit_p_values(score, unit, -held, theirs, sizes=sizes).p_value[back.ravel()]
+
+
+def plant_power(
+    found: ArrayLike,
+    source: ArrayLike,
+    *,
+    kinds: Sequence[str] | None = None,
+    level: float = 0.95,
+    seed: int = 0,
+) -> PlantPower:
+    """How surely a copy is noticed, from plants read by a rule frozen without them.
+
+    Args:
+        found: [P] whether each plant is noticed.
+        source: [P] the patient whose image it copies.
+        kinds: [P] what was done to the copy; None: one kind.
+        level: Of the intervals; ``recall.low`` alone is a bound at ``(1 + level) / 2``.
+        seed: Of the plant drawn from a source with several.
+
+    Raises:
+        InputError: Lengths differ.
+
+    Source:
+        METHODS section 5, "Power, in every report".
+    """
+    noticed, sources = np.asarray(found, dtype=bool), np.asarray(source)
+    names = np.asarray(["copies"] * len(noticed) if kinds is None else kinds)
+    if not sources.shape == names.shape == noticed.shape:
+        raise InputError(f"{len(noticed)} plants need one source and kind each")
+    return PlantPower(
+        recall=_share(noticed, sources, level, seed),
+        kinds={
+            str(kind): _share(noticed[names == kind], sources[names == kind], level, seed) for kind in np.unique(names)
+        },
+        found=noticed,
+    )
+
+
+def copies_bound(found: int, n_images: int, recall: Proportion, *, level: float = BOUND_LEVEL) -> CopiesBound:
+    """The largest share of a set that copies of the planted kinds can be, given how many images were found.
+
+    If a share pi of the generator's images are such copies and each is found with probability R, found ones are at
+    least ``Bin(n, pi R)``; so ``pi <= CP_upper(found, n) / R``, and for ``found = 0``
+    ``pi <= (1 - ((1 - level) / 2)^(1/n)) / R``, METHODS' ``3 / (n R)`` with both uncertainties counted (3.7 in place
+    of 3). All found images count as copies.
+
+    Args:
+        found: Images of the set, plants apart, that the rule notices by which the plants are read.
+        n_images: Images of the set, each drawn anew from the generator.
+        recall: Of the plants by that rule; its interval must have the same level.
+        level: Joint confidence.
+
+    Raises:
+        InputError: Not ``0 <= found <= n_images``, or the recall's interval has another level.
+
+    Source:
+        METHODS section 5; Clopper and Pearson (1934), Bonferroni over the two.
+    """
+    if not math.isclose(recall.level, level):
+        raise InputError(f"the recall's interval is at {recall.level}, the bound at {level}; use one level")
+    high = clopper_pearson(found, n_images, level).high
+    r = recall.low
+    return CopiesBound(
+        upper=min(1.0, high / r) if r > 0 else 1.0,
+        rule_of_three=min(1.0, 3 / (n_images * r)) if not found and n_images and r > 0 else math.nan,
+        found=int(found),
+        n_images=int(n_images),
+        recall=r,
+        level=level,
+    )
+
+
+def _share(found: NDArray[np.bool_], source: NDArray, level: float, seed: int) -> Proportion:
+    drawn = one_per_group(source, seed=seed)
+    return clopper_pearson(int(found[drawn].sum()), len(drawn), level)

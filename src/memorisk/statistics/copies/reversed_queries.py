@@ -1,0 +1,319 @@
+"""Are training patients nearer to a synthetic set than patients it cannot know? The null of METHODS section 5.
+
+Every real image asks the synthetic set for its nearest image: ``d``; of a patient, ``W`` is the smallest. Training
+patients are ranked among held-out patients, who ask the same set:
+
+    p(r) = (1 + #{held-out h : W(h) <= W(r)}) / (n_held + 1),
+
+ties against the patient; then Benjamini-Hochberg over training patients. Real images are compared with real ones, so
+the synthetic set may be as narrow or as wide as it likes. The usual direction compares synthetic with real images and
+rejects because they differ in spread.
+
+What the level rests on. If training and held-out patients are a random split and the synthetic set had come about
+without either, p is exact. A set made from the training part alone is nearer to it also by what any fit takes from a
+finite sample; how much that is for a fitted mixture is in ``docs/results/synthetic_null.md``. "Flagged" therefore means
+"nearer to the set than patients the generator did not see", of which a copy is one reason.
+
+Two points on which METHODS is silent:
+
+* A patient of many images has a smaller W without any memorization. As in ``nulls`` a patient of k images is by default
+  compared with held-out patients at k images each (``sizes="matched"``); ``sizes="any"`` is METHODS' plain form. The
+  count ``ahead`` is of all patients by all images or, where numbers of images are not alike in both parts, by one image
+  each (`image_counts`).
+* With n held-out and m training patients no p is below 1 / (n + 1), so that Benjamini-Hochberg at level q lists no
+  fewer than m / (q (n + 1)) patients: with a split of 70 to 15 and q = 0.1 about 47, however many there are. Fewer
+  copied patients stay unlisted, however exact the copies. ``shortest_list`` says so, and ``ahead`` asks a question that
+  does not depend on a list: how many training patients are nearer than every held-out one.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from memorisk.runs.errors import InputError, one_line, several
+from memorisk.statistics.copies.calibration import check_distances, group_values
+from memorisk.statistics.copies.image_counts import CountedImages, counted_images
+from memorisk.statistics.memorization.nulls import candidate_p_values, unit_p_values
+from memorisk.statistics.multiple import DEFAULT_Q, Rejections, benjamini_hochberg, smallest_list_of
+
+FloatArray = NDArray[np.float64]
+_ROUNDING = 1e-12
+
+
+@dataclass(frozen=True)
+class ReversedQueries:
+    """Training patients ranked among held-out ones by their distance to the synthetic set."""
+
+    unit: NDArray
+    """[U] sorted ids of the training patients."""
+    distance: FloatArray
+    """[U] W: smallest distance of an image of the patient to the synthetic set."""
+    p_value: FloatArray
+    """[U] rank among held-out patients, ties against."""
+    floor: FloatArray
+    """[U] the smallest p-value that the patient could have had."""
+    n_images: NDArray[np.int64]
+    """[U] images of the patient."""
+    n_compared: NDArray[np.int64]
+    """[U] held-out patients it was ranked among: the independent units of its p-value."""
+    listed: Rejections
+    """Benjamini-Hochberg over the training patients."""
+    shortest_list: int
+    """The fewest patients that could have been listed; more than there are: no list was possible."""
+    n_held: int
+    """Held-out patients."""
+    ahead: int
+    """Training patients nearer than every held-out patient, by the images that count."""
+    p_ahead: float
+    """Probability that at least so many are, of a random split: exact, of the set as a whole, not of a patient."""
+    promise: str
+    """In words."""
+    counted: CountedImages
+    """The images that count for ``ahead``."""
+
+    @property
+    def testable(self) -> bool:
+        """Whether any list was possible."""
+        return self.shortest_list <= len(self.unit)
+
+    @property
+    def flagged(self) -> NDArray:
+        """Ids of the listed training patients."""
+        return self.unit[self.listed.rejected]
+
+
+@dataclass(frozen=True)
+class Exposures:
+    """The synthetic images that realise the distances of listed patients: one row a training image and its nearest."""
+
+    unit: NDArray
+    """[E] training patient."""
+    image: NDArray[np.intp]
+    """[E] its training image that is nearest to the set; several rows where several are equally near."""
+    synthetic: NDArray[np.intp]
+    """[E] the synthetic image."""
+    distance: FloatArray
+    """[E] between the two."""
+
+    @property
+    def images(self) -> NDArray[np.intp]:
+        """Sorted synthetic images that expose somebody; one that exposes several patients hardly copies them all."""
+        return np.unique(self.synthetic)
+
+
+@dataclass(frozen=True)
+class Nearness:
+    """Descriptive: where synthetic images lie among new patients' images, and how far ahead the nearest one is.
+
+    No p-value: synthetic images and patients' images differ in spread without any copy.
+    """
+
+    share: FloatArray
+    """[S] share of new patients (of their images, patients equal) at least as near to the training set."""
+    ratio: FloatArray
+    """[S] nearest distance / second; 1 where both are 0, NaN without second distances."""
+    n_patients: int
+    """Held-out patients."""
+
+
+def reversed_queries(
+    train_distance: ArrayLike,
+    held_distance: ArrayLike,
+    train_group: ArrayLike | None = None,
+    held_group: ArrayLike | None = None,
+    *,
+    q: float = DEFAULT_Q,
+    sizes: str = "matched",
+    seed: int = 0,
+) -> ReversedQueries:
+    """Section 5's p-values and list.
+
+    Args:
+        train_distance: [N] distance of each training image to its nearest synthetic image.
+        held_distance: [M] of each held-out image to the same synthetic set.
+        train_group: [N] patients; None: each image its own (the per-image variant; of images that share patients it
+            only describes, see `image_p_values`).
+        held_group: [M] patients, none of them a training patient.
+        q: Level of the list.
+        sizes: ``"matched"`` or ``"any"``, see the head of this module; the same where all patients have as many images.
+        seed: Of which image of a patient counts for ``ahead``, where one does.
+
+    Returns:
+        Everything by sorted patient id.
+
+    Raises:
+        InputError: Lengths differ, a distance is not finite, a patient is on both sides, or q outside (0, 1).
+
+    Source:
+        METHODS section 5, "Null".
+    """
+    train, held = check_distances(train_distance), check_distances(held_distance)
+    ours = np.arange(len(train)) if train_group is None else np.asarray(train_group)
+    theirs = np.arange(len(held)) if held_group is None else np.asarray(held_group)
+    both = np.intersect1d(ours, theirs)
+    if train_group is not None and held_group is not None and len(both):
+        who = several(len(both), "patient is", "patients are")
+        raise InputError(f"{who} in training and held out, such as {one_line(both[0])}; split by patient")
+    found = unit_p_values(-train, ours, -held, theirs, sizes=sizes)
+    counted = counted_images(ours, theirs, seed=seed)
+    ahead = int(units_ahead(train, held, ours, counted).sum())
+    return ReversedQueries(
+        unit=found.unit,
+        distance=-found.statistic,
+        p_value=found.p_value,
+        floor=found.floor,
+        n_images=found.n_images,
+        n_compared=found.n_compared,
+        listed=benjamini_hochberg(found.p_value, q),
+        shortest_list=smallest_list_of(found.floor, q),
+        n_held=found.n_test,
+        ahead=ahead,
+        p_ahead=ahead_p(ahead, len(found.unit), found.n_test),
+        promise=f"of a list, at most {q:g} are expected to be patients no nearer to the synthetic set than "
+        f"{found.n_test:,} held-out patients are; given a random split by patient, and a detector and a choice of "
+        "checkpoint that knew neither part",
+        counted=counted,
+    )
+
+
+def units_ahead(
+    train_distance: ArrayLike, held_distance: ArrayLike, train_group: ArrayLike, counted: CountedImages
+) -> NDArray[np.bool_]:
+    """[U] by sorted id, which training units are nearer than every held-out one, by the images that count.
+
+    Args:
+        train_distance: [N].
+        held_distance: [M].
+        train_group: [N] units.
+        counted: Which images do.
+    """
+    train, held = check_distances(train_distance), check_distances(held_distance)
+    rows, groups = counted.train, np.asarray(train_group)
+    return group_values(train[rows], groups[rows]) < held[counted.held].min()
+
+
+def ahead_p(ahead: int, n_train: int, n_held: int) -> float:
+    """``P(at least a training units come before every held-out one)`` of a random order.
+
+    ``prod over i < a of (n_train - i) / (n_train + n_held - i)``: the precedence test. With 700 and 150 units, 16 ahead
+    are needed for 5 %.
+
+    Args:
+        ahead: a, counted strictly.
+        n_train: Training units.
+        n_held: Held-out units.
+
+    Raises:
+        InputError: Not ``0 <= a <= n_train``, or no held-out unit.
+    """
+    if not 0 <= ahead <= n_train or n_held < 1:
+        raise InputError(f"{ahead} of {n_train} ahead of {n_held} is no count; at least one held-out patient is needed")
+    i = np.arange(ahead)
+    return float(np.exp(np.log1p(-n_held / (n_train + n_held - i)).sum()))
+
+
+def image_p_values(train_distance: ArrayLike, held_distance: ArrayLike) -> FloatArray:
+    """The same rank per image: [N] ``(1 + #{held-out images at most as far}) / (M + 1)``.
+
+    A test only where every image is its own patient; elsewhere a description, since the M images are fewer units.
+
+    Args:
+        train_distance: [N].
+        held_distance: [M].
+
+    Raises:
+        InputError: A distance is not finite.
+    """
+    return candidate_p_values(-check_distances(train_distance), -check_distances(held_distance))
+
+
+def held_out_needed(n_train: int, copied: int, q: float = DEFAULT_Q) -> int:
+    """Held-out patients with which a list of so few copied patients becomes possible: ``n_train / (q copied) - 1``.
+
+    Args:
+        n_train: Training patients.
+        copied: Length of the list.
+        q: Level of the list.
+
+    Raises:
+        InputError: A count below 1, or q outside (0, 1).
+
+    Example:
+        >>> held_out_needed(1000, 1), held_out_needed(1000, 50)
+        (9999, 199)
+    """
+    if n_train < 1 or copied < 1 or not 0 < q < 1:
+        raise InputError(f"n_train {n_train} and copied {copied} must be at least 1, q {q} between 0 and 1")
+    return max(1, math.ceil(n_train / (q * copied) * (1 - _ROUNDING)) - 1)
+
+
+def exposures(
+    result: ReversedQueries, train_distance: ArrayLike, nearest: ArrayLike, train_group: ArrayLike | None = None
+) -> Exposures:
+    """The synthetic images that realise the listed patients' W.
+
+    A second copy of the same patient, farther away, is not among them.
+
+    Args:
+        result: Of `reversed_queries` on these distances.
+        train_distance: [N] as given there.
+        nearest: [N] index of the nearest synthetic image.
+        train_group: [N] as given there.
+
+    Raises:
+        InputError: Lengths differ, or these are not the result's distances.
+    """
+    values, synthetic = check_distances(train_distance), np.asarray(nearest)
+    groups = np.arange(len(values)) if train_group is None else np.asarray(train_group)
+    if synthetic.shape != values.shape or groups.shape != values.shape:
+        raise InputError(f"distances {values.shape}, nearest {synthetic.shape} and groups {groups.shape} do not fit")
+    at = np.searchsorted(result.unit, groups)
+    if not np.array_equal(result.unit[np.minimum(at, len(result.unit) - 1)], groups):
+        raise InputError("these patients are not the result's; give the distances and groups it was made from")
+    rows = np.flatnonzero(result.listed.rejected[at] & (values <= result.distance[at]))
+    rows = rows[np.lexsort((rows, result.distance[at[rows]]))]
+    return Exposures(groups[rows], rows, synthetic[rows].astype(np.intp), values[rows])
+
+
+def nearness(
+    synthetic_distance: ArrayLike,
+    held_distance: ArrayLike,
+    held_group: ArrayLike | None = None,
+    second_distance: ArrayLike | None = None,
+) -> Nearness:
+    """The descriptive column "nearer than a new patient would be", and the second-neighbour ratio.
+
+    ``share(s) = mean over held-out patients of the share of their images with d <= d(s)``; small where a synthetic
+    image is nearer to the training set than new patients' images are. ``ratio(s) = d_1(s) / d_2(s)``: near 0 where one
+    training image is singled out, near 1 where several are as near.
+
+    Args:
+        synthetic_distance: [S] of each synthetic image to its nearest training image.
+        held_distance: [M] of each held-out image to its nearest training image.
+        held_group: [M] patients; None: each image its own.
+        second_distance: [S] to the nearest training image of another patient, or the second nearest.
+
+    Raises:
+        InputError: Lengths differ, a distance is not finite, or a second distance is below the first.
+
+    Source:
+        METHODS section 5: kept as a description, since as a test it flags 14 % at 5 % without any copy
+        (`recipes/synthetic_null.py`).
+    """
+    ours, held = check_distances(synthetic_distance), check_distances(held_distance)
+    groups = np.arange(len(held)) if held_group is None else np.asarray(held_group)
+    if groups.shape != held.shape:
+        raise InputError(f"{held.shape} held-out distances and {groups.shape} groups do not fit")
+    _, index, count = np.unique(groups, return_inverse=True, return_counts=True)
+    order = np.argsort(held)
+    weight = np.concatenate([[0.0], np.cumsum(1 / (count[index[order]] * len(count)))])
+    share = weight[np.searchsorted(held[order], ours, side="right")]
+    ratio = np.full(len(ours), np.nan)
+    if second_distance is not None:
+        second = check_distances(second_distance)
+        if second.shape != ours.shape or (second < ours).any():
+            raise InputError("second distances must be one per synthetic image, none below the first")
+        ratio = np.divide(ours, second, out=np.ones_like(ours), where=second > 0)
+    return Nearness(np.minimum(share, 1.0), ratio, len(count))

@@ -1,0 +1,1 @@
+"""Detectors judged on pairs: areas, specificity, guarantees (paper 004). Start with `guarantee`."""

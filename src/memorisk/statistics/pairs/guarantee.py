@@ -1,0 +1,189 @@
+"""A score above which no more than a stated share of copies is missed, with a stated confidence (METHODS section 4).
+
+    k = max{k : P(Bin(n, alpha) <= k) <= delta / D},  tau = the (k + 1)-th smallest of n scores,
+
+one score per identity: of *one random positive pair* of each. A pair is rejected where its score is at least tau; a
+miss is a score below. Scores of all pairs are not independent: with pairs as units the promise fails several times as
+often as stated, and a plain quantile fails in half of all calibrations (``docs/results/guarantee_simulation.md``).
+
+Of D detectors (or families of copies) whose thresholds come from the same identities each gets delta / D, so that the
+promise holds for whichever is chosen afterwards, by whatever rule, on whatever data (Bonferroni). D counts all that
+were looked at, not the chosen one.
+
+The identities must be new to the detector: none in its training, none in the choice of its epoch or settings.
+
+Nobody may be left out for looking like somebody: people who look alike are recognised alike, so that the others are no
+random sample. On structured images (a round field on black) that broke up to 85 % of calibrations
+(``docs/results/guarantee_images.md``). `both_readings` counts them both ways instead.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from memorisk.runs.errors import InputError, several
+from memorisk.statistics.copies.calibration import identities_needed, misses_allowed, one_per_group
+
+
+@dataclass(frozen=True)
+class MissGuarantee:
+    """A threshold on the score of a pair, larger = more alike, and what rejecting from it on promises."""
+
+    threshold: float
+    """tau; a pair is rejected where its score is at least this. -inf, which rejects every pair, where there are too few
+    identities: then nothing is promised."""
+    n_identities: int
+    """n: independent units, one pair each."""
+    misses_allowed: int
+    """k; -1 where there are too few identities."""
+    needed: int
+    """The least n with a promise: ln(delta / D) / ln(1 - alpha)."""
+    miss_rate: float
+    """alpha: the largest share of copies that may be missed."""
+    confidence: float
+    """1 - delta: the share of calibrations in which that holds, for all D at once."""
+    detectors: int
+    """D: detectors or families whose thresholds come from these identities."""
+
+    @property
+    def kept(self) -> bool:
+        """Whether there were enough identities for a promise."""
+        return self.misses_allowed >= 0
+
+    @property
+    def missing(self) -> int:
+        """Identities that are missing for one."""
+        return max(self.needed - self.n_identities, 0)
+
+    def words(self, families: str) -> str:
+        """The promise as reports state it, or how many identities are missing for it.
+
+        Args:
+            families: How the calibration's copies were made, such as "rotation, blur and JPEG"; or what else its
+                positive pairs are, as in "a new photograph of the same patient".
+        """
+        target = f"a miss rate of at most {_percent(self.miss_rate)} with {_percent(self.confidence)} confidence"
+        shared = f", shared by {self.detectors} detectors or families" if self.detectors > 1 else ""
+        if not self.kept:
+            return (
+                f"No guarantee: {target}{shared} needs {several(self.needed, 'identity', 'identities')} that the "
+                f"detector has not seen; there are {self.n_identities:,}, so {self.missing:,} are missing."
+            )
+        return (
+            f"For a random copy, made by {families}, of a random new identity: {target}{shared} "
+            f"(from {self.n_identities:,} identities, one random pair each; {self.misses_allowed:,} of them may be "
+            "missed). Copies that a generator makes are another distribution, of which this promises nothing."
+        )
+
+
+def miss_guarantee(
+    score: ArrayLike, *, miss_rate: float = 0.05, confidence: float = 0.95, detectors: int = 1
+) -> MissGuarantee:
+    """The largest threshold that misses at most ``miss_rate`` of new copies in at least ``confidence`` of calibrations.
+
+    Conditional on the calibration the true miss rate is stochastically below ``Beta(k + 1, n - k)``, equal to it for
+    continuous scores, whence ``P(miss rate > alpha) <= P(Bin(n, alpha) <= k) <= delta / D``. Ties are rejected.
+
+    Args:
+        score: [n], one random positive pair of each identity (`identity_pairs.one_positive_each`, or
+            `calibration.one_per_group` over augmented copies); larger = more alike.
+        miss_rate: alpha, in (0, 1).
+        confidence: 1 - delta, in (0, 1).
+        detectors: D, how many detectors or families are given a threshold on these identities, the unused included.
+
+    Returns:
+        The threshold; -inf with ``kept`` False where there are fewer identities than ``needed``.
+
+    Raises:
+        InputError: A score that is not finite, a level outside (0, 1), or ``detectors`` below 1.
+
+    Source:
+        Wilks (1941); METHODS section 4, "Guarantee".
+
+    Example:
+        >>> found = miss_guarantee([0.2, 0.9, 0.8, 0.7], miss_rate=0.1)
+        >>> found.kept, found.needed, found.missing
+        (False, 29, 25)
+    """
+    values = np.asarray(score, dtype=np.float64)
+    if values.ndim != 1:
+        raise InputError(f"scores have shape {values.shape}; give one per identity")
+    if not np.isfinite(values).all():
+        raise InputError(
+            f"{int((~np.isfinite(values)).sum())} of {len(values)} scores are not finite; leave these identities out"
+        )
+    if detectors < 1:
+        raise InputError(f"detectors is {detectors}; give how many share the confidence, 1 or more")
+    if not 0 < confidence < 1 or not 0 < miss_rate < 1:
+        raise InputError(
+            f"miss rate {miss_rate} and confidence {confidence} must lie between 0 and 1, as 0.05 and 0.95"
+        )
+    each = 1 - (1 - confidence) / detectors
+    k = misses_allowed(len(values), miss_rate, each)
+    return MissGuarantee(
+        threshold=float(np.partition(values, k)[k]) if k >= 0 else -math.inf,
+        n_identities=len(values),
+        misses_allowed=k,
+        needed=identities_needed(1 - miss_rate, each),
+        miss_rate=miss_rate,
+        confidence=confidence,
+        detectors=detectors,
+    )
+
+
+@dataclass(frozen=True)
+class Readings:
+    """Thresholds under two readings of who is who, and the one that keeps the promise under either."""
+
+    given: MissGuarantee
+    """Everybody is who they are said to be."""
+    merged: MissGuarantee
+    """Who looks alike is one person; who looks like somebody known is not new."""
+
+    @property
+    def cautious(self) -> MissGuarantee:
+        """The lower threshold, hence none where one reading has too few identities; of equal ones, that of fewer."""
+        return min(self.given, self.merged, key=lambda found: (found.threshold, found.n_identities))
+
+
+def both_readings(
+    score: ArrayLike,
+    unit: ArrayLike,
+    *,
+    seed: int = 0,
+    miss_rate: float = 0.05,
+    confidence: float = 0.95,
+    detectors: int = 1,
+) -> Readings:
+    """`miss_guarantee` of the identities as given, and of one random identity of each unit.
+
+    The lower of two thresholds misses no more than either, so that whichever reading is true, ``P(miss rate > alpha)
+    <= delta / D`` as for that reading alone.
+
+    Args:
+        score: [n], one random positive pair of each identity as given; larger = more alike.
+        unit: [n] whole numbers: whose each identity is where look-alikes are one person; -1: nobody new.
+        seed: Of the identity that stands for a unit.
+        miss_rate: alpha.
+        confidence: 1 - delta.
+        detectors: D.
+
+    Raises:
+        InputError: As `miss_guarantee`, or lengths that differ.
+    """
+    values, units = np.asarray(score, dtype=np.float64), np.asarray(unit)
+    if values.shape != units.shape:
+        raise InputError(f"scores have shape {values.shape} and units {units.shape}; give one of each per identity")
+    counted = np.flatnonzero(units >= 0)
+    one_each = counted[one_per_group(units[counted], seed=seed)]
+    given, merged = (
+        miss_guarantee(each, miss_rate=miss_rate, confidence=confidence, detectors=detectors)
+        for each in (values, values[one_each])
+    )
+    return Readings(given, merged)
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.4g} %"

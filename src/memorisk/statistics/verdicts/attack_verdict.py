@@ -1,0 +1,217 @@
+"""Judge attacks for the verdict: each fails the audit, keeps a pass away, or neither (METHODS section 6, "Attacks").
+
+Every attack that was run counts unless it is a control: attacks on the twins, which show what the recipe does to a
+patient, and attacks on the given model, over all classes and class by class, which show what this file gives away.
+
+* *Fail*: an AUC is surely at least the gate, or more than ``SURE_RATE`` of the members are surely found at 1 % false
+  positives. All these one-sided p-values form one family and are adjusted by Holm's procedure at ``LEVEL``, so that an
+  audit without any such attack fails with probability at most ``LEVEL``, however many were run.
+* *Pass* needs every upper limit below the gate. It is not adjusted: a pass says that *all* attacks lie below, and is
+  wrong with probability at most ``LEVEL`` already where one of them does not (an intersection-union test).
+* Where members and non-members may differ by more than membership (a control that fails, a split that was not drawn
+  at random), an attack that compares with the test part neither fails nor passes.
+* An interval over fewer than three trainings is about these models only. For twins it neither fails nor passes; for the
+  given model it answers the question.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import logit
+
+from memorisk.runs.errors import one_line
+from memorisk.statistics.multiple import holm
+from memorisk.statistics.verdicts.tiers import beside
+from memorisk.statistics.verdicts.verdict import FAIL, UNDECIDED, Finding, Units
+
+SURE_RATE = 0.05
+"""Share of the members that must surely be exceeded at 1 % false positives to fail: five times that of guessing."""
+LEVEL = 0.025
+"""One-sided level of all failures together, and of a pass: one side of a 95 % interval."""
+MOST_NAMED = 3
+"""Largest number of attacks or classes that a sentence names; the others are counted."""
+
+
+@dataclass(frozen=True)
+class Attack:
+    """The result of one attack on the twins or on the given model, over all classes or in one class."""
+
+    name: str
+    """Name of the attack in sentences."""
+    auc: float
+    """AUC; NaN where it could not be measured."""
+    low: float
+    """Lower 95 % limit of the AUC, over patients, of twins also over trainings."""
+    high: float
+    """Upper 95 % limit."""
+    p_auc: float
+    """One-sided p-value of the hypothesis that the AUC is at most the gate."""
+    tpr_low: float
+    """Lower limit of the share of members found at 1 % false positives."""
+    p_tpr: float
+    """One-sided p-value of the hypothesis that this share is at most ``SURE_RATE``."""
+    n_groups: int
+    """Number of patients behind the interval."""
+    n_non_members: int
+    """Number of them who are non-members, in the training that has fewest."""
+    n_models: int
+    """Number of attacked models behind the interval."""
+    of_trainings: float = 0.0
+    """Share of the interval's squared length that is due to the trainings."""
+    label: str = ""
+    """Class; empty for all classes."""
+    of_target: bool = False
+    """Whether the given model was attacked, not the twins."""
+    comparable: bool = True
+    """Whether members and non-members are known to differ by nothing but membership."""
+    conditional: bool = False
+    """Whether the interval is about these models only."""
+
+
+def attack_findings(attacks: Sequence[Attack], gate: float, units: Units, n_groups: int) -> list[Finding]:
+    """Turn the results of attacks into findings for the verdict (module docstring).
+
+    Args:
+        attacks: Every attack that is not a control.
+        gate: AUC that no attack may reach, between 0.5 and 1.
+        units: Name of a group in sentences.
+        n_groups: Number of groups of the audit, those of the test part included.
+
+    Returns:
+        Failures where an attack surely finds members, at most one each for the twins, the given model and its classes;
+        otherwise at most one doubt for each of these three, and one more where members and non-members cannot be
+        compared. Empty where nothing keeps a pass away.
+
+    Source:
+        METHODS section 6, "Attacks".
+    """
+    counted = [a for a in attacks if a.comparable and (a.of_target or not a.conditional) and not np.isnan(a.auc)]
+    adjusted = holm([p for a in counted for p in (a.p_auc, a.p_tpr)]).reshape(-1, 2)
+    failed = [
+        (a, bool(row[0] <= LEVEL), bool(row[1] <= LEVEL))
+        for a, row in zip(counted, adjusted, strict=True)
+        if row.min() <= LEVEL
+    ]
+    failed.sort(key=lambda found: -found[0].low)
+    kinds = ((False, False), (True, False), (True, True))  # of the given model, of a class of it
+    findings = []
+    for target, by_class in kinds:
+        own = [found for found in failed if (found[0].of_target, bool(found[0].label)) == (target, by_class)]
+        if own:
+            findings.append(Finding(FAIL, _failure(own, gate, units)))
+    if not findings:
+        for target, by_class in kinds:
+            kind = [a for a in attacks if (a.of_target, bool(a.label)) == (target, by_class)]
+            findings += _doubts(kind, gate, units, n_groups)
+    return findings
+
+
+def passed_words(attacks: Sequence[Attack], gate: float, units: Units) -> str:
+    """Say in one sentence which attack came nearest to the gate, with its upper limit and the units behind it."""
+    if not attacks:
+        return ""
+    nearest = max(attacks, key=lambda a: a.high)
+    return (
+        f"no attack that was tried reaches AUC {gate:g} (0.5 is guessing): the nearest, {_where(nearest)}, has at most "
+        f"{beside(nearest.high, gate)} ({_over(nearest, units)})"
+    )
+
+
+def _failure(found: Sequence[tuple[Attack, bool, bool]], gate: float, units: Units) -> str:
+    """Name the attacks that find members, the surest first, by AUC or by the rate at 1 % false positives."""
+    told = []
+    for attack, by_auc, by_rate in found[:MOST_NAMED]:
+        parts = []
+        if by_auc:
+            auc, low = beside(attack.auc, gate), beside(attack.low, gate)
+            parts.append(f"AUC {auc}, at least {low} where less than {gate:g} is allowed")
+        if by_rate:
+            found_low = beside(100 * attack.tpr_low, 100 * SURE_RATE, digits=0)
+            parts.append(f"at least {found_low}% of the members found at 1 % false positives")
+        told.append(f"{_where(attack)}, {', and '.join(parts)} ({_over(attack, units)})")
+    more = f"; and {len(found) - MOST_NAMED} more" if len(found) > MOST_NAMED else ""
+    return f"an attack tells who was in the training (AUC 0.5 is guessing): {'; '.join(told)}{more}"
+
+
+def _doubts(attacks: Sequence[Attack], gate: float, units: Units, n_groups: int) -> list[Finding]:
+    """Say why these attacks, all of one kind, keep a pass away, and the way out; the furthest above the gate first."""
+    findings = []
+    other = [a for a in attacks if not a.comparable]
+    if other:
+        why = (
+            f"{_several(other)} cannot be read: members and test {units.many} differ by more than membership (the "
+            "control fails, or the split was not drawn at random)"
+        )
+        findings.append(Finding(UNDECIDED, why, f"a test part drawn at random by {units.one} from the same data"))
+    open_ones = [a for a in attacks if a.comparable and not a.high < gate]
+    if not open_ones:
+        return findings
+    furthest = sorted(open_ones, key=lambda a: -a.high if not np.isnan(a.high) else -2.0)
+    reached = [
+        f"{_where(a)}, AUC {beside(a.auc, gate)} ({beside(a.low, gate)} to {beside(a.high, gate)})"
+        if not np.isnan(a.auc)
+        else f"{_where(a)}, not measured"
+        for a in furthest[:MOST_NAMED]
+    ]
+    more = f" and {len(furthest) - MOST_NAMED} more" if len(furthest) > MOST_NAMED else ""
+    why = f"an attack may reach AUC {gate:g} (0.5 is guessing): {'; '.join(reached)}{more}"
+    return [*findings, Finding(UNDECIDED, why, _way_out(furthest, gate, units, n_groups))]
+
+
+def _way_out(attacks: Sequence[Attack], gate: float, units: Units, n_groups: int) -> str:
+    """Say what would bring every interval to one side of the gate if the AUCs were as estimated."""
+    if any(a.conditional and not a.of_target for a in attacks):
+        return "at least three seeds (--models 6), so that the intervals speak of other trainings"
+    if attacks[0].of_target:
+        tests = {a.label: a.n_non_members * _stretch(a, gate) ** 2 for a in reversed(attacks)}
+        wanted = [
+            f"about {_count(n)} test {units.many}{f' of class {one_line(label, 60)}' if label else ''}"
+            for label, n in reversed(tests.items())
+        ]
+        more = f", and more of {len(wanted) - MOST_NAMED} other classes" if len(wanted) > MOST_NAMED else ""
+        return ", ".join(wanted[:MOST_NAMED]) + more + ", for a shorter interval of the attack"
+    models = max(_models(a, gate) for a in attacks)
+    if np.isfinite(models):
+        return f"about {2 * int(np.ceil(models))} models (--models), for shorter intervals of the attacks"
+    groups = n_groups * max(_stretch(a, gate) for a in attacks) ** 2  # an attack may leave out the test part
+    also = " and more models" if any(a.of_trainings for a in attacks) else ""
+    return (
+        f"about {_count(groups)} {units.many}, test part included (here {n_groups:,}){also}, "
+        "for shorter intervals of the attacks"
+    )
+
+
+def _stretch(attack: Attack, gate: float) -> float:
+    """Divide the half-interval towards the gate by the distance to it, on the logit scale; infinite at the gate."""
+    if np.isnan(attack.auc) or not 0 < attack.auc < 1 or not 0 < attack.low <= attack.high < 1:
+        return np.inf
+    apart = abs(logit(gate) - logit(attack.auc))
+    half = abs(logit(attack.high if attack.auc < gate else attack.low) - logit(attack.auc))
+    return float(half / apart) if apart > 0 else np.inf
+
+
+def _models(attack: Attack, gate: float) -> float:
+    """Compute the trainings with which the interval would clear the gate; infinite where patients alone prevent it."""
+    stretch = _stretch(attack, gate) ** 2
+    room = 1 - (1 - attack.of_trainings) * stretch  # of the squared distance, what patients leave to trainings
+    return attack.n_models * attack.of_trainings * stretch / room if np.isfinite(stretch) and room > 0 else np.inf
+
+
+def _count(n: float) -> str:
+    return f"{int(np.ceil(n)):,}" if np.isfinite(n) and n < 1e6 else "many more"
+
+
+def _where(attack: Attack) -> str:
+    target = "the given model" if attack.of_target else "the audited models"
+    return f"{attack.name} on {f'class {one_line(attack.label, 60)} of ' if attack.label else ''}{target}"
+
+
+def _several(attacks: Sequence[Attack]) -> str:
+    named = [_where(a) for a in attacks[:MOST_NAMED]]
+    return "; ".join(named) + (f" and {len(attacks) - MOST_NAMED} more" if len(attacks) > MOST_NAMED else "")
+
+
+def _over(attack: Attack, units: Units) -> str:
+    trained = "this one model" if attack.of_target else f"{attack.n_models} attacked models"
+    return f"{units.count(attack.n_groups)}, {trained}"

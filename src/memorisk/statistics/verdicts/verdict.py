@@ -1,0 +1,343 @@
+"""The verdict: pass, fail or undecided, with the reasons and what would decide it.
+
+METHODS section 6. A verdict is about what was not seen, so it rests on power: a pass says that nothing was found and
+that a patient with a gap of `notice` nats would have been found in nine of ten cases (`noticeable_gap`). A failure by
+flagged groups says what share of them chance explains, and what tells chance from memorization, or, where far more
+are flagged than chance explains, what to do about them. A class in which that is not so has not been shown to have no
+such patient, and neither has a class without an interval (too small to split, never scored). Neither is ever counted as
+"0 memorized".
+
+The verdict's list has one level and one correction, whatever is asked of the lists that are shown: a stricter list is
+shorter, and must not be a way to pass.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pandas as pd
+
+from memorisk.runs.errors import InputError, one_line, unknown_name
+from memorisk.statistics.intervals import MIN_SEEDS
+from memorisk.statistics.multiple import DEFAULT_Q
+from memorisk.statistics.verdicts.noticeable_gap import GAPS, MIN_ROOM, MOST_SEEDS, PASS_POWER
+from memorisk.statistics.verdicts.tiers import GATES, INSUFFICIENT, MIN_GROUPS, beside, reaches
+
+PASS = "pass"
+FAIL = "fail"
+UNDECIDED = "undecided"
+
+
+VERDICT_LEVEL, VERDICT_CORRECTION = DEFAULT_Q, "bh"
+"""Level and correction of the verdict's list: somebody is listed in at most 10 % of audits in which nothing is
+memorized (`families`)."""
+
+RULE = {"level": VERDICT_LEVEL, "correction": VERDICT_CORRECTION, "power": PASS_POWER}
+"""What a saved verdict says of the rule that gave it, beside its form and the limits that were asked for."""
+
+MANY_FLAGGED = round(1 / VERDICT_LEVEL)
+"""From so many on the list holds nine for each that chance explains: more models would change little."""
+
+COLUMNS = ("label", "low", "high", "tier", "flagged", "room", "noticeable_gap", "notice_power")
+"""What the table must have; `n_groups_scored`, `n_test_groups`, `models_needed`, `why_not` make the reasons more exact
+when present."""
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What a pipeline acts on and a reader is told first."""
+
+    status: str
+    """`"pass"`, `"fail"` or `"undecided"`; only the first is a pass (exit code 0)."""
+    gate: str
+    """`"high"` or `"moderate"`."""
+    why: list[str]
+    """One sentence per reason for the status."""
+    what_would_decide: list[str]
+    """One sentence per class that left it undecided; empty otherwise."""
+    tiers: dict[str, str] = field(default_factory=dict)
+    """Tier of every class."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What another part of an audit (its attacks, its target, its coverage) says to the verdict."""
+
+    status: str
+    """`"fail"`, or `"undecided"` for what keeps a pass away. What raises no objection is no finding."""
+    why: str
+    """One sentence."""
+    what_would_decide: str = ""
+    """The way out; empty for a failure."""
+    first: bool = False
+    """Whether it must be settled before more models or patients are of use; told ahead of the classes then."""
+
+
+@dataclass(frozen=True)
+class Units:
+    """What a group is called in sentences."""
+
+    one: str = "group"
+    many: str = "groups"
+
+    def count(self, n: int) -> str:
+        """``1 group``, ``3 groups``."""
+        return f"{n} {self.one if n == 1 else self.many}"
+
+
+GROUPS = Units()
+
+
+def decide(
+    per_class: pd.DataFrame | Mapping[str, Any],
+    gate: str = "high",
+    *,
+    notice: float = 2.0,
+    units: Units = GROUPS,
+    n_seeds: int = 0,
+    flips: bool = True,
+    findings: Sequence[Finding] = (),
+) -> Decision:
+    """Apply the verdict rule to the table of classes.
+
+    `fail` if groups are listed, or a lower limit lies in the gate's tier or above in a class with at least
+    `MIN_GROUPS` scored groups; `pass` only if nothing fails, every class's upper limit is below the gate's tier, and
+    in every class a single patient of `notice` nats is found with probability `PASS_POWER`; else `undecided`. What
+    stops a pipeline is the exit code's matter, not the verdict's.
+
+    Args:
+        per_class: A row a class: `label`, `low`, `high` (limits of the mean M, in nats; NaN without an interval),
+            `tier`, `flagged` (groups on the verdict's list), `room`, `noticeable_gap` and `notice_power` (probability
+            of finding `notice` nats; `noticeable_gap`; NaN without a list); optional `n_groups_scored`,
+            `n_test_groups`, `models_needed`, `why_not` (why no list was possible).
+        gate: `"high"` (0.3) or `"moderate"` (0.1).
+        notice: Gap of one patient, in nats, that a pass must be able to notice.
+        units: What a group is called.
+        n_seeds: Seeds that this audit had; 0 for unknown. With fewer than three no class's limits count, so that only
+            flagged groups fail and nothing passes.
+        flips: Whether the signs of the seeds' gaps may be flipped; False in the `paper` design, where more models give
+            a list no more room.
+        findings: What other parts of the audit found. One that fails fails the audit; one that is undecided keeps
+            every pass away, and is told where the audit fails, too.
+
+    Returns:
+        Status with reasons, one a class: those above the gate first, the furthest above at the head, then those with
+        most flagged. Doubts stand in the order in which a user must settle them: findings that come first, seeds,
+        classes, other findings. An empty table is undecided.
+
+    Raises:
+        InputError: Unknown gate, or a missing column.
+
+    Source:
+        METHODS section 6, "Classifier".
+    """
+    if gate not in GATES:
+        raise unknown_name("gate", gate, GATES)
+    table = pd.DataFrame(per_class)
+    if missing := [c for c in COLUMNS if c not in table.columns]:
+        raise InputError(f"the class table lacks {', '.join(missing)}; a verdict needs {', '.join(COLUMNS)}")
+    rows: list[dict[str, Any]] = table.to_dict("records")  # pyright: ignore[reportAssignmentType]
+    tiers = {str(row["label"]): str(row["tier"]) for row in rows}
+    few = few_seeds(n_seeds)
+    failures = sorted(
+        (found for row in rows if (found := _failure(row, gate, units, few is not None))), key=lambda f: f[0]
+    )
+    failed = [reason for _, reason in failures] + [f.why for f in findings if f.status == FAIL]
+    undecided = sorted((f for f in findings if f.status == UNDECIDED), key=lambda f: not f.first)
+    others, ahead = [(f.why, f.what_would_decide) for f in undecided], sum(f.first for f in undecided)
+    if failed:
+        why, deciding = [*failed, *(why for why, _ in others)], [way for _, way in others]
+        if flagged := sum(int(row["flagged"]) for row in rows):
+            deciding.insert(ahead, _after_flags(flagged, units))
+        return Decision(FAIL, gate, why, deciding, tiers)
+    doubts = [doubt for row in rows for doubt in _doubts(row, gate, notice, units, flips)]
+    if not rows:
+        doubts = [("no class was audited", "a class with enough images to be split")]
+    elif few is not None:
+        doubts.insert(0, few)
+    doubts = [*others[:ahead], *doubts, *others[ahead:]]
+    if doubts:
+        return Decision(UNDECIDED, gate, [why for why, _ in doubts], [what for _, what in doubts], tiers)
+    worst = max(rows, key=lambda row: float(row["noticeable_gap"]))
+    found = {"gap": worst["noticeable_gap"], **{k: worst.get(f"noticeable_{k}") for k in ("power", "low", "high")}}
+    passed = [
+        f"no {units.one} is flagged",
+        noticed_words(found, units, one_line(worst["label"], 80)),
+        f"the mean gap M of every class is below {GATES[gate]} nats, by the upper limit of its interval",
+    ]
+    return Decision(PASS, gate, passed, [], tiers)
+
+
+def noticed_words(found: Mapping[str, Any] | None, units: Units, label: str) -> str:
+    """Say in one sentence what the audit would have noticed of one patient; on the first screen of every report.
+
+    Args:
+        found: `gap` in nats (None or infinite: no gap is surely noticed), `power` with `low` and `high` where known;
+            None or empty where no class has a list.
+        units: What a group is called.
+        label: The class in which least is noticed, as it may be shown.
+    """
+    if not found:
+        return ""
+    gap = found.get("gap")
+    if gap is None or not math.isfinite(gap):
+        return f"in class {label} a single {units.one} is not surely noticed, however strongly remembered"
+    limits = ""
+    if found.get("low") is not None:
+        cases, low, high = (f"{100 * found[k]:.0f}" for k in ("power", "low", "high"))
+        limits = f"; simulated: {cases} of 100, {low} to {high}"
+    times = math.exp(gap)
+    return (
+        f"a single {units.one} with a gap of {gap:.2g} nats or more would have been noticed in at least four of five "
+        f"cases (class {label}, where least is noticed{limits}). At {gap:.2g} nats training on an image makes its "
+        f"right answer {times:{',.0f' if times >= 10 else '.2g'}} times as probable. Smaller gaps may be missed"
+    )
+
+
+def _after_flags(flagged: int, units: Units) -> str:
+    """Say how many flags chance explains, and what tells them from memorization; of many, what to do about them."""
+    level = f"{100 * VERDICT_LEVEL:.0f} %"
+    if flagged >= MANY_FLAGGED:
+        return (
+            f"another model: at most {level} of the flagged {units.many} are expected to be so by chance, and more "
+            f"models would flag the others again. Look at the flagged {units.many}, leave them out or train with a "
+            "defence (docs/defences.md), and audit the new model as a new one"
+        )
+    return (
+        f"more models, which tell chance from memorization: at most {level} of the flagged {units.many} are expected "
+        f"to be so by chance, and where nobody is remembered at most {level} of audits flag anybody"
+    )
+
+
+def few_seeds(n_seeds: int) -> tuple[str, str] | None:
+    """Why so few seeds keep every pass away, and what would decide it; None where there are enough.
+
+    Args:
+        n_seeds: Seeds of the audit; 0 for unknown.
+    """
+    if not 0 < n_seeds < MIN_SEEDS:
+        return None
+    seeds = f"{n_seeds} seed{'' if n_seeds == 1 else 's'}"
+    reason = f"{seeds}: what two trainings differ by, whatever they saw, cannot be told from what one remembers"
+    return reason, f"at least {MIN_SEEDS} seeds (--models {2 * MIN_SEEDS})"
+
+
+def _failure(row: dict[str, Any], gate: str, units: Units, few: bool) -> tuple[tuple[float, int], str] | None:
+    """Why this class fails the gate, with its place in the order of severity; None where it does not.
+
+    With few seeds its limits do not count: they are conditional on these trainings, and a candidate that came out
+    better than its partner fits everything better, seen or not. With few groups they do not cover.
+    """
+    name, low, flagged = one_line(row["label"], 80), float(row["low"]), int(row["flagged"])
+    reasons, above = [], reaches(low, gate) and not few and row["tier"] != INSUFFICIENT
+    if above:
+        where = f"above {GATES[gate]}" if gate == "high" else f"at or above {GATES[gate]}"
+        told = beside(low, GATES[gate], digits=3, kind="g")
+        reasons.append(f"its mean gap M is {where} nats, by the lower limit of its interval, {told}")
+    if flagged > 0:
+        reasons.append(f"{units.count(flagged)} {'is' if flagged == 1 else 'are'} flagged")
+    if not reasons:
+        return None
+    return (-low if above else math.inf, -flagged), f"class {name}: {', and '.join(reasons)}"
+
+
+def _doubts(row: dict[str, Any], gate: str, notice: float, units: Units, flips: bool) -> list[tuple[str, str]]:
+    """Why this class leaves the gate undecided, each with what would decide it."""
+    name, low, high = one_line(row["label"], 80), float(row["low"]), float(row["high"])
+    told = " to ".join(beside(limit, GATES[gate], digits=3, kind="g") for limit in (low, high))
+    doubts = []
+    if row["tier"] == INSUFFICIENT:
+        n = row.get("n_groups_scored", math.nan)
+        counted = "too few" if pd.isna(n) else f"{int(n)}"
+        doubts.append(
+            (
+                f"class {name}: insufficient evidence ({counted} scored {units.many}, {MIN_GROUPS} needed)",
+                f"class {name}: more {units.many} of it, to at least {MIN_GROUPS} scored",
+            )
+        )
+    elif math.isnan(high):
+        doubts.append(
+            (f"class {name}: its mean gap M has no interval", f"class {name}: more images of it, or more seeds")
+        )
+    elif not high < GATES[gate]:
+        doubts.append(
+            (
+                f"class {name}: the interval of its mean gap M, {told} nats, contains {GATES[gate]}",
+                f"class {name}: a shorter interval, by more models (seeds) or more images of it",
+            )
+        )
+    if high + (high - low) / 2 < 0:
+        doubts.append(
+            (
+                f"class {name}: its mean gap M is surely below 0 ({low:.3g} to {high:.3g} nats): the models that were "
+                "trained on an image answer it worse, which no training does",
+                f"class {name}: a check of who was trained on what (members and others may be exchanged)",
+            )
+        )
+    if n := int(row.get("uneven") or 0):
+        doubts.append(
+            (
+                f"class {name}: {units.count(n)} not flagged {'differs' if n == 1 else 'differ'} between twins by up "
+                f"to {float(row['uneven_largest']):.2g} nats (root mean square over the seeds), unseen {units.many} "
+                f"by at most {float(row['unseen_largest']):.2g}: some trainings remember them, or it is wrong who was "
+                "trained on what in some",
+                f"class {name}: a check of who was trained on what in each model (per_group, uneven), then more models",
+            )
+        )
+    if unnoticed := _unnoticed(row, notice, units):
+        doubts.append((f"class {name}{unnoticed}", f"class {name}: {_to_notice(row, notice, units, flips)}"))
+    return doubts
+
+
+def _unnoticed(row: dict[str, Any], notice: float, units: Units) -> str:
+    """Why a single patient of this class would not have been noticed; empty where one would have been."""
+    reason, room, gap = row.get("why_not"), float(row["room"]), float(row["noticeable_gap"])
+    if isinstance(reason, str) and reason:
+        return f" cannot be tested: {one_line(reason)}"
+    if math.isnan(room):
+        return f" cannot be tested: no list of {units.many} was possible"
+    if room < MIN_ROOM:
+        n = row.get("n_test_groups", math.nan)
+        tested = "" if pd.isna(n) else f", with {units.count(int(n))} in the test part,"
+        return (
+            f": the models{tested} are too few to flag a single {units.one}, however strongly remembered (room "
+            f"{beside(room, MIN_ROOM, kind='g')}, {MIN_ROOM:.0f} needed)"
+        )
+    if math.isinf(gap):
+        return (
+            f": no gap of a single {units.one} up to {GAPS[-1]:.0f} nats would have been noticed in four of five cases"
+        )
+    if gap > notice:
+        return (
+            f": a single {units.one} would have been noticed in four of five cases only from a gap of "
+            f"{beside(gap, notice, kind='g')} nats on, and a pass needs {notice:g}"
+        )
+    found = float(row["notice_power"])
+    if not found >= PASS_POWER:
+        cases = 0 if math.isnan(found) else int(100 * found)
+        return (
+            f": a single {units.one} with a gap of {notice:g} nats would have been noticed in {cases} of 100 cases, "
+            f"and a pass needs {100 * PASS_POWER:.0f}"
+        )
+    return ""
+
+
+def _to_notice(row: dict[str, Any], notice: float, units: Units, flips: bool) -> str:
+    """Say what would let the class's list notice one patient."""
+    models, room, n_test = row.get("models_needed", math.nan), float(row["room"]), row.get("n_test_groups", math.nan)
+    if not flips and room < MIN_ROOM:
+        wanted = "many more" if pd.isna(n_test) else f"at least {math.ceil(MIN_ROOM / room * (n_test + 1)) - 1:,}"
+        return (
+            "the design balanced (--design balanced) in place of paper, in which more models help no list, or "
+            f"{wanted} {units.many} of it in the test part"
+        )
+    if not pd.isna(models):
+        n = int(models)
+        return f"about {n} models (--models {n}), by the spread of these trainings, or more {units.many} of it"
+    if math.isnan(room):
+        return f"{units.many} of it in the test part, from one random split"
+    return (
+        f"more {units.many} of it, in the test part, too; at the spread of these trainings {2 * MOST_SEEDS} models "
+        f"would not notice a gap of {notice:g} nats"
+    )

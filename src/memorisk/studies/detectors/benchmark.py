@@ -1,0 +1,329 @@
+"""``memorisk bench detectors``: which detector recognises copies of patients' images?
+
+Paper 003 (tables 1 to 4, figures 1, 2 and 4), with pools, thresholds and tests as METHODS section 3 corrects them.
+Resumable: a cell leaves a file a measure (`cells`), and the same command goes on where a killed one stopped; further
+backbones, losses, seeds and measures add only what is theirs. A cell that fails is told while the others finish.
+"""
+
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from memorisk.images.overlap import named_sources, refuse_overlap
+from memorisk.images.sources.registry import load_manifest
+from memorisk.images.store import ImageStore, build_store
+from memorisk.report.page import render_page
+from memorisk.runs.cost import Cost, total
+from memorisk.runs.devices import check_device
+from memorisk.runs.environment import available_cores, available_memory, machine, versions
+from memorisk.runs.errors import InputError, MemoriskError, one_line
+from memorisk.runs.executors.pool import Outcome, run_jobs
+from memorisk.runs.files import write_table, write_text
+from memorisk.runs.folder import RunFolder, check_out, open_run
+from memorisk.runs.progress import Progress, quiet
+from memorisk.studies.detectors.backbones import Backbone, read_backbone, weights_problem
+from memorisk.studies.detectors.cells import CELLS, DETECTORS, Cell, CellJob, encoder_key, grid, run_cell
+from memorisk.studies.detectors.copies import COPIES, CopiedRows, make_copies, remove_copies
+from memorisk.studies.detectors.detectors import detectors
+from memorisk.studies.detectors.figures import architecture_frame
+from memorisk.studies.detectors.leaderboard import leaderboard
+from memorisk.studies.detectors.measure_tables import fitted_table, measure_tables, refused_table
+from memorisk.studies.detectors.memory import MemoryPlan, plan_memory
+from memorisk.studies.detectors.options import BenchDetectorsOptions, bench_options
+from memorisk.studies.detectors.page import benchmark_page
+from memorisk.studies.detectors.parts import PARTS, Parts, divide
+from memorisk.studies.detectors.reading import read_cells
+from memorisk.studies.detectors.results import Benchmark, cell_table, folder_table, number_table
+from memorisk.studies.detectors.tables import paper_tables
+from memorisk.studies.detectors.writing import tables_text
+from memorisk.training.engine.order import batch_bounds
+from memorisk.training.features.cost import WITHOUT_NETWORK
+
+TABLES, REPORT, SPLIT = "tables", "report.html", "split.parquet"
+
+
+@dataclass(frozen=True, eq=False)
+class Prepared:
+    """A benchmark before anything is computed.
+
+    Attributes:
+        options: As asked for.
+        store: The images.
+        parts: Their division.
+        jobs: A job a cell.
+        left_out: Images of one grey level.
+    """
+
+    options: BenchDetectorsOptions
+    store: ImageStore
+    parts: Parts
+    jobs: list[CellJob]
+    left_out: int
+
+
+@dataclass(frozen=True)
+class BenchmarkPlan:
+    """What a benchmark would compute.
+
+    Attributes:
+        cells: Names, and whether each is there already.
+        images: By part.
+        patients: By part.
+        references: In each corrected pool.
+        cost: Of the cells that are not done: their trainings, in which each image has a copy; images and copies that
+            are to be embedded (images_passed, with the looks of trainings); pairs whose distance is judged.
+        problems: Why weights cannot be read, by the backbone's name: its cells would fail, the others would run.
+        memory: What it takes, how many detectors fit side by side, and which measures do not fit.
+    """
+
+    cells: dict[str, bool]
+    images: dict[str, int]
+    patients: dict[str, int]
+    references: int
+    cost: Cost
+    problems: dict[str, str]
+    memory: MemoryPlan
+
+
+def benchmark_detectors(
+    images: str | Path, *, out: str | Path, progress: Progress = quiet, tables_only: bool = False, **settings: Any
+) -> Benchmark:
+    """Benchmark copy detectors on your images, or go on with it, and lay out its leaderboard, tables and figures.
+
+    Args:
+        images: As for `memorisk.audit_classifier`; labels are not needed.
+        out: The run folder: new, empty, or this benchmark to go on with.
+        progress: Called with (stage, done, total).
+        tables_only: Compute nothing; lay out what is finished.
+        **settings: Any field of `BenchDetectorsOptions`.
+
+    Returns:
+        The benchmark; its tables are also in ``out/tables``, its page in ``out/report.html``.
+
+    Raises:
+        InputError: A setting, a name or the images are refused; nothing was written.
+        MemoriskError: The run broke; what is done is kept.
+    """
+    folder, options = Path(out), bench_options(settings)
+    if tables_only and not folder.is_dir():
+        raise InputError(f"--out {one_line(folder)} is not there: a benchmark that was never run has no tables")
+    if not tables_only:
+        options.reach_cluster()
+    ready = _prepare(images, folder, options, progress)
+    identity = {"run": _identity(ready)}
+    check_out(folder, identity, identity=["run"])
+    config = {"images": str(images), "out": str(folder), **asdict(ready.options), **identity}
+    with open_run(folder, config, identity=["run"]) as run:
+        run.log("started", versions=versions(), machine=machine())
+        write_table(run / SPLIT, ready.parts.table(ready.store.manifest.images))
+        if not tables_only:
+            _run(run, ready, progress)
+        progress("laying out the tables", 0, 0)
+        found = _read(ready)
+        _write(run, found)
+        run.log("finished", failed=found.failed)
+    return found
+
+
+def plan_benchmark(
+    images: str | Path, *, out: str | Path, progress: Progress = quiet, **settings: Any
+) -> BenchmarkPlan:
+    """What the benchmark would compute; nothing is computed or written but the store of decoded images.
+
+    Raises:
+        InputError: As `benchmark_detectors`.
+    """
+    folder = Path(out)
+    ready = _prepare(images, folder, bench_options(settings), progress)
+    check_out(folder, {"run": _identity(ready)}, identity=["run"])
+    parts, todo = ready.parts, _waiting(ready)
+    counts = {name: int((parts.part == name).sum()) for name in PARTS}
+    n_copies = len(parts.copied) * len(ready.options.strengths)
+    told = {job.cell.backbone.name: weights_problem(job.cell.backbone) for job in todo}
+    measures = sum(len(job.missing) for job in todo)
+    asking = [job for job in todo if job.cell.backbone.source.kind not in WITHOUT_NETWORK]
+    return BenchmarkPlan(
+        cells={job.cell.name: job.done for job in ready.jobs},
+        images=counts,
+        patients={name: parts.patients(name) for name in counts},
+        references=len(parts.pools["test"]),
+        cost=Cost(
+            images_passed=len(asking) * (len(parts.part) + n_copies),
+            pairs=measures * _pairs(parts, len(ready.options.strengths)),
+            bytes_images=ready.store.images.nbytes,
+        )
+        + total([_training_cost(job) for job in todo if job.cell.trained]),
+        problems={name: why for name, why in told.items() if why},
+        memory=_memory(ready, todo),
+    )
+
+
+def _memory(ready: Prepared, todo: list[CellJob]) -> MemoryPlan:
+    """On this machine; a GPU takes one detector at a time."""
+    on_gpu = ready.jobs[0].device != "cpu"
+    processes = 1 if on_gpu else ready.options.processes or available_cores()
+    return plan_memory(todo, ready.store.images.shape, processes, available_memory())
+
+
+def _training_cost(job: CellJob) -> Cost:
+    """Of one training, at most: it leaves blank images out, and looks at 2,000 validation images."""
+    cell, n, m = job.cell, len(job.parts.rows("train")), len(job.parts.rows("validation"))
+    options = job.options.training(cell.backbone.text, cell.loss, cell.seed)
+    bounds = batch_bounds(n, options.images_a_step) if n > 1 else []
+    return Cost(
+        at_most=("steps", "images_trained", "images_passed"),
+        trainings=1,
+        steps=options.epochs * len(bounds),
+        images_trained=2 * options.epochs * n,
+        images_passed=2 * m * (options.epochs + 1),
+        bytes_weights=None,
+    )
+
+
+def _pairs(parts: Parts, strengths: int) -> int:
+    """Pairs that one measure judges."""
+    n = {name: len(parts.rows(name)) for name in ("train", "validation", "null", "test_null")}
+    pool = len(parts.pools["test"])
+    corrected = pool * (2 * n["null"] + n["test_null"]) + strengths * 3 * pool**2
+    both = (n["null"] + n["test_null"]) * (n["train"] + n["validation"])
+    return corrected + n["train"] * n["validation"] + both + strengths * (n["train"] ** 2 + n["validation"] ** 2)
+
+
+def _prepare(images: str | Path, out: Path, options: BenchDetectorsOptions, progress: Progress) -> Prepared:
+    """Read names and images, divide the patients; nothing is written but the store of decoded images."""
+    backbones = _backbones(options)
+    device = str(check_device(options.device))
+    refuse_overlap(out, named_sources({"IMAGES": images}))
+    check_out(out, {}, identity=[])
+    progress("reading the manifest", 0, 0)
+    manifest = load_manifest(images, options)
+    store = build_store(manifest, options, progress=lambda d, n: progress("decoding images", d, n))
+    parts = divide(store, options.shares, seed=options.split_seed, specificity=options.specificity)
+    copied = {strength: CopiedRows(out / COPIES / strength) for strength in options.strengths}
+    cells = grid(backbones, options.losses, options.seeds)
+    jobs = [_job(cell, out, options, store, parts, copied, device) for cell in cells]
+    return Prepared(options, store, parts, jobs, int((parts.part == "").sum()))
+
+
+def _job(
+    cell: Cell, out: Path, options: BenchDetectorsOptions, store: ImageStore, parts: Parts,
+    copied: dict[str, CopiedRows], device: str,
+) -> CellJob:  # fmt: skip
+    return CellJob(
+        cell=cell, out=out, encoder=encoder_key(cell, options, device), images=store.folder, manifest=store.manifest,
+        pixel_hashes=store.pixel_hashes, copied=copied, parts=parts, options=options, device=device,
+    )  # fmt: skip
+
+
+def _backbones(options: BenchDetectorsOptions) -> list[Backbone]:
+    """The backbones, each with a name of its own.
+
+    Raises:
+        InputError: One cannot be, or two would look the same in the tables.
+    """
+    found = [read_backbone(text) for text in options.backbones]
+    names = [b.name for b in found]
+    for name in names:
+        if names.count(name) > 1:
+            raise InputError(
+                f"two backbones would be called {one_line(name, 80)} in the tables: name their weights, as in "
+                "resnet50@FILE=ImageNet"
+            )
+    return found
+
+
+def _identity(ready: Prepared) -> dict[str, Any]:
+    """What may not change in a folder: whose images are where, and the copies. The grid may grow."""
+    o = ready.options
+    kept = {"shares": list(o.shares), "split_seed": o.split_seed, "strengths": list(o.strengths)}
+    return {"benchmark": "detectors", "data_hash": ready.store.data_hash, **kept}
+
+
+def _waiting(ready: Prepared) -> list[CellJob]:
+    """Cells that are not done; the same weights under two names are one."""
+    return list({job.key: job for job in ready.jobs if not job.done}.values())
+
+
+def _run(run: RunFolder, ready: Prepared, progress: Progress) -> None:
+    """Make the copies and run the cells that are not done; what fails is noted for the tables."""
+    waiting = _waiting(ready)
+    if not waiting:
+        return
+    for strength in ready.options.strengths:
+        make_copies(
+            run.path, ready.store, ready.parts.copied, strength, seed=ready.options.split_seed, progress=progress
+        )
+    for name in (CELLS, DETECTORS):
+        run.subfolder(name)
+    done = 0
+    progress("measuring detectors", done, len(waiting))
+
+    def finished(of: Outcome) -> None:
+        """Count it, and note why it failed."""
+        nonlocal done
+        done += 1
+        job = waiting[of.index]
+        if of.error is not None:
+            job.fail(job.cell.name, one_line(of.error, 300))
+            run.log("failed", cell=job.cell.name, why=of.error)
+        progress("measuring detectors", done, len(waiting))
+
+    options, failed = ready.options, False
+    on_gpu = ready.jobs[0].device != "cpu"
+    place = options.placement(run.path, ready.store.folder, cores=options.threads, gpus=int(on_gpu))
+    plan = _memory(ready, waiting)
+    share = place.memory if options.executor != "local" else None if plan.free is None else plan.free // plan.processes
+    waiting = [replace(job, memory=share) for job in waiting]
+    try:
+        run_jobs(run_cell, waiting, processes=plan.processes, threads=options.threads, on_done=finished, place=place)
+    except MemoriskError as error:
+        failed = True
+        if not any(job.failure for job in waiting):
+            raise
+        run.log("incomplete", why=str(error))
+    if not failed:
+        remove_copies(run.path)
+
+
+def _read(ready: Prepared) -> Benchmark:
+    """Every number from what is finished."""
+    options, parts = ready.options, ready.parts
+    found = detectors(read_cells(ready.jobs), options.split_seed)
+    board = leaderboard(found, options.strengths)
+    tables = [
+        *paper_tables(found, options.strength),
+        *measure_tables(found, options.strength),
+        cell_table(ready.jobs),
+        folder_table(ready.jobs),
+        fitted_table(found, options.strength),
+        refused_table(found, options.strength),
+    ]
+    failed = {job.cell.name: job.failure or "not run" for job in ready.jobs if not job.done}
+    return Benchmark(
+        source=ready.store.manifest.name,
+        options=options,
+        detectors=found,
+        board=board,
+        tables=tables,
+        figure_1=architecture_frame(found, board.rows, options.strength),
+        numbers=number_table(found, options.strengths),
+        failed=failed,
+        patients={name: parts.patients(name) for name in PARTS},
+        references=len(parts.pools["test"]),
+        n_images=len(parts.part),
+        left_out=ready.left_out,
+        groups_given=ready.store.manifest.groups_given,
+    )
+
+
+def _write(run: RunFolder, found: Benchmark) -> None:
+    """Every table as Parquet and Markdown, and the page."""
+    folder = run.subfolder(TABLES)
+    frames = {"leaderboard": found.board.rows, "numbers": found.numbers, "figure_1": found.figure_1}
+    for table in found.tables:
+        frames |= {f"{table.name}_paper": table.paper, f"{table.name}_ours": table.ours}
+    for name, frame in frames.items():
+        if len(frame.columns):
+            write_table(folder / f"{name}.parquet", frame)
+    write_text(folder / "tables.md", tables_text(found))
+    write_text(run / REPORT, render_page(benchmark_page(found)))

@@ -1,0 +1,269 @@
+"""One detector of the grid: trained where asked, every image and copy embedded, distances by every measure.
+
+A cell leaves a folder ``cells/KEY`` with a file a measure (`measuring`) and ``cell.json``, which is written last and
+marks it as done; a killed cell goes on with the measures that are not there. Why a cell failed stands in
+``failed.json`` until it runs through.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+
+from memorisk.audits.cell_folder import CellFolder
+from memorisk.images.cache import cache_folder, content_fingerprints
+from memorisk.images.manifest import Manifest
+from memorisk.images.store import ImageStore
+from memorisk.models.detectors.detectors import load_detector
+from memorisk.models.encoders.pca import PixelPca
+from memorisk.runs.environment import available_memory
+from memorisk.runs.errors import InputError, several
+from memorisk.runs.files import read_array
+from memorisk.runs.fingerprint import fingerprint
+from memorisk.studies.detectors.backbones import NO_TRAINING, Backbone
+from memorisk.studies.detectors.copies import CopiedRows
+from memorisk.studies.detectors.measuring import measure_pools
+from memorisk.studies.detectors.memory import too_large
+from memorisk.studies.detectors.options import BenchDetectorsOptions
+from memorisk.studies.detectors.parts import Parts
+from memorisk.studies.unique_features.results import write_result
+from memorisk.training.features.matrix import Features, load_features
+from memorisk.training.features.pca import fit_pixel_pca
+
+CELLS, DETECTORS = "cells", "detectors"
+_FORMAT = 1
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A detector of the grid.
+
+    Attributes:
+        backbone: Its network.
+        loss: "none", "triplet" or "infonce".
+        seed: Of its training and of random weights.
+    """
+
+    backbone: Backbone
+    loss: str
+    seed: int
+
+    @property
+    def trained(self) -> bool:
+        """Whether it is trained."""
+        return self.loss != NO_TRAINING
+
+    @property
+    def name(self) -> str:
+        """In words."""
+        return f"{self.backbone.detector(self.loss)}, seed {self.seed}"
+
+
+def grid(backbones: Sequence[Backbone], losses: Sequence[str], seeds: Sequence[int]) -> list[Cell]:
+    """Every detector that is asked for.
+
+    Pixels and PCA are not trained and stand once; so does an untrained network whose weights are given.
+    """
+    found = []
+    for backbone in backbones:
+        for loss in losses if backbone.trainable else (NO_TRAINING,):
+            several = loss != NO_TRAINING or backbone.seeded
+            found += [Cell(backbone, loss, seed) for seed in (seeds if several else seeds[:1])]
+    return found
+
+
+@dataclass(frozen=True, eq=False)
+class CellJob(CellFolder):
+    """A cell with all that it needs; picklable, images stay on the disk.
+
+    Attributes:
+        cell: Which.
+        out: The run folder.
+        encoder: Key of what decides its features, but for the division and the copies, which the run folder fixes.
+        images: Folder of the image store.
+        manifest: Of all images.
+        pixel_hashes: [N] of all images.
+        copied: Copies by strength.
+        parts: The division.
+        options: Of the benchmark.
+        device: Where to compute.
+        memory: Bytes that it may take; None for what is free where it runs.
+    """
+
+    cell: Cell
+    out: Path
+    encoder: str
+    images: Path
+    manifest: Manifest
+    pixel_hashes: np.ndarray
+    copied: Mapping[str, CopiedRows]
+    parts: Parts
+    options: BenchDetectorsOptions
+    device: str
+    memory: int | None = None
+
+    @property
+    def key(self) -> str:
+        """Of what decides its distances."""
+        return fingerprint(self.encoder, self.options.domain)
+
+    @property
+    def detector(self) -> Path:
+        """Where a detector that is trained lies."""
+        return self.out / DETECTORS / self.encoder
+
+    @property
+    def folder(self) -> Path:
+        """Where its distances end up."""
+        return self.out / CELLS / self.key
+
+    def file(self, measure: str) -> Path:
+        """The distances by one measure."""
+        return self.folder / f"{measure}.npz"
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """Measures that are not there yet."""
+        return tuple(name for name in self.options.chosen_measures if not self.file(name).is_file())
+
+    def store(self) -> ImageStore:
+        """The images."""
+        nothing = pd.DataFrame({"image": [], "path": [], "reason": []}, dtype=object)
+        images = read_array(self.images / "images.npy", mmap=True)
+        return ImageStore(images, self.manifest, self.images.name, self.images, nothing, self.pixel_hashes)
+
+
+def encoder_key(cell: Cell, options: BenchDetectorsOptions, device: str) -> str:
+    """What decides a cell's features: weights by their content, not by their path."""
+    source = cell.backbone.source
+    weights, name = source.weights, cell.backbone.text
+    if source.kind in ("transformers", "detector") and Path(source.name).is_dir():
+        files = sorted(str(path) for path in Path(source.name).iterdir() if path.is_file())
+        held = content_fingerprints(files, _books(options))
+        name, weights = source.kind, fingerprint([[Path(file).name, held[file]] for file in files])
+    elif weights is not None and Path(weights).is_file():
+        name = name.partition("@")[0]
+        weights = content_fingerprints([weights], _books(options))[weights]
+    made = {"size": options.network_size, "precision": options.precision, "device": torch.device(device).type}
+    content = {"format": _FORMAT, "name": name, "weights": weights, "loss": cell.loss, "seed": cell.seed}
+    if cell.trained:
+        told = asdict(options.training("", cell.loss, cell.seed))
+        content["training"] = {k: v for k, v in told.items() if k not in ("backbone", "device", "checkpoint_seconds")}
+    return fingerprint(content | made)
+
+
+def run_cell(job: CellJob) -> str:
+    """Run a cell and leave its distances in the run folder; returns its key.
+
+    Raises:
+        InputError: Its features cannot be had, are not finite, or no measure takes them.
+        MemoriskError: The disk is full.
+    """
+    if job.done:
+        return job.key
+    job.make_folder()
+    before = torch.get_num_threads()
+    torch.set_num_threads(job.options.threads)
+    try:
+        features, copies = embed(job)
+        how: dict[str, Any] = {"domain": job.options.domain, "threads": job.options.threads}
+        free = available_memory() if job.memory is None else job.memory
+        for name in job.missing:
+            if why := too_large(name, len(job.parts.rows("train")), features.values.shape[1], free):
+                arrays = {"refused": np.array(why), "published_refused": np.array(why)}
+            else:
+                arrays = measure_pools(name, features.values, copies, job.parts, device=job.device, **how)
+            write_result(job.file(name), arrays)
+        job.finish(_described(job, features))
+    finally:
+        torch.set_num_threads(before)
+    job.forget_failure()
+    return job.key
+
+
+def embed(job: CellJob) -> tuple[Features, dict[str, np.ndarray]]:
+    """Features of all images, and of the copies by strength.
+
+    Raises:
+        InputError: They cannot be computed, or are not finite.
+    """
+    store = job.store()
+    source = _source(job, store)
+    how: dict[str, Any] = {"seed": job.cell.seed, "device": job.device, "precision": job.options.precision}
+    if job.cell.backbone.trainable and not job.cell.trained:
+        how["size"] = job.options.network_size
+    features = load_features(store, source, cache=not job.cell.trained, **how)
+    _refuse_not_finite(features, "images")
+    copies = {}
+    for strength, copied in job.copied.items():
+        found = load_features(copied.store(job.manifest), source, cache=False, **how)
+        _refuse_not_finite(found, f"{strength} copies")
+        copies[strength] = found.values
+    return features, copies
+
+
+def _source(job: CellJob, store: ImageStore) -> str | PixelPca:
+    """What computes the features: the backbone, a PCA fitted on training images, or a detector trained now."""
+    source = job.cell.backbone.source
+    if source.kind == "pca" and source.weights is None:
+        return fit_pixel_pca(store.images, int(source.components or 0), rows=job.parts.rows("train"), side=source.side)
+    if job.cell.trained:
+        _train(job, store)
+        return f"detector:{job.detector}"
+    if source.kind == "detector":
+        _refuse_seen(job, store)
+    return job.cell.backbone.text
+
+
+def _train(job: CellJob, store: ImageStore) -> None:
+    """Train the detector on the train part, its epoch chosen by the validation part; or go on with that."""
+    from memorisk.training.detectors.contrastive.fit import fit_detector
+
+    cell, parts = job.cell, job.parts
+    options = replace(job.options.training(cell.backbone.text, cell.loss, cell.seed), device=job.device)
+    fit_detector(store, parts.rows("train"), parts.rows("validation"), parts.groups, options, job.detector)
+
+
+def _refuse_seen(job: CellJob, store: ImageStore) -> None:
+    """Refuse a detector that was trained, or its epoch chosen, on patients that must be new to it.
+
+    Validation patients need not be: they choose the measure, as they choose the epoch of what is trained here.
+
+    Raises:
+        InputError: It was.
+    """
+    seen = load_detector(job.cell.backbone.source.name).seen_parts(store).part != ""
+    new = np.isin(job.parts.part, ("test", "null", "test_null"))
+    known = len(np.unique(job.parts.groups[seen & new].astype(str)))
+    if known:
+        raise InputError(
+            f"{job.cell.backbone.name} has seen {several(known, 'patient', 'patients')} of the test and null "
+            "parts: what it finds of them says nothing of new patients"
+        )
+
+
+def _refuse_not_finite(features: Features, what: str) -> None:
+    bad = features.checks.not_finite
+    if len(bad):
+        raise InputError(f"the features of {len(bad):,} of {len(features):,} {what} are not finite")
+
+
+def _described(job: CellJob, features: Features) -> dict[str, Any]:
+    """What is said of the encoder: no time, so that the same run writes the same bytes, and no id, for the tables."""
+    said, checks = features.described, features.checks
+    of_images = checks.sentences(features.ids, said.dimension)
+    notes = [note for note in said.notes if note not in of_images]
+    for bad, what in ((checks.constant_rows, "images"), (checks.constant_columns, f"{said.dimension:,} features")):
+        if len(bad):
+            notes.append(f"{len(bad):,} {'of ' * (what != 'images')}{what} are one number throughout.")
+    told = asdict(said) | {"notes": notes}
+    return {"detector": job.cell.name, "loss": job.cell.loss, "seed": job.cell.seed} | told
+
+
+def _books(options: BenchDetectorsOptions) -> Path:
+    """Where hashes of unchanged files are remembered."""
+    return cache_folder(options.store)

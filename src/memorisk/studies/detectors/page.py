@@ -1,0 +1,243 @@
+"""The benchmark's page: the leaderboard, tables 1 to 4, figures 1, 2 and 4, and what was run."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from memorisk.report.blocks import (
+    Block,
+    Callout,
+    Column,
+    Fact,
+    Facts,
+    Heading,
+    Name,
+    Page,
+    Paragraph,
+    Section,
+    Steps,
+    Strong,
+    Table,
+    Text,
+)
+from memorisk.report.formats import count, is_missing, percent
+from memorisk.report.frames import numbers
+from memorisk.studies.detectors.columns import COLUMNS
+from memorisk.studies.detectors.figures import architecture_figure, measure_figure
+from memorisk.studies.detectors.results import Benchmark
+from memorisk.studies.detectors.tables import heading, shown_columns, told
+from memorisk.studies.rare_distinctive.blocks import corrected, printed, with_gaps
+from memorisk.studies.rare_distinctive.parts import StudyTable
+
+CAPTIONS = {
+    "cells": "Every detector that was asked for.",
+    "folders": "Where each detector that was trained lies.",
+    "fitted": "What was taken from training images.",
+    "refused": "A form that has no number.",
+}  # fmt: skip
+"""Of tables without intervals."""
+
+
+def benchmark_page(found: Benchmark) -> Page:
+    """Lay out a benchmark; the same benchmark gives the same page."""
+    named = {table.name: table for table in found.tables}
+    sections = [
+        Section("Leaderboard", [*_board(found), *architecture_figure(found.figure_1)], "leaderboard"),
+        Section("Best combinations", _table(named["table_1"]), "combinations"),
+        Section("Training", [*_table(named["trained"]), *_table(named["table_3"])], "training"),
+        Section("Pre-training and architecture", [*_table(named["table_2"]), *_table(named["table_4"])], "networks"),
+        Section("Measures", [*_measures(found)], "measures"),
+        Section("What was run", [*_pools(found), *_named(named, "cells", "folders", "fitted", "refused")], "setup"),
+        Section("How to read this", [Steps(_how_to_read(found))], "reading"),
+    ]
+    return Page(
+        title="Copy detectors",
+        subtitle=["Which detector recognises copies of patients' images? ", Name(found.source)],
+        lead=_lead(found),
+        sections=sections,
+        footer=[Paragraph("This page holds no image and no id. Distances of every query are in cells/, who is in which "
+                          "part in split.parquet.")],
+    )  # fmt: skip
+
+
+def _lead(found: Benchmark) -> list[Block]:
+    board = found.board.rows
+    blocks: list[Block] = []
+    if len(board):
+        blocks.append(Callout("note", "What is found of the copies of patients who chose nothing?",
+                              [Steps(findings(found))]))  # fmt: skip
+    else:
+        blocks.append(Callout("warning", "No detector was measured", [Paragraph("What failed is told below.")]))
+    blocks.append(
+        Facts(
+            [
+                Fact("Detectors", count(len(board))),
+                Fact("Measures", count(len(found.options.chosen_measures))),
+                Fact("Test patients", count(board["n_patients"].iloc[0] if len(board) else 0)),
+                Fact("References in each pool", count(found.references)),
+                Fact("Failed", count(len(found.failed))),
+            ]
+        )
+    )
+    if found.failed:
+        items: list[Text] = [[Strong("Failed: "), Name(name), ": ", Name(why)] for name, why in found.failed.items()]
+        blocks.append(Callout("warning", "Not everything is finished", [Steps(items)]))
+    return blocks
+
+
+def findings(found: Benchmark) -> list[Text]:
+    """The benchmark in a few sentences."""
+    board, options = found.board.rows, found.options
+    by = {str(row["name"]): row for row in board.to_dict("records")}
+    row = by[found.board.chosen]
+    limits = f"{percent(row['detected'])} (95 %: {percent(row['detected_low'])} to {percent(row['detected_high'])})"
+    said: list[Text] = [
+        [
+            *_taken(found, row), f" by {row['measure']}{_tied_measures(row)}: of {options.strength} "
+            f"copies of {count(row['n_patients'])} test patients it finds {limits}, where a new patient is flagged "
+            f"with probability {percent(1 - options.specificity)}; {percent(row['flagged'])} of "
+            f"{count(found.patients['test_null'] // 2)} new patients were.",
+        ]
+    ]  # fmt: skip
+    if len(board) > 1:
+        first = found.board.undecided
+        named: list[str | Name] = []
+        for i, name in enumerate(first):
+            named += ([", "] if i else []) + [Name(name)]
+        told = ("Paired tests put ", " before every other detector.") if len(first) == 1 else (
+            "Paired tests do not tell which of these is first: ", ".")  # fmt: skip
+        said.append([told[0], *named, told[1]])
+    said += _published_beside(found)
+    return said
+
+
+def _taken(found: Benchmark, row: dict[str, Any]) -> list[str | Name]:
+    """Who stands first, and whether validation patients chose it: a tie is no choice."""
+    tied = found.board.tied
+    if len(found.board.rows) == 1:
+        return ["The only detector is ", Name(tied[0])]
+    if len(tied) == 1:
+        return ["Validation patients chose ", Name(tied[0])]
+    names: list[str | Name] = []
+    for i, name in enumerate(tied):
+        names += ([", "] if i else []) + [Name(name)]
+    same = f" find {percent(row['validation'])} of their copies each, and nothing separates them. "
+    return ["Validation patients chose no detector: ", *names, same, "The first that was named, ", Name(tied[0])]
+
+
+def _tied_measures(row: dict[str, Any]) -> str:
+    """That other measures detect as many, in brackets."""
+    n = int(row["n_tied"])
+    return "" if n == 1 else f" (the first of {n} measures that detect as many of validation patients' copies)"
+
+
+def _published_beside(found: Benchmark) -> list[Text]:
+    """What the published rules say of the same distances."""
+    ours = {table.name: table for table in found.tables}["table_1"].ours
+    held = [row for row in ours.to_dict("records") if row["published_measure"]]
+    if not held:
+        return []
+    first = held[0]
+    equal = sum(row["published"] == first["published"] for row in held)
+    best = "is best" if equal == 1 else f"is the first of {equal} detectors that nothing separates,"
+    said: list[Text] = [
+        [
+            "Under the published rules ", Name(str(first["name"])), f" by {first['published_measure']} {best} with "
+            f"{percent(first['published'])} of validation copies" + _corrected_words(first) + ".",
+        ]
+    ]  # fmt: skip
+    return said
+
+
+def _corrected_words(row: dict) -> str:
+    """What the published best measure finds when its direction, its pools and its answers are right."""
+    share = row.get("published_on_test", float("nan"))
+    return "" if is_missing(share) else f"; corrected, that measure finds {percent(share)} of test copies"
+
+
+def board_columns(board: pd.DataFrame, name: str = "leaderboard") -> Sequence[Column]:
+    """The columns of the leaderboard, or of what stands beside it, that tell something."""
+    dropped = {"n_seeds"} if set(numbers(board, "n_seeds")) == {1.0} else set()
+    if np.allclose(board["detected"], board["detected_all"]):
+        dropped |= {"detected_all"}
+    there = [c for c in COLUMNS[name] if c.source in board and c.source not in dropped]
+    return [c for c in there if told(board, c.source)]
+
+
+def _board(found: Benchmark) -> list[Block]:
+    board = found.board.rows
+    if not len(board):
+        return []
+    strength = found.options.strength
+    caption = (
+        f"Detectors by what they find of {strength} copies of test patients, each by the measure that validation "
+        "chose, or the first of equals. A place is a range: paired tests over patients, Holm-adjusted over all pairs, "
+        "say who is ahead of whom."
+    )
+    note = (
+        "Detected: recognised at the threshold, and the nearest reference is the source; one random copy of each "
+        "patient, exact intervals over patients. The order is that of these test patients: of many detectors the first "
+        "is expected to find less of the next patients' copies."
+    )
+    shown, saved = board_columns(board), "tables/leaderboard.parquet"
+    table = Table(frame=with_gaps(board), columns=shown, caption=caption, elsewhere=saved)
+    caption = "The same detectors: other copies, and what their detection is made of."
+    beside = Table(frame=with_gaps(board), columns=board_columns(board, "beside"), caption=caption, elsewhere=saved)
+    return [table, Paragraph([Strong("How it is made. "), note]), beside]
+
+
+def _table(table: StudyTable) -> list[Block]:
+    """A table in the paper's layout where it has one, the corrected numbers below it, and how it is made."""
+    blocks: list[Block] = [Heading(heading(table))]
+    if table.why_empty:
+        return [*blocks, Paragraph(f"Empty: {table.why_empty}.")]
+    if len(table.paper.columns):
+        blocks.append(printed(table))
+    caption = (
+        "Corrected. Intervals are 95 %."
+        if len(table.paper.columns)
+        else CAPTIONS.get(table.name, "Intervals are 95 %.")
+    )
+    blocks.append(corrected(table, shown_columns(table), caption))
+    return [*blocks, Paragraph([Strong("How it is made. "), table.note])] if table.note else blocks
+
+
+def _named(tables: dict[str, StudyTable], *names: str) -> list[Block]:
+    """Some tables, one after the other."""
+    return [block for name in names for block in _table(tables[name])]
+
+
+def _measures(found: Benchmark) -> list[Block]:
+    """Figures 2 and 4, each with its table."""
+    tables = [table for table in found.tables if table.name.startswith("measures_")]
+    blocks = [block for table in tables for block in (measure_figure(table), *_table(table))]
+    return blocks or [Paragraph("Empty: no detector was measured.")]
+
+
+def _pools(found: Benchmark) -> list[Block]:
+    """Who is in which part."""
+    parts = ", ".join(f"{name.replace('_', ' ')} {count(n)}" for name, n in found.patients.items())
+    said = [f"Patients: {parts}. Images: {count(found.n_images)}, references in each pool {count(found.references)}."]
+    if found.left_out:
+        said.append(f"{count(found.left_out)} images of one grey level are left out: nobody can recognise a copy.")
+    if not found.groups_given:
+        said.append("Whose each image is was not said: each image counts as a patient of its own.")
+    return [Paragraph(" ".join(said))]
+
+
+def _how_to_read(found: Benchmark) -> list[Text]:
+    options = found.options
+    return [
+        "Train patients train detectors and fit measures; validation patients choose the epoch and the measure of each "
+        "detector; test patients choose nothing. The patients of the nulls have no image in any pool.",
+        f"Each pool searches as many references and has its own threshold, at which a new patient stays unflagged with "
+        f"probability {percent(options.specificity)}; half of the null's patients make it, the other half are the "
+        "false flags shown.",
+        "Published: tau is a percentile of training images asked among all validation images; cosine and correlation "
+        "distances are maximised, covariances refitted in every call, as in the published code. It is shown for what "
+        "it does.",
+        "Intervals and tests are over patients, for these trainings: another seed may train a better or a worse one.",
+        "Each interval holds 95 % by itself, not all of them at once.",
+    ]

@@ -1,0 +1,350 @@
+"""The file of ``memorisk study generators``: data sets and generators, checked before anything is run."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from memorisk.audits.classifier.options import ReportOptions
+from memorisk.images.options import ImageOptions
+from memorisk.models.generators.generators import SamplingOptions
+from memorisk.runs.devices import check_device
+from memorisk.runs.errors import InputError, one_line, unknown_name
+from memorisk.runs.executors.placement import ClusterOptions
+from memorisk.runs.settings import check_types, setting_names
+from memorisk.studies.rare_distinctive.file import check_keys, reading_study
+from memorisk.training.detectors.pair_detectors import open_pair_detector
+from memorisk.training.generators.conditions.options import PseudoOptions
+from memorisk.training.generators.options import GeneratorOptions
+
+ALL, NO_QUALITY = "all", "none"
+STUDY_KEYS = ("settings", "generator", "classifiers", "datasets", "arms")
+SET_KEYS = ("images", "splits", "split_seed", "held_out")
+ARM_KEYS = ("datasets", "generator", "training_images", "duplicates", "snapshots", "seeds", "images")
+_PATHS = ("image_root", "labels_csv", "store")
+OURS = ("seed", "snapshot_every", "device", "threads", "checkpoint_seconds", "keep_snapshots")
+"""Settings of a training that the study sets itself."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class GeneratorsOptions(SamplingOptions, ReportOptions, ClusterOptions):
+    """Settings of the whole study."""
+
+    detectors: tuple[str, ...] = ("pixels:32",)
+    """What compares images: folders of detectors, or sources of features."""
+    quality: str = ""
+    """Features of FID, KID, MiFID, precision and recall, density and coverage; the first detector's if not given,
+    "none" for no such figures."""
+    images: int = 1000
+    """Images that are drawn at each reading; 0 for as many as it was trained on."""
+    nominal: float = 0.05
+    """Share of new patients that count as near: the rate of a generator that memorized nothing."""
+    q: float = 0.1
+    """Level of the list of patients who are nearer than chance explains."""
+    closest: int = 10
+    """Closest pairs that are listed."""
+    strengths: tuple[str, ...] = ("weak", "strong")
+    """Augmented copies of training images that stand beside generated ones (figure 3)."""
+    seed: int = 0
+    """Of what is drawn to measure."""
+    device: str = "auto"
+    """cpu, cuda, or auto: a GPU when there is one."""
+    threads: int = 1
+    """Threads of native code."""
+    keep_generators: bool = False
+    """Keep every trained generator in the folder."""
+
+    def validate(self) -> None:
+        """Check every value that can be wrong by itself.
+
+        Raises:
+            InputError: A value is outside what its field allows.
+        """
+        check_types(self)
+        self.check_cluster()
+        self.sampling().validate()
+        least = {"images": 0, "closest": 0, "seed": 0, "threads": 1}
+        for name, smallest in least.items():
+            if getattr(self, name) < smallest:
+                raise InputError(f"{name} is {getattr(self, name)}; it must be a whole number of at least {smallest}")
+        for name in ("nominal", "q"):
+            if not 0 < getattr(self, name) < 1:
+                raise InputError(f"{name} is {getattr(self, name)}; it must lie between 0 and 1, as in 0.05")
+        if not self.detectors:
+            raise InputError("no detector: name one at least, as in detectors: [pixels:32]")
+        for one in self.strengths:
+            if one not in ("weak", "strong"):
+                raise unknown_name("strength of copies", one, ("weak", "strong"))
+        check_device(self.device)
+
+    @property
+    def quality_source(self) -> str:
+        """Features of the figures of quality."""
+        return self.quality or self.detectors[0]
+
+
+@dataclass(frozen=True)
+class GeneratorSet:
+    """One data set of the study.
+
+    Attributes:
+        images: Its source, as for `audit classifier`.
+        reading: How its images are read.
+        splits: "redraw" draws the held-out part by patient; "given" takes the training part of the given split, and
+            its validation and test part as held-out.
+        split_seed: Of the draw.
+        held_out: Share of the images that no generator is trained on.
+    """
+
+    images: str
+    reading: ImageOptions
+    splits: Literal["redraw", "given"] = "redraw"
+    split_seed: int = 0
+    held_out: float = 0.3
+
+
+@dataclass(frozen=True)
+class Duplicates:
+    """How often some training patients' images are repeated.
+
+    Attributes:
+        levels: Copies, ascending, each above 1; everybody else's images stand once.
+        patients: Patients of each level, or, below 1, their share of the training patients.
+    """
+
+    levels: tuple[int, ...]
+    patients: float
+
+    def count(self, n_patients: int) -> int:
+        """Patients of each level."""
+        return int(self.patients) if self.patients >= 1 else max(1, round(self.patients * n_patients))
+
+
+@dataclass(frozen=True)
+class Arm:
+    """A generator and what it is trained on, as the file asks for it.
+
+    Attributes:
+        name: As the study calls it.
+        datasets: On which.
+        generator: Settings of its training.
+        sizes: Training images; `ALL` for all that are not held out.
+        duplicates: Repeated images, if any.
+        snapshots: Steps at which it is read, ascending; the last is the end of the training.
+        seeds: Of training sets and trainings.
+        images: Drawn at each reading; 0 for as many as it was trained on.
+    """
+
+    name: str
+    datasets: tuple[str, ...]
+    generator: Mapping[str, Any]
+    sizes: tuple[int | str, ...]
+    duplicates: Duplicates | None
+    snapshots: tuple[int, ...]
+    seeds: tuple[int, ...]
+    images: int
+
+    def training(self, seed: int, options: GeneratorsOptions) -> GeneratorOptions:
+        """Settings of one training, checked.
+
+        Args:
+            seed: Of it.
+            options: Of the study.
+
+        Raises:
+            InputError: A value is not allowed.
+        """
+        own = {"steps": self.snapshots[-1], "snapshot_every": math.gcd(*self.snapshots), "seed": seed}
+        machine = {"device": options.device, "threads": options.threads}
+        found = GeneratorOptions(**{**self.generator, **own, **machine})
+        found.validate()
+        return found
+
+    @property
+    def conditioning(self) -> str:
+        """Its pseudo-conditions, if it has any."""
+        return str(self.generator.get("conditioning") or "")
+
+    @property
+    def kind(self) -> str:
+        """Of the generator, in words."""
+        return {"gan": "StyleGAN2", "dit": "DiT"}[str(self.generator.get("kind", "dit"))]
+
+
+@dataclass(frozen=True)
+class GeneratorsStudy:
+    """The study as its file asks for it, checked.
+
+    Attributes:
+        options: Of all data sets.
+        datasets: By name.
+        arms: In the file's order.
+        classifiers: Settings of what makes pseudo-conditions.
+    """
+
+    options: GeneratorsOptions
+    datasets: Mapping[str, GeneratorSet]
+    arms: tuple[Arm, ...]
+    classifiers: Mapping[str, Any]
+
+
+@reading_study()
+def read_generators(config: Mapping[str, Any]) -> GeneratorsStudy:
+    """Check a study's file: every name, every setting.
+
+    Args:
+        config: ``settings``, ``generator`` (what all arms share), ``classifiers`` (of pseudo-conditions),
+            ``datasets`` and ``arms``.
+
+    Raises:
+        InputError: A key, setting or name is unknown, or something is missing.
+    """
+    check_keys("the study", config, STUDY_KEYS)
+    settings = config.get("settings") or {}
+    check_keys("settings", settings, setting_names(GeneratorsOptions))
+    given = dict(settings)
+    if given.get("pseudonym_key"):
+        given["pseudonym_key"] = Path(given["pseudonym_key"])
+    for name in ("detectors", "strengths"):
+        if name in given:
+            given[name] = _names(f"settings: {name}", given[name]) if given[name] else ()
+    options = GeneratorsOptions(**given)
+    options.validate()
+    for source in sorted({*options.detectors, options.quality_source} - {NO_QUALITY}):
+        open_pair_detector(source)
+    datasets = {name: _read_set(name, one) for name, one in _section(config, "datasets").items()}
+    shared = config.get("generator") or {}
+    check_keys("generator", shared, setting_names(GeneratorOptions))
+    arms = tuple(
+        _read_arm(name, one, shared, tuple(datasets), options) for name, one in _section(config, "arms").items()
+    )
+    classifiers = config.get("classifiers") or {}
+    check_keys("classifiers", classifiers, [n for n in setting_names(PseudoOptions) if n not in OURS])
+    PseudoOptions(**classifiers).validate()
+    return GeneratorsStudy(options, datasets, arms, classifiers)
+
+
+def _section(config: Mapping[str, Any], name: str) -> dict[str, Any]:
+    found = config.get(name)
+    if not isinstance(found, Mapping) or not found:
+        raise InputError(f"the study needs {name}: names, each with its settings below it")
+    return {str(key): value or {} for key, value in found.items()}
+
+
+def _read_set(name: str, given: Any) -> GeneratorSet:
+    """One data set.
+
+    Raises:
+        InputError: Something is missing, unknown or not allowed.
+    """
+    said, reading = one_line(name, 60), setting_names(ImageOptions)
+    check_keys(f"data set {said}", given, [*SET_KEYS, *reading])
+    if not isinstance(given.get("images"), str) or not given["images"]:
+        raise InputError(f"data set {said} names no images: a folder, a table, mnist:FOLDER, cifar10:FOLDER")
+    asked: dict[str, Any] = {k: Path(v) if k in _PATHS and v else v for k, v in given.items() if k in reading}
+    options = ImageOptions(**asked)
+    options.validate()
+    found = GeneratorSet(given["images"], options, **{k: v for k, v in given.items() if k in SET_KEYS[1:]})
+    if found.splits not in ("redraw", "given"):
+        raise unknown_name(f"splits of {said}", found.splits, ("redraw", "given"))
+    if not isinstance(found.held_out, float) or not 0 < found.held_out < 1:
+        raise InputError(f"data set {said}: held_out is {one_line(found.held_out, 40)}; it must lie between 0 and 1")
+    if not _whole(found.split_seed, 0):
+        raise InputError(f"data set {said}: split_seed is {one_line(found.split_seed, 40)}; give a whole number from 0")
+    return found
+
+
+def _read_arm(
+    name: str, given: Any, shared: Mapping[str, Any], datasets: tuple[str, ...], options: GeneratorsOptions
+) -> Arm:
+    """One generator.
+
+    Raises:
+        InputError: Something is missing, unknown or not allowed.
+    """
+    said = f"arm {one_line(name, 60)}"
+    check_keys(said, given, ARM_KEYS)
+    own = given.get("generator") or {}
+    check_keys(f"generator of {said}", own, setting_names(GeneratorOptions))
+    generator = {**shared, **own}
+    for key in OURS:
+        if key in generator:
+            raise InputError(f"{said}: {key} is set by the study: leave it out of generator, give seeds and snapshots")
+    on = _names(f"{said}: datasets", given["datasets"]) if "datasets" in given else datasets
+    for one in on:
+        if one not in datasets:
+            raise unknown_name(f"data set of {said}", one, datasets)
+    sizes = _list(given.get("training_images", ALL))
+    if not sizes or not all(size == ALL or _whole(size, 2) for size in sizes):
+        raise InputError(f"{said}: training_images is {one_line(sizes, 60)}; give numbers from 2 up, or all")
+    seeds = _list(given.get("seeds", 0))
+    if not seeds or len(set(map(str, seeds))) != len(seeds) or not all(_whole(seed, 0) for seed in seeds):
+        raise InputError(f"{said}: seeds is {one_line(seeds, 60)}; give different whole numbers from 0, as in [0, 1]")
+    images = given.get("images", options.images)
+    if not _whole(images, 0):
+        raise InputError(f"{said}: images is {one_line(images, 40)}; give a whole number from 0")
+    steps = _snapshots(said, given.get("snapshots"), generator.pop("steps", None))
+    copies = _duplicates(said, given.get("duplicates"))
+    arm = Arm(name, tuple(on), generator, tuple(dict.fromkeys(sizes)), copies, steps, tuple(seeds), images)
+    try:
+        arm.training(seeds[0], options)
+    except InputError as error:
+        raise InputError(f"{said}: {error}") from None
+    return arm
+
+
+def _snapshots(said: str, given: Any, steps: Any) -> tuple[int, ...]:
+    """Steps at which a generator is read.
+
+    Raises:
+        InputError: They are none, or beyond the end of the training.
+    """
+    listed: list[Any] = list(given) if isinstance(given, list | tuple) else []
+    last: Any = listed[-1] if listed and steps is None else steps
+    if not _whole(last, 1):
+        raise InputError(f"{said}: the generator needs steps, a whole number of at least 1")
+    many: Any = 1 if given is None else given
+    if not listed and _whole(many, 1):
+        listed = [round(last * (i + 1) / many) for i in range(many)]
+    if not listed or not all(_whole(step, 1) and step <= last for step in listed):
+        raise InputError(
+            f"{said}: snapshots is {one_line(given, 60)}; give steps up to {last:,}, or how many evenly spaced ones"
+        )
+    return tuple(sorted({*listed, last}))
+
+
+def _duplicates(said: str, given: Any) -> Duplicates | None:
+    """Which images stand several times.
+
+    Raises:
+        InputError: Levels or patients that cannot be.
+    """
+    if given is None:
+        return None
+    check_keys(f"duplicates of {said}", given, ("levels", "patients"))
+    levels, patients = _list(given.get("levels", ())), given.get("patients", 0)
+    if not levels or not all(_whole(level, 1) for level in levels) or max(levels) < 2:
+        raise InputError(f"{said}: levels is {one_line(levels, 60)}; give numbers of copies, as in [1, 4, 16, 64]")
+    share = isinstance(patients, float) and 0 < patients < 1
+    if not share and not _whole(patients, 1):
+        raise InputError(
+            f"{said}: patients is {one_line(patients, 40)}; give how many patients each level of copies has, or their "
+            "share, as in 0.05"
+        )
+    return Duplicates(tuple(sorted({level for level in levels if level > 1})), patients)
+
+
+def _whole(value: Any, least: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and least <= value < 1 << 62
+
+
+def _list(given: Any) -> list[Any]:
+    return list(given) if isinstance(given, list | tuple) else [given]
+
+
+def _names(said: str, given: Any) -> tuple[str, ...]:
+    chosen = _list(given)
+    if not chosen or not all(isinstance(one, str) for one in chosen):
+        raise InputError(f"{said} is {one_line(given, 60)}; give names, as in [a, b]")
+    return tuple(dict.fromkeys(chosen))

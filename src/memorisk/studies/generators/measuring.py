@@ -1,0 +1,236 @@
+"""What a detector says of one generator: every distance that figures and tables are made of.
+
+Real images are asked for the synthetic image nearest to them (METHODS section 5: training and held-out patients ask the
+same set), synthetic images, augmented copies and held-out images for the training image nearest to them (paper 003,
+figure 3).
+"""
+
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import pandas as pd
+
+from memorisk.images.decoding.decoding import hash_pixels
+from memorisk.images.manifest import Manifest
+from memorisk.images.store import ImageStore
+from memorisk.models.generators.generators import Generator
+from memorisk.runs.errors import InputError, one_line
+from memorisk.runs.progress import Progress, quiet
+from memorisk.scores.similarity import Similarity
+from memorisk.studies.generators.data import SetData
+from memorisk.studies.generators.plan import Cell
+from memorisk.studies.unique_features.results import Arrays
+from memorisk.training.detectors.contrastive.augmentations import augmented_copies
+from memorisk.training.detectors.pair_detectors import PairDetector, open_pair_detector
+from memorisk.training.features.matrix import Features
+from memorisk.training.generators.drawing.drawing import draw, plan_draws
+
+WORK = "work"
+"""Folder inside a cell's for features of images that nobody asks for again."""
+_STREAM = 89  # keeps these draws apart from others of the same seed
+
+
+@dataclass(eq=False)
+class Detectors:
+    """Detectors with the features of real images, each computed once.
+
+    Attributes:
+        device: Where features are computed.
+        precision: Of them.
+    """
+
+    device: str
+    _opened: dict[str, PairDetector] = field(default_factory=dict)
+    _real: dict[tuple[str, str], Features] = field(default_factory=dict)
+    _similar: dict[tuple[str, str], Similarity] = field(default_factory=dict)
+
+    def open(self, source: str) -> PairDetector:
+        """A detector by its name."""
+        return self._opened.setdefault(source, open_pair_detector(source))
+
+    def real(self, source: str, data: SetData, progress: Progress = quiet) -> Features:
+        """Features of all images of a data set; what is fitted is fitted on them, of both parts alike."""
+        key = (source, data.name)
+        if key not in self._real:
+            found = self.features(source, data.store, data, progress)
+            self._real[key] = replace(found, groups=data.groups.astype(str).astype(object))
+        return self._real[key]
+
+    def features(self, source: str, store: ImageStore, data: SetData, progress: Progress = quiet) -> Features:
+        """Features of any images that are stored as a data set's are."""
+        found = self.open(source).features(store, reference=data.store, device=self.device, progress=progress)
+        if len(wrong := found.checks.not_finite):
+            raise InputError(f"{one_line(source, 80)} gives no finite numbers for {len(wrong):,} images")
+        return found
+
+    def similarity(self, source: str, data: SetData) -> Similarity:
+        """What compares images of a data set."""
+        key = (source, data.name)
+        if key not in self._similar:
+            self._similar[key] = self.open(source).similarity(self.real(source, data).values)
+        return self._similar[key]
+
+
+@dataclass(frozen=True, eq=False)
+class Drawn:
+    """Images of a generator.
+
+    Attributes:
+        images: [s, H, W, C] uint8.
+        source: [s] row of the store of the training image whose condition it has; -1 without.
+        seeds: [s] of each image, by which it can be made again.
+    """
+
+    images: np.ndarray
+    source: np.ndarray
+    seeds: np.ndarray
+
+
+def draw_images(cell: Cell, generator: Generator) -> Drawn:
+    """Draw what is measured.
+
+    As many to every training image's condition where it is conditioned on them; else the classes as often as in the
+    training.
+
+    Args:
+        cell: Of the study.
+        generator: In the middle or at the end of its training.
+    """
+    options, config = cell.options, generator.config
+    paired = config.conditioned_on == "vector"
+    balance = "training" if config.class_counts and not paired else "classes"
+    plan = plan_draws(generator, cell.n_images, seed=cell.draw_seed, balance=balance, paired=paired)
+    images = draw(generator, plan, options.of_kind(config.kind), options.device)
+    place = {str(image): row for row, image in enumerate(cell.data.store.manifest.images)}
+    source = np.array([place.get(str(image), -1) for image in plan["source"]], dtype=np.int64)
+    return Drawn(images, source, plan["seed"].to_numpy(dtype=np.int64))
+
+
+def measure(cell: Cell, drawn: Drawn, detectors: Detectors, *, last: bool, progress: Progress = quiet) -> Arrays:
+    """All distances of one reading, the detector's number before each name.
+
+    Args:
+        cell: Of the study.
+        drawn: Its images.
+        detectors: What compares them.
+        last: Whether the training has ended: augmented copies, which no step changes, are measured then, and the
+            closest pairs kept.
+        progress: Called with (stage, done, total).
+
+    Returns:
+        ``source`` and ``seeds`` of the images, of each detector ``train_distance`` [n], ``train_nearest`` [n],
+        ``held_distance`` [m], ``synthetic_distance`` [s], ``synthetic_nearest`` [s], ``synthetic_second`` [s] (to the
+        nearest training image of another patient), ``held_train`` [m]; with ``last`` also ``weak`` and ``strong`` [n]
+        and what `_pairs` and `_shown` add.
+    """
+    found: Arrays = {"source": drawn.source, "seeds": drawn.seeds}
+    sets = {"synthetic": store_of(drawn.images, cell, "synthetic")}
+    if last:
+        sets |= copies_of(cell)
+    shown: list[np.ndarray] = []
+    for i, source in enumerate(cell.options.detectors):
+        values = {name: detectors.features(source, one, cell.data, progress).values for name, one in sets.items()}
+        told = _distances(cell, detectors, source, values)
+        if drawn.source.max(initial=-1) >= 0:
+            told |= _pairs(cell, detectors, source, values, drawn.source)
+        shown.append(_closest(told, cell.options.closest))
+        found |= {f"{i}.{name}": array for name, array in told.items()}
+    if last:
+        found["shown"] = np.unique(np.concatenate(shown))
+        found["shown_pixels"] = drawn.images[found["shown"]]
+    shutil.rmtree(cell.folder / WORK, ignore_errors=True)
+    return found
+
+
+def copies_of(cell: Cell) -> dict[str, ImageStore]:
+    """A weak and a strong copy of every training image, and a weak one of every held-out image, as stores."""
+    images, seed = cell.data.store.images, cell.options.seed
+    made = {name: augmented_copies(images, cell.training.rows, name, seed=seed) for name in cell.options.strengths}
+    if cell.arm.conditioning:
+        made["held_copy"] = augmented_copies(images, cell.data.held_out, "weak", seed=seed)
+    return {name: store_of(copies, cell, name) for name, copies in made.items()}
+
+
+def store_of(images: np.ndarray, cell: Cell, name: str) -> ImageStore:
+    """Images that were made here, as a store whose features are kept in the cell's folder and not among the user's."""
+    ids = [f"{name}-{i}" for i in range(len(images))]
+    table = pd.DataFrame({"image": ids, "path": "", "label": "", "group": ids}, dtype=object)
+    return replace(
+        cell.data.store,
+        images=images,
+        manifest=Manifest(table=table, root=None, name=name),
+        key=name,
+        folder=cell.folder / WORK / "stores" / name,
+        pixel_hashes=np.array([hash_pixels(image) for image in images], dtype=object),
+    )
+
+
+def _distances(cell: Cell, detectors: Detectors, source: str, values: Mapping[str, np.ndarray]) -> Arrays:
+    """Both directions, and figure 3's pools."""
+    data, training = cell.data, cell.training
+    real, similar = detectors.real(source, data).values, detectors.similarity(source, data)
+    train, held, made = real[training.rows], real[data.held_out], values["synthetic"]
+    forward, back = similar.nearest(train, made), similar.nearest(made, train)
+    nearest = back.rows[:, 0]
+    codes = np.unique(training.groups, return_inverse=True)[1]
+    others = similar.nearest(made, train, exclude_same=(codes[nearest], codes))
+    found = {
+        "train_distance": -forward.scores[:, 0], "train_nearest": forward.rows[:, 0],
+        "held_distance": -similar.nearest(held, made).scores[:, 0],
+        "synthetic_distance": -back.scores[:, 0], "synthetic_nearest": nearest,
+        "synthetic_second": -others.scores[:, 0], "held_train": -similar.nearest(held, train).scores[:, 0],
+    }  # fmt: skip
+    nearest_held = similar.nearest(held, train).rows[:, 0]
+    found["held_nearest"] = nearest_held
+    for strength in ("weak", "strong"):
+        if strength in values:
+            found[strength] = -similar.nearest(values[strength], train).scores[:, 0]
+    return found
+
+
+def _pairs(
+    cell: Cell, detectors: Detectors, source: str, values: Mapping[str, np.ndarray], conditioned: np.ndarray
+) -> Arrays:
+    """Scores of each image beside the training image that it was conditioned on, and of held-out images beside one."""
+    data = cell.data
+    real, similar = detectors.real(source, data).values, detectors.similarity(source, data)
+    own = np.flatnonzero(conditioned >= 0)
+    beside = held_partners(data, cell.training.rows, cell.options.seed)
+    found = {
+        "pair_image": own,
+        "pair_row": conditioned[own],
+        "pair_score": similar.scores(values["synthetic"][own], real[conditioned[own]]),
+        "beside_row": beside,
+        "beside_score": similar.scores(real[data.held_out[beside >= 0]], real[beside[beside >= 0]]),
+        "at_half": np.array(similar.at_half),
+    }
+    if "held_copy" in values:
+        found["copy_score"] = similar.scores(values["held_copy"], real[data.held_out])
+    return found
+
+
+def held_partners(data: SetData, rows: np.ndarray, seed: int) -> np.ndarray:
+    """[m] for each held-out image a random training image of its class, -1 where the class has none.
+
+    Args:
+        data: The data set.
+        rows: [n] training images.
+        seed: Of the draw.
+    """
+    labels, found = data.store.manifest.labels, np.full(len(data.held_out), -1, dtype=np.int64)
+    rng = np.random.default_rng([_STREAM, seed])
+    for label in sorted(set(labels[data.held_out].tolist())):
+        mine, pool = np.flatnonzero(labels[data.held_out] == label), rows[labels[rows] == label]
+        if len(pool):
+            turns = -(-len(mine) // len(pool))
+            found[mine] = np.concatenate([rng.permutation(pool) for _ in range(turns)])[: len(mine)]
+    return found
+
+
+def _closest(told: Arrays, n: int) -> np.ndarray:
+    """Synthetic images of the closest pairs, asked from either side."""
+    near = np.argsort(told["synthetic_distance"], kind="stable")[:n]
+    exposing = told["train_nearest"][np.argsort(told["train_distance"], kind="stable")[:n]]
+    return np.concatenate([near, exposing])

@@ -1,0 +1,214 @@
+"""Which generators the study trains: arms x data sets x sizes x seeds, each with its training images and their copies.
+
+Training images are drawn by patient, anew for every seed and the same for every arm; fewer are the first of more, so
+that sizes and kinds of generators are compared on patients that are as alike as can be.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from memorisk.audits.cell_folder import CellFolder
+from memorisk.runs.errors import InputError, one_line
+from memorisk.runs.fingerprint import fingerprint
+from memorisk.studies.generators.config import ALL, Arm, Duplicates, GeneratorsOptions, GeneratorsStudy
+from memorisk.studies.generators.data import SetData
+from memorisk.training.generators.conditions.options import PseudoOptions
+
+CELLS = "cells"
+_STREAM = 83  # keeps these draws apart from others of the same seed
+_TRAINING, _COPIES = 0, 1
+
+
+@dataclass(frozen=True, eq=False)
+class TrainingSet:
+    """What one generator is trained on.
+
+    Attributes:
+        rows: [n] different images of the store, ascending.
+        copies: [n] how often each stands in the training.
+        groups: [n] whose each is.
+    """
+
+    rows: np.ndarray
+    copies: np.ndarray
+    groups: np.ndarray
+
+    @property
+    def repeated(self) -> np.ndarray:
+        """Rows of the store as a training takes them, an image of 16 copies 16 times."""
+        return np.repeat(self.rows, self.copies)
+
+
+@dataclass(frozen=True, eq=False)
+class Cell(CellFolder):
+    """One generator of the study.
+
+    Attributes:
+        out: The study's folder.
+        arm: What the file asks for.
+        data: Its data set.
+        size: Training images that were asked for.
+        seed: Of the training set and the training.
+        training: What it is trained on.
+        options: Of the study.
+        told: What its file says of the classifiers that make pseudo-conditions.
+    """
+
+    out: Path
+    arm: Arm
+    data: SetData
+    size: int | str
+    seed: int
+    training: TrainingSet
+    options: GeneratorsOptions
+    told: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """In words, on one line."""
+        return cell_name(self.data.name, self.arm.name, self.size, self.seed)
+
+    @property
+    def key(self) -> str:
+        """Names its folder: the same training and the same reading, the same name."""
+        settings = {
+            "generator": self.arm.training(self.seed, self.options).recipe(), "steps": self.arm.snapshots,
+            "images": self.n_images, "data": self.data.store.data_hash,
+            "classifiers": dict(self.told) if self.arm.conditioning else {},
+            "reading": [getattr(self.options, name) for name in READING],
+        }  # fmt: skip
+        return fingerprint(settings, self.training.rows, self.training.copies, self.data.held_out)
+
+    @property
+    def folder(self) -> Path:
+        """Where its results are."""
+        return self.out / CELLS / self.key
+
+    @property
+    def classifiers(self) -> PseudoOptions:
+        """Settings of the classifiers that make pseudo-conditions."""
+        own = {"seed": self.seed, "device": self.options.device, "threads": self.options.threads}
+        return PseudoOptions(**{**self.told, **own})
+
+    @property
+    def draw_seed(self) -> int:
+        """Of the images that are drawn: another for each seed of the training, so that means over seeds mean both."""
+        return int(fingerprint("draws", self.options.seed, self.seed), 16) >> 1
+
+    @property
+    def n_images(self) -> int:
+        """Images drawn at each reading."""
+        return self.arm.images or len(self.training.rows)
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """Readings that are not there yet."""
+        return tuple(str(step) for step in self.arm.snapshots if not self.reading_file(step).is_file())
+
+    def reading_file(self, step: int) -> Path:
+        """What was measured after so many steps."""
+        return self.folder / f"step-{step:08d}.npz"
+
+    def quality_file(self, step: int) -> Path:
+        """Figures of quality after so many steps."""
+        return self.folder / f"quality-{step:08d}.parquet"
+
+    def epochs(self, step: int) -> float:
+        """How often the training had been through its rows after so many steps, copies counted."""
+        seen = step * self.arm.training(self.seed, self.options).images_a_step
+        return seen / int(self.training.copies.sum())
+
+
+READING = (
+    "detectors", "quality_source", "strengths", "closest", "seed", "sampler", "sampling_steps", "guidance",
+)  # fmt: skip
+"""Settings that decide what is measured of a generator."""
+
+
+def plan_cells(study: GeneratorsStudy, sets: Mapping[str, SetData], out: Path) -> tuple[list[Cell], dict[str, str]]:
+    """Every generator of the study, in the file's order, and why others cannot be, by their name.
+
+    Args:
+        study: As its file asks for it.
+        sets: Its data sets.
+        out: Its folder.
+
+    Raises:
+        InputError: No generator can be trained: data sets have too few images or patients for what every arm asks for.
+    """
+    found: dict[str, Cell] = {}
+    refused: dict[str, str] = {}
+    for arm in study.arms:
+        for dataset in arm.datasets:
+            data = sets[dataset]
+            for size in arm.sizes:
+                for seed in arm.seeds:
+                    try:
+                        training = draw_training(data, size, seed, arm.duplicates, arm.name)
+                    except InputError as error:
+                        refused[cell_name(data.name, arm.name, size, seed)] = one_line(error, 300)
+                        continue
+                    cell = Cell(out, arm, data, size, seed, training, study.options, study.classifiers)
+                    found.setdefault(f"{arm.name}/{cell.key}", cell)
+    if not found:
+        raise InputError(next(iter(refused.values())))
+    return list(found.values()), refused
+
+
+def cell_name(dataset: str, arm: str, size: int | str, seed: int) -> str:
+    """A generator in words, on one line.
+
+    Args:
+        dataset: Name of its data set.
+        arm: Of its arm.
+        size: Training images that were asked for.
+        seed: Of its training.
+    """
+    return f"{dataset}, {arm}, {size} images, seed {seed}"
+
+
+def draw_training(
+    data: SetData, size: int | str, seed: int, duplicates: Duplicates | None, name: str = ""
+) -> TrainingSet:
+    """Draw training images by patient, and the patients whose images are repeated.
+
+    Whole patients are taken in a random order until the number is reached; of the last one as many images as are
+    missing. Patients of each level of copies are drawn among them, apart from their order.
+
+    Args:
+        data: The data set.
+        size: Images, or `ALL`.
+        seed: Of both draws.
+        duplicates: Levels of copies.
+        name: Of the arm, for messages.
+
+    Raises:
+        InputError: There are too few images or patients.
+    """
+    said = f"{one_line(data.name, 60)}, {one_line(name, 60)}"
+    groups = data.groups[data.pool].astype(str)
+    patients, index = np.unique(groups, return_inverse=True)
+    n = len(data.pool) if size == ALL else int(size)
+    if n > len(data.pool):
+        raise InputError(f"{said}: {n:,} training images are asked for, of {len(data.pool):,} that are not held out")
+    place = np.random.default_rng([_STREAM, seed, _TRAINING]).permutation(len(patients))
+    order = np.lexsort((np.arange(len(index)), place[index]))
+    taken = np.sort(order[:n])
+    rows, own = data.pool[taken], groups[taken]
+    copies = np.ones(n, dtype=np.int64)
+    if duplicates is not None:
+        who = np.unique(own)
+        each = duplicates.count(len(who))
+        if each * len(duplicates.levels) >= len(who):
+            raise InputError(
+                f"{said}: {each} patients for each of {len(duplicates.levels)} levels of copies leave none of "
+                f"{len(who):,} whose images stand once: ask for fewer"
+            )
+        drawn = np.random.default_rng([_STREAM, seed, _COPIES]).permutation(len(who))
+        for i, level in enumerate(duplicates.levels):
+            copies[np.isin(own, who[drawn[i * each : (i + 1) * each]])] = level
+    return TrainingSet(rows, copies, own)

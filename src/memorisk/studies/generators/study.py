@@ -1,0 +1,268 @@
+"""``memorisk study generators``: train generators, read what they memorize, lay out tables and figures.
+
+Resumable: every generator has a folder, `cells`, and the same command goes on where a killed one stopped. A generator
+that fails is told while the others finish.
+"""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from memorisk.audits.generated.image_sets import select_rows
+from memorisk.audits.pseudonyms import Pseudonyms
+from memorisk.audits.synthetic.knowledge import alike, known_patients
+from memorisk.images.overlap import refuse_overlap
+from memorisk.report.frames import numbers
+from memorisk.report.page import render_page
+from memorisk.runs.cost import Cost
+from memorisk.runs.devices import check_device
+from memorisk.runs.environment import machine, versions
+from memorisk.runs.errors import InputError, MemoriskError, one_line
+from memorisk.runs.executors.pool import Outcome, run_jobs
+from memorisk.runs.files import write_table, write_text
+from memorisk.runs.folder import RunFolder, check_out, open_run
+from memorisk.runs.progress import Progress, quiet
+from memorisk.studies.generators.cells import run_alone, run_cell
+from memorisk.studies.generators.config import GeneratorsStudy, read_generators
+from memorisk.studies.generators.cost import study_cost
+from memorisk.studies.generators.data import SetData, prepare_set
+from memorisk.studies.generators.fitting import seconds_a_step
+from memorisk.studies.generators.measuring import Detectors
+from memorisk.studies.generators.page import generators_page
+from memorisk.studies.generators.plan import CELLS, READING, Cell, plan_cells
+from memorisk.studies.generators.reading import Reading, read_cells
+from memorisk.studies.generators.tables import generator_tables, tables_text
+from memorisk.studies.rare_distinctive.file import check_begun
+from memorisk.studies.rare_distinctive.parts import StudyTable
+from memorisk.studies.rare_distinctive.text import markdown
+
+__all__ = ["GeneratorsPlan", "GeneratorsResult", "plan_generators", "read_generators", "study_generators"]
+TABLES, READINGS, REPORT = "tables", "readings.parquet", "report.html"
+
+
+@dataclass(frozen=True, eq=False)
+class GeneratorsResult:
+    """What came of a study."""
+
+    reading: Reading
+    """Every finished reading."""
+    tables: list[StudyTable]
+    """All tables."""
+    failed: dict[str, str]
+    """Why generators are not there, by their name."""
+
+    @property
+    def complete(self) -> bool:
+        """Whether nothing failed."""
+        return not self.failed
+
+
+@dataclass(frozen=True, eq=False)
+class GeneratorsPlan:
+    """What a study would train."""
+
+    table: pd.DataFrame
+    """A row an arm, data set and size: ``dataset, arm, n_images, n_patients, n_held, steps, epochs, readings,
+    generators, waiting, seconds`` (of those that are not done; NaN where a step could not be timed)."""
+    problems: dict[str, str]
+    """Why generators cannot be trained, by their name."""
+    cost: Cost
+    """Of the generators that are not done, with the classifiers that make conditions; pairs are the detectors'."""
+
+    @property
+    def seconds(self) -> float:
+        """Of all that is not done, as far as it is known."""
+        return float(np.nansum(numbers(self.table, "seconds")))
+
+
+def study_generators(
+    config: Mapping[str, Any], *, out: str | Path, progress: Progress = quiet, tables_only: bool = False
+) -> GeneratorsResult:
+    """Run the study of generators, or go on with it, and lay out its tables and figures.
+
+    Args:
+        config: The study (docs/study-generators.md): ``settings``, ``generator``, ``classifiers``, ``datasets``,
+            ``arms``.
+        out: The study's folder: new, empty, or this study to go on with.
+        progress: Called with (stage, done, total).
+        tables_only: Train nothing; lay out what is finished.
+
+    Returns:
+        The tables; they are also in ``out/tables`` and, with the figures, in ``out/report.html``.
+
+    Raises:
+        InputError: The file asks for something that does not exist, or a data set cannot be read; nothing was run.
+    """
+    study, folder = read_generators(config), Path(out)
+    check_begun(folder, tables_only=tables_only)
+    if not tables_only:
+        study.options.reach_cluster()
+    names = Pseudonyms.from_options(study.options)
+    named = names.knowing(config).settings({**config, "run": _identity(study)})
+    identity = {"run": named["run"]}
+    refuse_overlap(folder, {f"the images of {name}": one.images for name, one in study.datasets.items()})
+    check_out(folder, identity, identity=["run"])
+    cells, refused, detectors = _prepared(study, folder, progress)
+    with open_run(folder, named, identity=["run"]) as run:
+        run.log("started", versions=versions(), machine=machine())
+        run.subfolder(CELLS)
+        if not tables_only:
+            _run(run, cells, detectors, progress)
+        failed = refused | {cell.name: cell.failure for cell in cells if cell.failure}
+        progress("laying out the tables", 0, 0)
+        reading = read_cells(cells)
+        tables = generator_tables(reading, names)
+        _write(run, study, reading, tables, failed)
+        run.log("finished", failed=list(failed.values()))
+    return GeneratorsResult(reading, tables, failed)
+
+
+def plan_generators(config: Mapping[str, Any], *, out: str | Path, progress: Progress = quiet) -> GeneratorsPlan:
+    """What the study would train and how long; nothing is trained or written but the store of decoded images.
+
+    Raises:
+        InputError: As `study_generators`.
+    """
+    study, folder = read_generators(config), Path(out)
+    check_out(folder, {"run": _identity(study)}, identity=["run"])
+    cells, refused, detectors = _prepared(study, folder, progress)
+    by: dict[tuple[str, str, int | str], list[Cell]] = {}
+    for cell in cells:
+        by.setdefault((cell.data.name, cell.arm.name, cell.size), []).append(cell)
+    rows, problems, timed = [], dict(refused), {}
+    for own in by.values():
+        first, waiting = own[0], [cell for cell in own if not cell.done]
+        seconds, end = float("nan"), first.arm.snapshots[-1]
+        if waiting:
+            progress(f"timing {first.name}", 0, 0)
+            key = (first.data.name, first.arm.name)
+            try:
+                each = timed[key] if key in timed else timed.setdefault(key, seconds_a_step(waiting[0]))
+                seconds = len(waiting) * (end * each + _drawing_seconds(first, each))
+            except InputError as error:
+                problems[first.name] = one_line(error, 300)
+        row = {
+            "dataset": first.data.name, "arm": first.arm.name, "n_images": len(first.training.rows),
+            "n_patients": len(set(first.training.groups.tolist())), "n_held": first.data.n_held, "steps": end,
+            "epochs": first.epochs(end), "readings": len(first.arm.snapshots), "generators": len(own),
+            "waiting": len(waiting), "seconds": seconds if waiting else 0.0,
+        }  # fmt: skip
+        rows.append(row)
+    return GeneratorsPlan(pd.DataFrame(rows), problems, study_cost(cells, detectors))
+
+
+def _drawing_seconds(cell: Cell, each: float) -> float:
+    """About how long drawing takes: a step of a diffusion model forward is a third of one of its training."""
+    settings = cell.arm.training(cell.seed, cell.options)
+    passes = cell.options.sampling_steps * (2 if cell.options.guidance != 1 else 1) if settings.kind == "dit" else 1
+    return len(cell.arm.snapshots) * cell.n_images * passes * each / settings.images_a_step / 3
+
+
+def _prepared(study: GeneratorsStudy, folder: Path, progress: Progress) -> tuple[list[Cell], dict[str, str], Detectors]:
+    """Generators, why others cannot be, and detectors, checked; nothing is written but the store of decoded images.
+
+    Raises:
+        InputError: A data set cannot be read or is too small for every arm, or a detector knows some of its patients.
+    """
+    sets = {name: prepare_set(name, asked, progress) for name, asked in study.datasets.items()}
+    cells, refused = plan_cells(study, sets, folder)
+    detectors = Detectors(study.options.device)
+    for source in study.options.detectors:
+        for data in sets.values():
+            _check_knowledge(detectors, source, data)
+    return cells, refused, detectors
+
+
+def _check_knowledge(detectors: Detectors, source: str, data: SetData) -> None:
+    """Refuse a detector that was trained on one part of a data set and not on the other.
+
+    Raises:
+        InputError: It was (METHODS section 5).
+    """
+    detector = detectors.open(source).detector
+    if detector is None:
+        return
+    train, held = (known_patients(detector, select_rows(data.store, rows)) for rows in (data.pool, data.held_out))
+    if train is not None and held is not None and not alike(train, held):
+        raise InputError(
+            f"{one_line(source, 80)} was trained on {train.patients:,} of {train.of:,} patients of "
+            f"{one_line(data.name, 60)} that generators may be trained on and on {held.patients:,} of {held.of:,} "
+            "held-out ones: name a detector that knows neither, or both alike"
+        )
+
+
+def _identity(study: GeneratorsStudy) -> dict[str, Any]:
+    """What may not change in a folder: how generators are read. Data sets and arms may be added."""
+    told = asdict(study.options) | {"quality_source": study.options.quality_source}
+    return {"study": "generators", **{key: told[key] for key in (*READING, "nominal", "q")}}
+
+
+def _run(run: RunFolder, cells: list[Cell], detectors: Detectors, progress: Progress) -> None:
+    """Train and read what is not done; what fails is noted in its folder."""
+    waiting = {cell.key: cell for cell in cells if not cell.done}
+    done = len({cell.key for cell in cells}) - len(waiting)
+    if waiting and next(iter(waiting.values())).options.executor != "local":
+        _run_elsewhere(run, list(waiting.values()), done, progress)
+        return
+    for number, cell in enumerate(waiting.values(), start=done + 1):
+        said = f"{cell.name} ({number} of {done + len(waiting)})"
+
+        def told(stage: str, i: int, n: int, said: str = said) -> None:
+            """The same, with the generator before each stage."""
+            progress(f"{said}: {stage}", i, n)
+
+        try:
+            run_cell(cell, detectors, told)
+            run.log("generator", name=cell.name, key=cell.key)
+        except (MemoriskError, ArithmeticError, OSError, ValueError) as error:
+            cell.fail(cell.name, one_line(error, 300))
+            run.log("failed", name=cell.name, why=str(error))
+
+
+def _run_elsewhere(run: RunFolder, waiting: list[Cell], done: int, progress: Progress) -> None:
+    """The same on a cluster: a job a generator.
+
+    Raises:
+        InputError: The cluster cannot take them.
+    """
+    options, total = waiting[0].options, done + len(waiting)
+    stores = sorted({cell.data.store.folder for cell in waiting})
+    gpus = int(check_device(options.device).type == "cuda")
+    progress("training and reading generators", done, total)
+
+    def finished(of: Outcome) -> None:
+        """Note what became of one."""
+        nonlocal done
+        done += 1
+        cell = waiting[of.index]
+        if of.error is None:
+            run.log("generator", name=cell.name, key=cell.key)
+        else:
+            cell.fail(cell.name, one_line(of.error, 300))
+            run.log("failed", name=cell.name, why=of.error)
+        progress("training and reading generators", done, total)
+
+    place = options.placement(run.path, *stores, cores=options.threads, gpus=gpus)
+    try:
+        run_jobs(run_alone, waiting, threads=options.threads, on_done=finished, place=place)
+    except MemoriskError:
+        if not any(cell.failure for cell in waiting):
+            raise
+
+
+def _write(
+    run: RunFolder, study: GeneratorsStudy, reading: Reading, tables: list[StudyTable], failed: dict[str, str]
+) -> None:
+    """Every table as Parquet and Markdown, every reading as a row, and the page."""
+    folder = run.subfolder(TABLES)
+    write_table(folder / READINGS, reading.table)
+    for table in tables:
+        for kind, frame in {"paper": table.paper, "ours": table.ours, **table.extra}.items():
+            if len(frame.columns):
+                write_table(folder / f"{table.name}_{kind}.parquet", frame)
+    write_text(folder / "tables.md", tables_text(tables, markdown))
+    write_text(run / REPORT, render_page(generators_page(study, reading, tables, failed)))

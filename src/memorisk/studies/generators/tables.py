@@ -1,0 +1,298 @@
+"""The study's tables: A.5 of paper 003, memorization by size, steps and copies, figure 3, table 3 of paper 004."""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import pandas as pd
+
+from memorisk.audits.pseudonyms import Pseudonyms
+from memorisk.report.blocks import Column
+from memorisk.report.frames import numbers, rows, texts
+from memorisk.studies.generators.columns import COLUMNS
+from memorisk.studies.generators.distances import closest_rows, distance_rows, source_rows
+from memorisk.studies.generators.duplicates import OUTCOMES, level_rows, trend_rows
+from memorisk.studies.generators.findings import never_shown
+from memorisk.studies.generators.over_seeds import mean_over_seeds
+from memorisk.studies.generators.paired import NO_THRESHOLD, paired_rows
+from memorisk.studies.generators.quality import ENDS, quality_rows
+from memorisk.studies.generators.reading import Reading
+from memorisk.studies.rare_distinctive.parts import StudyTable
+from memorisk.studies.rare_distinctive.text import escaped, plain
+
+_SHARE = {"share": (0.0, 1.0)}
+_WHO = ("dataset", "arm", "kind", "conditioning", "n_images")
+_NONE = pd.DataFrame()
+CONDITIONINGS = {
+    "label-noise": "Label + Noise", "prediction": "Prediction (Pred)", "prediction-label": "Pred + Label",
+    "ensemble": "Ensemble", "ensemble-label": "Ensemble + Label",
+}  # fmt: skip
+"""As table 3 of paper 004 names them, in its order."""
+
+
+def generator_tables(reading: Reading, names: Pseudonyms) -> list[StudyTable]:
+    """All tables, in the order of the page.
+
+    Args:
+        reading: What was measured.
+        names: In place of ids of images and patients.
+    """
+    builders: Sequence[Callable[[Reading], StudyTable]] = (
+        memorized, by_size, by_step, by_copies, generators, table_3, distances,
+        lambda r: _listed(r, names), lambda r: _closest(r, names), what_was_run,
+    )  # fmt: skip
+    return [build(reading) for build in builders]
+
+
+def memorized(reading: Reading) -> StudyTable:
+    """How many training patients the finished generators' images are nearer to than to new ones."""
+    table = _finished(reading)
+    counts = ("listed", "flagged", "ahead", "shortest_list", "n_synthetic")
+    kept = ("n_patients", "n_held", "nominal", "attained", *counts)
+    ours = mean_over_seeds(table, (*_WHO, "repeated", "detector"), _SHARE, kept)
+    note = (
+        "Share: of training patients nearer to the generated images than all but the nominal rate of held-out patients "
+        "are; a generator that memorized nobody has the nominal rate. Exact limits over patients of both parts; of "
+        "several seeds the wider of these and Student's. Listed: by Benjamini-Hochberg; “shortest list” says how "
+        "many a list needs at least. Ahead: training patients nearer than every held-out one. Numbers of patients are "
+        "means over seeds."
+    )
+    if any(never_shown(row) for row in ours.to_dict("records")):
+        note += (
+            " Where held-out patients are so few that the lower limit is not above the rate without memory even if "
+            "every training patient is memorized, a share cannot be shown to be one of memory: hold more out."
+        )
+    note = " ".join([note, *sorted({read.counted for read in reading.reads if read.counted})])
+    why = "" if len(ours) else "no generator is finished"
+    return StudyTable("memorized", "Who is memorized", _NONE, ours, note, why)
+
+
+def by_size(reading: Reading) -> StudyTable:
+    """Memorization against training-set size."""
+    table = _finished(reading)
+    table = rows(table, [not repeated for repeated in table["repeated"]]) if len(table) else table
+    ours = mean_over_seeds(table, (*_WHO, "detector"), _SHARE, ("n_patients", "n_held", "epochs", "step", "attained"))
+    several = _several(ours, ("dataset", "arm", "detector"), "n_images")
+    ours = rows(ours, several) if len(ours) else ours
+    note = (
+        "The same kind of generator, trained for as many steps on fewer or more images, hence for more or fewer "
+        "epochs. As many images are drawn of each."
+    )
+    return StudyTable("sizes", "Memorization against training-set size", _NONE, ours, note,
+                      "" if len(ours) else "no generator was trained on sets of several sizes")  # fmt: skip
+
+
+def by_step(reading: Reading) -> StudyTable:
+    """Memorization against steps and epochs."""
+    kept = ("epochs", "loss", "held_out_loss", "n_patients", "n_held", "attained")
+    ours = mean_over_seeds(reading.table, (*_WHO, "repeated", "detector", "step"), _SHARE, kept)
+    several = _several(ours, (*_WHO, "repeated", "detector"), "step")
+    ours = rows(ours, several) if len(ours) else ours
+    note = (
+        "The same trainings read on the way. An epoch is once through the training rows, copies counted. The loss is "
+        "that of the training; the held-out loss of a diffusion model is taken with the same noise each time."
+    )
+    return StudyTable("steps", "Memorization against steps and epochs", _NONE, ours, note,
+                      "" if len(ours) else "no generator was read at several steps")  # fmt: skip
+
+
+def by_copies(reading: Reading) -> StudyTable:
+    """The trend over copies, a row a generator, and their mean over seeds where there are several."""
+    each = trend_rows(reading)
+    ends = {"flagged": (-1.0, 1.0), "nearness": (-np.inf, np.inf)}
+    ours = mean_over_seeds(each, (*_WHO, "detector"), ends, ("n_patients", "levels"))
+    if len(ours):
+        keys = [*_WHO, "detector"]
+        names = [f"{name}_p" for name in OUTCOMES]
+        largest = each[[*keys, *names]].groupby(keys, sort=False, dropna=False, as_index=False).max()
+        ours = ours.merge(pd.DataFrame(largest), on=keys, how="left")
+        ours = ours.assign(positive=_words(ours))
+    note = (
+        "Slope per doubling of the copies, by least squares on log2 copies within one generator, its patients as "
+        "units, limits from those of each level of copies; of several seeds the mean, as elsewhere. Flagged: of "
+        "whether a patient is nearer than the nominal rate allows. Nearness: of minus the natural logarithm of the "
+        "patient's distance. Who has how many copies was drawn by lot, so that p, of random deals of the copies, is "
+        "exact; of several seeds it is the largest. Shares by level are exact, over patients, at the bar of that "
+        "generator."
+    )
+    why = "" if len(ours) else "no generator was trained on repeated images"
+    extra = {"seeds": each, "levels": level_rows(reading)} if len(ours) else {}
+    return StudyTable("copies", "Memorization against copies", _NONE, ours, note, why, extra=extra)
+
+
+def generators(reading: Reading) -> StudyTable:
+    """A.5 of paper 003: kinds of generators side by side."""
+    by = (*_WHO, "repeated")
+    ours = quality_rows(reading, by)
+    shown = [name for name in ENDS if name != "IRS"]
+    wide: dict[tuple[str, ...], dict[str, str]] = {}
+    for row in ours.to_dict("records"):
+        line = wide.setdefault(
+            tuple(str(row[name]) for name in by),
+            {"Generator": row["kind"], "Arm": row["arm"], "Data set": row["dataset"], "Images": str(row["n_images"])},
+        )
+        if row["figure"] in shown:
+            line[str(row["figure"])] = plain(row["estimate"], 3)
+    note = (
+        "Figures hold for these features and numbers of images only. Intervals are over patients and generated images. "
+        "Held-out images are what a perfect generator would draw: compare with them at their number. The paper's own "
+        "figure of A.5 is missing from its text (“Figure ??”), so that no layout is repeated. Its claim that both "
+        "kinds memorize rests on generated images that lie nearer to training images than these to validation "
+        "images, which is the section on distances; the shares of memorized patients are the first table."
+    )
+    why = "" if len(ours) else "no figure of quality was measured"
+    return StudyTable("generators", "DiT against GAN (A.5)", pd.DataFrame(list(wide.values())), ours, note, why)
+
+
+def table_3(reading: Reading) -> StudyTable:
+    """Table 3 of paper 004: FID, IRS and MemRate by conditioning."""
+    each = paired_rows(reading)
+    values = dict.fromkeys(("irs", "irs_all", "irs_held", "mem_rate", "held_rate"), (0.0, 1.0))
+    by, counted = (*_WHO, "repeated", "detector", "threshold"), ("irs_n", "n_patients", "n_pairs", "n_held_pairs")
+    ours = mean_over_seeds(each, by, values | {"excess": (-1.0, 1.0)}, counted)
+    if len(ours):
+        ours = _with_fid(ours, quality_rows(reading, (*_WHO, "repeated")))
+        place = {name: i for i, name in enumerate(CONDITIONINGS)}
+        ours = ours.sort_values(by="conditioning", key=lambda c: c.map(place), kind="stable").reset_index(drop=True)
+    paper = pd.DataFrame(
+        [
+            {"Conditioning": CONDITIONINGS.get(row["conditioning"], row["conditioning"]), "Data set": row["dataset"],
+             "FID ↓": plain(row.get("fid"), 2), "IRS ↑": plain(row["irs_all"], 3),
+             "Mem-Rate (%) ↓": plain(100 * row["mem_rate"], 2)}
+            for row in ours.to_dict("records")
+        ]
+    )  # fmt: skip
+    note = (
+        "MemRate: of training images whose own generated image the detector takes for the same person, patients equal; "
+        "beside it held-out real images, each with a training image of its class, and the difference. A MemRate "
+        "no larger than theirs is the detector's false alarms. The IRS of the first table is over all generated "
+        "images; below it is compared with held-out real images at the same number of either. FID is lower where "
+        "more images are compared."
+    )
+    if any(how.startswith(NO_THRESHOLD) for how in texts(ours, "threshold")):
+        note += (
+            " MemRate is empty where nothing says from which score on two images are of one person: the detector gives "
+            "no probability, and there are too few held-out patients, or no copies of their images, for a threshold."
+        )
+    why = "" if len(ours) else "no generator is conditioned on vectors of its training images"
+    return StudyTable("table_3", "Pseudo-conditions (table 3 of paper 004)", paper, ours, note, why)
+
+
+def _with_fid(table: pd.DataFrame, quality: pd.DataFrame) -> pd.DataFrame:
+    """The same rows with their FID, where it was measured."""
+    if not len(quality):
+        return table
+    on = [*_WHO, "repeated"]
+    fid = rows(quality, [name == "FID" for name in texts(quality, "figure")])
+    named = {"estimate": "fid", "estimate_low": "fid_low", "estimate_high": "fid_high", "reference": "fid_reference"}
+    return table.merge(fid.rename(columns=named)[[*on, *named.values()]], on=on, how="left")
+
+
+def distances(reading: Reading) -> StudyTable:
+    """Figure 3's numbers."""
+    each = distance_rows(reading)
+    note = (
+        "Distances to the nearest training image, against those of held-out images. W1: Wasserstein-1 distance; "
+        "chance: what two samples of one law of these sizes show. Shift: mean less that of held-out images, patients "
+        "equal; below 0 is nearer. A generator that is narrower than its data lies nearer to the training images "
+        "without having copied any: this describes, the table of who is memorized tests. Limits are over patients and "
+        "generated images. Copies of a training image are near to it where a detector recognises it."
+    )
+    return StudyTable("distances", "Nearest-neighbour distances (figure 3)", _NONE, each, note,
+                      "" if len(each) else "no generator is finished")  # fmt: skip
+
+
+def _listed(reading: Reading, names: Pseudonyms) -> StudyTable:
+    each = source_rows(reading, names)
+    note = (
+        "Training patients that stand on the list, each with the image of theirs and the generated image that are "
+        "nearest. A generated image is made again by its seed where generators are kept."
+    )
+    why = "" if len(each) else "no patient is listed"
+    return StudyTable("sources", "Sources: who is on the list", _NONE, each, note, why)
+
+
+def _closest(reading: Reading, names: Pseudonyms) -> StudyTable:
+    each = closest_rows(reading, names)
+    note = "Every set of images has closest pairs: look at them, but judge by the tables above."
+    return StudyTable("closest", "Closest pairs", _NONE, each, note, "" if len(each) else "no generator is finished")
+
+
+def what_was_run(reading: Reading) -> StudyTable:
+    """Each generator."""
+    found = []
+    for cell in reading.cells:
+        training, settings = cell.training, cell.arm.training(cell.seed, cell.options)
+        end = cell.arm.snapshots[-1]
+        found.append(
+            {
+                "dataset": cell.data.name, "arm": cell.arm.name, "kind": cell.arm.kind,
+                "network": settings.network if settings.kind == "dit" else "StyleGAN2", "seed": cell.seed,
+                "n_images": len(training.rows), "n_patients": len(np.unique(training.groups)),
+                "rows": int(training.copies.sum()), "n_held": cell.data.n_held, "held_images": len(cell.data.held_out),
+                "steps": end, "batch": settings.images_a_step, "lr": settings.learning_rate,
+                "epochs": cell.epochs(end), "n_synthetic": cell.n_images, "done": cell.done,
+            }
+        )  # fmt: skip
+    note = "Rows: what a training goes through in an epoch, an image of 16 copies counted 16 times."
+    return StudyTable("trained", "What was run", _NONE, pd.DataFrame(found), note)
+
+
+def tables_text(tables: Sequence[StudyTable], write: Callable[..., str]) -> str:
+    """All tables as Markdown.
+
+    Args:
+        tables: Of `generator_tables`.
+        write: Of a frame and its columns.
+    """
+    parts = []
+    for table in tables:
+        parts.append(f"## {escaped(table.title)}")
+        if table.why_empty:
+            parts.append(f"Empty: {table.why_empty}.")
+            continue
+        if len(table.paper.columns):
+            parts.append(write(table.paper))
+        parts.append(write(table.ours, shown_columns(table)))
+        if table.name == "copies":
+            parts.append(write(table.extra["levels"], COLUMNS["levels"]))
+        parts.append(escaped(table.note))
+    return "\n\n".join(parts)
+
+
+def shown_columns(table: StudyTable, name: str = "") -> list[Column]:
+    """Columns of a table that hold anything.
+
+    Args:
+        table: Of `generator_tables`.
+        name: Of the columns, where they are not the table's own.
+    """
+    frame = table.extra.get(name, table.ours)
+    found = []
+    for column in COLUMNS[name or table.name]:
+        if column.format == "text":
+            there = any(texts(frame, column.source))
+        else:
+            there = bool(np.isfinite(numbers(frame, column.source)).any())
+        if there:
+            found.append(column)
+    return found
+
+
+def _finished(reading: Reading) -> pd.DataFrame:
+    return rows(reading.table, reading.table["last"].tolist()) if len(reading.table) else reading.table
+
+
+def _several(table: pd.DataFrame, by: Sequence[str], column: str) -> list[bool]:
+    """[n] whether a row's group has several values of a column."""
+    if not len(table):
+        return []
+    counts = table.groupby(list(by), sort=False, dropna=False)[column].transform("nunique")
+    return [int(n) > 1 for n in counts]
+
+
+def _words(table: pd.DataFrame) -> list[str]:
+    """Whether each trend is positive: an interval above 0."""
+    sure = [np.asarray(numbers(table, f"{name}_low")) > 0 for name in OUTCOMES]
+    return [
+        "both" if a and b else "flagged" if a else "nearness" if b else "not shown" for a, b in zip(*sure, strict=True)
+    ]

@@ -1,0 +1,275 @@
+"""Who is asked about whom: validation patients make thresholds, test patients are judged, nobody else is looked at.
+
+Paper 004, section 4; METHODS section 4. A test patient was in no detector's training and in no choice of its epoch:
+where the split is drawn, patients whom a detector knows are placed by what it knows of them; a given split in which
+one knows test patients is refused.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from memorisk.images.copies.duplicates import linked_groups
+from memorisk.images.manifest import Manifest, refuse_leaking_splits
+from memorisk.images.splits import merge_linked
+from memorisk.images.store import ImageStore
+from memorisk.runs.errors import InputError, one_line, several
+from memorisk.studies.pairs.contenders import Contender
+from memorisk.studies.pairs.options import PairBenchOptions
+from memorisk.training.detectors.contrastive.augmentations import blank_rows
+
+TRAINING, VALIDATION, TEST = "training", "validation", "test"
+_GIVEN = {
+    **dict.fromkeys(("val", "valid", "validation", "validate", "dev"), VALIDATION),
+    "test": TEST, "train": TRAINING, "training": TRAINING,
+}  # fmt: skip
+_SEPARATOR = " / "
+
+
+@dataclass(frozen=True, eq=False)
+class Division:
+    """The division of a set of images."""
+
+    part: np.ndarray
+    """[N] "training", "validation" or "test"; empty for images that are left out."""
+    groups: np.ndarray
+    """[N] patient of each image: those with an identical image merged, names kept apart between data sets."""
+    datasets: np.ndarray
+    """[N] data set of each image."""
+    pixels: np.ndarray
+    """[N] code of each image's pixels: the same for identical images."""
+    how: str
+    """How it was made: "given", "drawn"."""
+    notes: tuple[str, ...]
+    """What must be said of it."""
+
+    @property
+    def names(self) -> list[str]:
+        """The data sets that have test images, in the order of their names."""
+        return sorted(set(self.datasets[self.part == TEST].tolist()))
+
+    def rows(self, part: str, dataset: str | None = None) -> np.ndarray:
+        """Rows of a part, in the order of the images."""
+        chosen = self.part == part
+        return np.flatnonzero(chosen if dataset is None else chosen & (self.datasets == dataset))
+
+    def patients(self, part: str, dataset: str | None = None) -> int:
+        """How many patients it holds."""
+        return len(np.unique(self.groups[self.rows(part, dataset)].astype(str)))
+
+    def repeated(self, part: str, dataset: str) -> int:
+        """How many of them have two images or more."""
+        _, count = np.unique(self.groups[self.rows(part, dataset)].astype(str), return_counts=True)
+        return int((count > 1).sum())
+
+    def table(self, manifest: Manifest) -> pd.DataFrame:
+        """A row an image: its id, data set, patient and part."""
+        columns = {
+            "image": manifest.images, "dataset": self.datasets, "patient": self.groups, "part": self.part,
+        }  # fmt: skip
+        return pd.DataFrame(columns, dtype=object)
+
+
+def divide(store: ImageStore, contenders: Sequence[Contender], options: PairBenchOptions) -> Division:
+    """Divide the patients of a store.
+
+    Args:
+        store: The images; those of one grey level are left out, nobody can recognise them.
+        contenders: The detectors, some of whom know patients.
+        options: Of the benchmark.
+
+    Raises:
+        InputError: The given split cannot be used, a detector knows test patients of it, or a part has too few.
+    """
+    manifest = store.manifest
+    datasets, groups = _datasets(manifest), _identities(store)
+    blank = blank_rows(store.images, np.arange(manifest.n))
+    notes = [f"{several(len(blank), 'image', 'images')} of one grey level left out."] if len(blank) else []
+    if not manifest.groups_given:
+        notes.append("Whose each image is was not said: each counts as a patient of its own.")
+    known, told = _known(store, groups, contenders)
+    given = options.splits == "given" or (options.splits == "auto" and manifest.splits is not None)
+    if given:
+        part = _given(manifest, groups)
+        untold = _without_split(part, datasets)
+        if untold and options.splits == "auto":
+            here = np.isin(datasets, untold)
+            part[here] = _drawn(groups, datasets, known, options)[here]
+        part, more = _without_known(part, groups, known, options.leave_out_seen)
+        notes += [*told, *more]
+        if untold:
+            what = "drawn by patient there" if options.splits == "auto" else "none of their images is asked about"
+            notes.append(f"No test images are named in {', '.join(untold)}: {what}.")
+    else:
+        part = _drawn(groups, datasets, known, options)
+        notes += [*told, *_placed(groups, known)]
+    part[blank] = ""
+    found = Division(
+        part, groups, datasets, pd.factorize(np.asarray(store.pixel_hashes, dtype=object))[0],
+        "given" if given else "drawn", tuple(notes),
+    )  # fmt: skip
+    _refuse_few(found, manifest)
+    return found
+
+
+def _datasets(manifest: Manifest) -> np.ndarray:
+    """[N] data set of each image; that of the source where there is no column."""
+    if "dataset" not in manifest.table:
+        return np.full(manifest.n, manifest.name, dtype=object)
+    named = [str(name) or manifest.name for name in manifest.table["dataset"].tolist()]
+    return np.array(named, dtype=object)
+
+
+def _identities(store: ImageStore) -> np.ndarray:
+    """[N] patient of each image: one of that name in another data set is another, of an identical image the same."""
+    manifest, datasets = store.manifest, _datasets(store.manifest)
+    groups = manifest.groups
+    if len(set(datasets.tolist())) > 1:
+        groups = np.array([f"{d}{_SEPARATOR}{g}" for d, g in zip(datasets, groups, strict=True)], dtype=object)
+    return merge_linked(groups, linked_groups(store.pixel_hashes, groups))
+
+
+def _known(
+    store: ImageStore, groups: np.ndarray, contenders: Sequence[Contender]
+) -> tuple[dict[str, np.ndarray], list[str]]:
+    """What each trained detector knows of each image's patient, [N], and what must be said of it.
+
+    Where patients are not given, on either side, pixels alone are compared: names of files occur anywhere.
+    """
+    found, told = {}, []
+    _, index = np.unique(groups.astype(str), return_inverse=True)
+    for contender in contenders:
+        detector = contender.detector.detector if contender.detector is not None else None
+        if detector is None:
+            continue
+        seen = detector.seen_parts(store)
+        part = seen.part.copy()
+        if not (detector.config.groups_given and store.manifest.groups_given):
+            if not seen.pixels_compared:
+                told.append(f"Whom {contender.name} knows cannot be seen: its images were stored otherwise, and "
+                            "patients are not given.")  # fmt: skip
+                continue
+            hashes = store.pixel_hashes.astype(str)
+            for name in (VALIDATION, TRAINING):
+                mine = detector.seen.loc[detector.seen["part"] == name, "pixel_hash"].tolist()
+                part[~np.isin(hashes, mine) & (part == name)] = ""
+        for name in (VALIDATION, TRAINING):  # a patient of whom one image was trained on is known
+            of = np.bincount(index, part == name, minlength=index.max() + 1) > 0
+            part[of[index]] = name
+        found[contender.name] = part
+    return found, told
+
+
+def _given(manifest: Manifest, groups: np.ndarray) -> np.ndarray:
+    """[N] the part of each image by the given split; empty for images of none."""
+    if manifest.splits is None:
+        raise InputError(
+            f"{one_line(manifest.name)} gives no split: name it with split_column, or leave splits out to draw one"
+        )
+    try:
+        refuse_leaking_splits(manifest)
+    except InputError as error:
+        raise InputError(f"{error}, or draw one by patient (splits redraw)") from None
+    part = np.array([_GIVEN.get(str(name).lower(), "") for name in manifest.splits], dtype=object)
+    pairs = sorted({(str(g), str(p)) for g, p in zip(groups, part, strict=True) if p})
+    names = [g for g, _ in pairs]
+    twice = [g for g in dict.fromkeys(names) if names.count(g) > 1]
+    if twice:
+        raise InputError(
+            f"{one_line(manifest.name)}: identical images are in more than one given split (of "
+            f"{one_line(twice[0], 60)}): splits redraw keeps them together"
+        )
+    return part
+
+
+def _without_split(part: np.ndarray, datasets: np.ndarray) -> list[str]:
+    """Data sets in which the given split names no test image, where it does in others."""
+    named = set(datasets[part == TEST].tolist())
+    return sorted(set(datasets.tolist()) - named) if named else []
+
+
+def _without_known(
+    part: np.ndarray, groups: np.ndarray, known: dict[str, np.ndarray], leave_out: bool
+) -> tuple[np.ndarray, list[str]]:
+    """A given split without the test patients whom a detector knows.
+
+    Raises:
+        InputError: There are some, and nobody said to leave them out.
+    """
+    notes, part = [], part.copy()
+    for name, seen in known.items():
+        trained = len(np.unique(groups[(part == VALIDATION) & (seen == TRAINING)].astype(str)))
+        if trained:
+            notes.append(f"{name} was trained on {several(trained, 'validation patient', 'validation patients')}: its "
+                         "thresholds come from patients whom it knows.")  # fmt: skip
+        mine = (part == TEST) & (seen != "")
+        n = len(np.unique(groups[mine].astype(str)))
+        if not n:
+            continue
+        if not leave_out:
+            raise InputError(
+                f"{one_line(name, 80)} was trained or chosen on {several(n, 'patient', 'patients')} of the test split: "
+                "what it finds of them says nothing of new patients. leave_out_seen leaves them out for all detectors"
+            )
+        part[mine] = ""
+        notes.append(f"{several(n, 'test patient', 'test patients')} whom {name} knows left out.")
+    return part, notes
+
+
+def _drawn(
+    groups: np.ndarray, datasets: np.ndarray, known: dict[str, np.ndarray], options: PairBenchOptions
+) -> np.ndarray:
+    """[N] parts drawn by patient: known ones by what detectors know of them, the others at random.
+
+    A patient whom a detector was trained on is training; one whom a detector was chosen on is validation. Where a data
+    set has no such validation patients, a share of the unknown ones is drawn, each patient as likely.
+    """
+    part = np.full(len(groups), "", dtype=object)
+    for seen in known.values():
+        part[seen == VALIDATION] = VALIDATION
+    for seen in known.values():
+        part[seen == TRAINING] = TRAINING
+    for place, dataset in enumerate(sorted(set(datasets.tolist()))):
+        here = datasets == dataset
+        unknown = here & (part == "")
+        names = np.unique(groups[unknown].astype(str))
+        chosen = np.zeros(len(names), dtype=bool)
+        if not (here & (part == VALIDATION)).any():
+            n = int(np.rint(options.validation_share * len(names)))
+            rng = np.random.default_rng([options.split_seed, place])
+            chosen[rng.permutation(len(names))[:n]] = True
+        of = dict(zip(names.tolist(), np.where(chosen, VALIDATION, TEST).tolist(), strict=True))
+        part[unknown] = [of[str(g)] for g in groups[unknown]]
+    return part
+
+
+def _placed(groups: np.ndarray, known: dict[str, np.ndarray]) -> list[str]:
+    """Whom each detector knows, in words."""
+    found = []
+    for name, seen in known.items():
+        counts = {p: len(np.unique(groups[seen == p].astype(str))) for p in (TRAINING, VALIDATION)}
+        if sum(counts.values()):
+            found.append(
+                f"{name} was trained on {counts[TRAINING]:,} of these patients and chosen on {counts[VALIDATION]:,}: "
+                "none of them is a test patient."
+            )
+    return found
+
+
+def _refuse_few(found: Division, manifest: Manifest) -> None:
+    """Refuse a division without test images or without two patients to tell apart.
+
+    Raises:
+        InputError: It is one.
+    """
+    if not found.names:
+        raise InputError(
+            f"{one_line(manifest.name)} has no test images: none so named in the split, or the detectors know everybody"
+        )
+    for name in found.names:
+        for part in (TEST, VALIDATION):
+            n = found.patients(part, name)
+            if n == 1 or (n == 0 and part == TEST):
+                raise InputError(f"{one_line(name, 60)} has one {part} patient: there is nobody to tell apart")

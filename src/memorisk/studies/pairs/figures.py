@@ -1,0 +1,153 @@
+"""Figures 1, 4, 5 and 6 of paper 004, from the frames of the tables, so that a figure cannot differ from its table."""
+
+import numpy as np
+import pandas as pd
+
+from memorisk.report.blocks import Block, Column, Figure, Inline, Name, Paragraph, Table
+from memorisk.report.figures.joint import joint_plot
+from memorisk.report.figures.score import score_plot
+from memorisk.report.figures.series import series_plot
+from memorisk.report.figures.strength import MOST_LINES, strength_plot
+from memorisk.report.formats import count, decimal, percent
+from memorisk.report.frames import numbers, rows, texts
+from memorisk.studies.pairs.frames import MACRO
+from memorisk.studies.pairs.results import PairBenchmark
+
+MOST_HISTOGRAMS = 12
+STRENGTH_WORDS = {
+    "blur": "Standard deviation of the blur, pixels",
+    "noise": "Standard deviation of the noise, share of the greys",
+    "rotation": "Rotation, degrees",
+    "brightness": "Pixels times",
+    "darkening": "Pixels divided by",
+    "contrast": "Contrast times",
+    "jpeg": "JPEG quality",
+}
+RULE_WORDS = {"specificity": "50 % specificity", "recall": "95 % recall"}
+
+
+def joint_figure(found: PairBenchmark) -> list[Block]:
+    """Figure 1: re-identification against copies."""
+    frame = found.figures.get("figure_1")
+    if frame is None:
+        other = "copies" if found.kind == "reid" else "reid"
+        return [Paragraph(f"Figure 1 sets this beside bench {other}: name its run folder after --{other}.")]
+    if not len(frame):
+        return [Paragraph("No detector stands in both benchmarks under one name, so that figure 1 has no point.")]
+    x, y = (_limits(frame, name) for name in ("auc", "recall"))
+    svg = joint_plot(
+        texts(frame, "detector"), x, y, numbers(frame, "dimension"), x_title="Re-identification: AUC",
+        y_title="Copies: recall at the strongest",
+    )  # fmt: skip
+    table = Table(frame=frame, columns=list(found.columns["figure_1"]), caption="The drawn numbers.")
+    said = (
+        "Macro averages with their 95 % intervals; a larger point is a longer vector. A detector for both tasks lies "
+        "in the upper right corner."
+    )
+    words: list[Inline] = []
+    for row in frame.to_dict("records"):
+        words += [Name(str(row["detector"])), f": AUC {decimal(row['auc'])}, recall {percent(row['recall'])}. "]
+    title = "Figure 1: re-identification and copies"
+    return [Figure(svg=svg, title=title, caption=said, alternative=words, table=table)]
+
+
+def score_figures(found: PairBenchmark, thresholds: pd.DataFrame) -> list[Block]:
+    """Figure 6: all pairs by score, a drawing for each detector and data set.
+
+    Args:
+        found: The benchmark.
+        thresholds: Rows of the table of false matches.
+    """
+    frame = found.figures["figure_6"]
+    if not len(frame):
+        return [Paragraph("No detector compares one against all.")]
+    blocks: list[Block] = []
+    keys = list(dict.fromkeys(zip(texts(frame, "detector"), texts(frame, "dataset"), strict=True)))
+    for detector, dataset in keys[:MOST_HISTOGRAMS]:
+        own = rows(frame, (frame["detector"] == detector).to_numpy() & (frame["dataset"] == dataset).to_numpy())
+        edges = np.r_[numbers(own, "from"), numbers(own, "to")[-1]]
+        same, different, below = (numbers(own, name) for name in ("same", "different", "different_below"))
+        marks = {
+            str(r["at"]): float(r["threshold"]) for r in thresholds.to_dict("records")
+            if r["detector"] == detector and r["dataset"] == dataset
+        }  # fmt: skip
+        counts = {"of one patient": same, "of two patients": different}
+        svg = score_plot(edges, counts, x_title="Score", marks=marks)
+        under = int(below.sum())
+        said = f": all {count(int(same.sum()))} pairs of one patient and all "
+        said += f"{count(int(different.sum()) + under)} of two, each as a share of its own"
+        said += f"; {count(under)} of two lie below the axis." if under else "."
+        words = f"Pairs of one patient reach from {edges[0]:.4g} to {edges[-1]:.4g}."
+        named = [Name(detector), ", ", Name(dataset), said]
+        blocks.append(Figure(svg=svg, title="Figure 6: all pairs by score", caption=named, alternative=words))
+    if len(keys) > MOST_HISTOGRAMS:
+        blocks.append(Paragraph(f"{len(keys) - MOST_HISTOGRAMS} more are in tables/figure_6.parquet."))
+    return blocks
+
+
+def strongest_figure(found: PairBenchmark) -> list[Block]:
+    """Figure 4: recall of the strongest copies, both thresholds, macro-averaged."""
+    frame = _overall(found.table("figure_4").ours)
+    names = [str(name) for name in found.board["detector"]]
+    series = {}
+    for rule, words in RULE_WORDS.items():
+        by = {str(r["detector"]): r for r in frame.to_dict("records") if r["rule"] == words}
+        picked = [
+            [float(by[n][c]) if n in by else np.nan for n in names] for c in ("recall", "recall_low", "recall_high")
+        ]
+        if rule == "specificity" or np.isfinite(picked[0]).any():
+            series[f"threshold of {words}"] = tuple(picked)
+    svg = series_plot(names, series, x_title="Recall of the strongest copies", reference=None, cut=False)
+    said = (
+        "Mean over families and data sets of the share of copies that are recognised as their source, at the strongest "
+        "of each family, with 95 % intervals over patients. The drawn numbers are those of the table below."
+    )
+    best = found.board.to_dict("records")[0]
+    equal = int((found.board["recall"] == best["recall"]).sum())
+    most = " recognises most" if equal == 1 else f" and {equal - 1} more recognise as many"
+    most += f": {percent(best['recall'])}."
+    words = [f"{len(names)} detectors; ", Name(str(best["detector"])), most]
+    return [Figure(svg=svg, title="Figure 4: copies, strongest", caption=said, alternative=words)]
+
+
+def strength_figures(found: PairBenchmark) -> list[Block]:
+    """Figure 5: recall against strength, a drawing a family, macro-averaged, at 50 % specificity."""
+    frame = found.figures["figure_5"]
+    if not len(frame):
+        return []
+    names = [str(name) for name in found.board["detector"]]
+    chosen = names[:MOST_LINES]
+    if found.reference in names and found.reference not in chosen:
+        chosen[-1] = found.reference
+    blocks: list[Block] = []
+    for family in dict.fromkeys(texts(frame, "family")):
+        own = [r for r in frame.to_dict("records") if r["family"] == family and r["rule"] == RULE_WORDS["specificity"]]
+        strengths = list(dict.fromkeys(float(r["strength"]) for r in own))
+        by = {(str(r["detector"]), float(r["strength"])): float(r["recall"]) for r in own}
+        lines = {name: [by.get((name, s), np.nan) for s in strengths] for name in chosen}
+        svg = strength_plot(strengths, lines, x_title=STRENGTH_WORDS.get(family, "Strength"), y_title="Recall")
+        words: list[Inline] = []
+        for name, values in lines.items():
+            words += [Name(name), f": {percent(values[-1])} at the strongest. "]
+        columns = [
+            Column(source="detector", heading="Detector", row_heading=True),
+            Column(source="strength", heading="Strength", format="short"),
+            Column(source="recall", heading="Recall [95 %]", format="percent", interval=("recall_low", "recall_high")),
+        ]
+        table = Table(frame=pd.DataFrame(own), columns=columns, caption="The drawn numbers, of all detectors.")
+        said = "Threshold of 50 % specificity on validation pairs; mean over data sets, every patient alike."
+        if len(names) > len(chosen):
+            said += f" The {len(chosen)} detectors drawn are the first of the leaderboard and the reference."
+        title = f"Figure 5: {family}"
+        blocks.append(Figure(svg=svg, title=title, caption=said, alternative=words, table=table))
+    return blocks
+
+
+def _overall(frame: pd.DataFrame) -> pd.DataFrame:
+    """The rows of the macro average; where there is one data set, its rows."""
+    macro = (frame["dataset"] == MACRO).to_numpy(dtype=bool)
+    return rows(frame, macro) if macro.any() else frame
+
+
+def _limits(frame: pd.DataFrame, column: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    return numbers(frame, column), numbers(frame, f"{column}_low"), numbers(frame, f"{column}_high")

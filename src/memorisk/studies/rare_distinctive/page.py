@@ -1,0 +1,133 @@
+"""The page of a study: tables 1 to 11 and figures 1 to 8 of paper 000, the corrected numbers beside."""
+
+from collections.abc import Callable, Sequence
+
+from memorisk.report.blocks import (
+    Block,
+    Callout,
+    Fact,
+    Facts,
+    Heading,
+    Name,
+    Page,
+    Paragraph,
+    Section,
+    Steps,
+    Strong,
+    Table,
+)
+from memorisk.report.formats import count
+from memorisk.studies.rare_distinctive.blocks import corrected, printed, with_gaps
+from memorisk.studies.rare_distinctive.columns import COLUMNS, EXTRA_TITLES
+from memorisk.studies.rare_distinctive.figures import (
+    Tables,
+    figure_1,
+    figure_2,
+    figure_3,
+    figure_4a,
+    figure_4b,
+    figure_5,
+    figure_6,
+    figure_8,
+)
+from memorisk.studies.rare_distinctive.images import figure_7
+from memorisk.studies.rare_distinctive.parts import StudyRuns, StudyTable
+from memorisk.studies.rare_distinctive.tables import table_heading
+
+_DRAWN = ("layers", "by_regime", "agreement")
+"""Extra tables that stand with their figure."""
+
+_PROTOCOLS = {
+    "paper": "Models were trained as published, a candidate on the training and the canary part, an independent on the "
+    "training part: the candidate has more data and more steps, so that M mixes memorization with “more data helps”.",
+    "corrected": "Models were trained in the corrected form, in twin pairs alike in everything but which of two "
+    "comparable patients they saw. The tables in the paper's layout are its statistics of these models, not a "
+    "repetition of its trainings; for that there is the protocol “paper”.",
+}
+_SECTIONS: tuple[tuple[str, str, tuple[str, ...], tuple[Callable[[Tables], list[Block]], ...]], ...] = (
+    ("Are rare classes memorized more?", "rarity", ("table_1", "table_5"), (figure_1, figure_4b, figure_8)),
+    ("Distinctiveness, intervened on", "intervention", ("table_3", "table_6"), (figure_5, figure_6)),
+    ("Distinctiveness, measured; where it is stored", "atypicality", ("table_2", "table_7"), (figure_2,)),
+    ("What an attacker could see", "attacks", ("table_8",), (figure_4a,)),
+    ("Defences", "defences", ("table_4", "table_11"), (figure_3,)),
+    ("What was run", "setup", ("table_9", "table_10"), ()),
+)
+
+
+def study_page(runs: StudyRuns, tables: Sequence[StudyTable]) -> Page:
+    """Lay out a study.
+
+    Args:
+        runs: What is finished and what failed.
+        tables: Of ``studies.rare_distinctive.tables.study_tables``.
+    """
+    named = {table.name: table for table in tables}
+    sections = []
+    for title, key, chosen, figures in _SECTIONS:
+        blocks = [block for name in chosen for block in _table(named[name])]
+        blocks += [block for figure in figures for block in figure(named)]
+        sections.append(Section(title, blocks, key))
+    sections.append(Section("What the classes look like", figure_7(runs), "images"))
+    sections.append(Section("How to read this", _reading(), "reading"))
+    return Page(
+        title="Rare, distinctive, memorized",
+        subtitle="A study of several architectures and data sets",
+        lead=_lead(runs, tables),
+        sections=sections,
+        footer=[Paragraph(f"Each cell's own report lies in its folder. This page holds {_shown(runs)}.")],
+    )
+
+
+def _shown(runs: StudyRuns) -> str:
+    return "images, as was asked for, and no id" if runs.pictured else "no image and no id"
+
+
+def _lead(runs: StudyRuns, tables: Sequence[StudyTable]) -> list[Block]:
+    empty = [table.name.removeprefix("table_") for table in tables if table.why_empty]
+    blocks: list[Block] = [Paragraph(_PROTOCOLS.get(runs.protocol, _PROTOCOLS["corrected"]))]
+    if empty:
+        blocks.append(Paragraph(f"Empty tables: {', '.join(empty)}; each says why."))
+    facts = [
+        Fact("Architectures", count(len({architecture for architecture, _ in runs.cells}))),
+        Fact("Data sets", count(len({dataset for _, dataset in runs.cells})), "the independent units of a study"),
+        Fact("Cells finished", count(len(runs.cells))),
+        Fact("Parts that failed", count(len(runs.failed))),
+    ]
+    lead: list[Block] = [Callout("note", f"Protocol: {runs.protocol}", blocks), Facts(facts)]
+    if runs.failed:
+        items = [[Strong("Failed: "), Name(name), ": ", Name(why)] for name, why in runs.failed.items()]
+        lead.append(Callout("warning", "Not everything is finished", [Steps(items)]))
+    return lead
+
+
+def _table(table: StudyTable) -> list[Block]:
+    """A table in the paper's layout, ours below it, what differs, what is missing."""
+    blocks: list[Block] = [Heading(table_heading(table))]
+    if table.why_empty:
+        blocks.append(Paragraph(f"Empty: {table.why_empty}."))
+    else:
+        blocks += [printed(table), corrected(table, COLUMNS[table.name])]
+    blocks.append(Paragraph([Strong("What differs. "), table.note]))
+    for name, frame in table.extra.items():
+        if name not in _DRAWN:
+            blocks.append(Table(frame=with_gaps(frame), columns=COLUMNS[name], caption=f"{EXTRA_TITLES[name]}."))
+    if table.missing:
+        blocks.append(Steps([Name(line) for line in table.missing]))
+    return blocks
+
+
+def _reading() -> list[Block]:
+    return [
+        Steps(
+            [
+                "Tables in the paper's layout hold its statistics; what is printed there without an interval has one "
+                "in the table below.",
+                "Cells share data sets and architectures share families, so that cells are not independent: the unit "
+                "of a study is the data set, of a data set the class, of a class the patient.",
+                "Where no patient ids were given, every image stands for itself and is counted as a patient.",
+                "Each interval holds 95 % by itself, not all of them at once.",
+                "Choosing the cell, class or architecture with the largest effect is a selection: what is chosen is "
+                "then too large and its interval too sure.",
+            ]
+        )
+    ]

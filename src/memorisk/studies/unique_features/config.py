@@ -1,0 +1,313 @@
+"""The file of ``memorisk study unique-features``: data sets, networks, canaries, checked before anything is run."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from memorisk.audits.feature.mark_choice import TEXT, choose_mark
+from memorisk.audits.feature.options import MarkOptions
+from memorisk.images.marks.controls import KINDS
+from memorisk.images.options import ImageOptions
+from memorisk.models.classifiers.specs import model_spec
+from memorisk.models.classifiers.unique_features import LAYERS, NAMES
+from memorisk.runs.devices import check_device
+from memorisk.runs.errors import InputError, one_line, unknown_name
+from memorisk.runs.executors.placement import ClusterOptions
+from memorisk.runs.settings import check_names, check_types, setting_names
+from memorisk.studies.rare_distinctive.file import StudyProtocol, check_keys, read_protocol, reading_study
+from memorisk.training.engine.options import TrainOptions
+
+PLAIN = "none"
+REGULARISERS = ("dropout", "augmentation", "dropout+augmentation", "batch_norm")
+"""Of table 3, in its order; any of ``dropout``, ``augmentation`` and ``batch_norm`` may be joined by ``+``."""
+_PATHS = ("image_root", "labels_csv", "store")
+_PARTS = ("dropout", "augmentation", "batch_norm")
+LEVEL = 0.05
+"""Of a test of one canary; intervals hold 1 - LEVEL."""
+STUDIES = ("networks", "random", "regularised", "characterised")
+STUDY_KEYS = ("protocol", "settings", "training", "datasets")
+AUGMENT = {1: "contrast,shift1", 3: "contrast,hflip"}
+"""By channels (paper 002, A.4): contrast and 27 x 27 crops for grey sets of 28 px, contrast and flips for CIFAR-10."""
+TRAINING: dict[str, dict[str, Any]] = {
+    "mlp1": {"lr": 3e-4, "batch_size": 128},
+    "cnn1": {"lr": 3e-4, "batch_size": 128},
+    "cnn2": {"lr": 3e-4, "batch_size": 512},
+    "densenet100": {
+        "lr": 0.1, "batch_size": 64, "optimizer": "nesterov", "weight_decay": 1e-4, "schedule": "step", "epochs": 300,
+    },
+}  # fmt: skip
+"""How each network is trained (A.3; DenseNet as Huang et al. 2018 trained it on CIFAR)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class UniqueOptions(MarkOptions, ClusterOptions):
+    """Settings of the whole study."""
+
+    mark: str = "A"
+    """As for `audit feature`."""
+    n_controls: int = 99
+    """Likewise."""
+    random: int = 100
+    """Canaries drawn at random (table 1, figures 3a to 6)."""
+    runs: int = 5
+    """Trainings of each of them, with other seeds (B.2)."""
+    shown_runs: int = 30
+    """Random canaries of figure 3a."""
+    highest: int = 15
+    """Canaries of the highest self-influence (tables 2 and 3)."""
+    lowest: int = 15
+    """Of the lowest."""
+    references: int = 20
+    """Models trained alike without the mark, of each network and regulariser."""
+    latent: int = 100
+    """Canaries of models that start alike, for the latent that only the mark excites (A.6)."""
+    influenced: int = 5
+    """Images of the highest, and of the lowest, self-influence that are trained on again marked (section 3.3)."""
+    profiled: int = 10
+    """Models, and as many references, of which M is taken after every epoch (figure 3c)."""
+    redraws: int = 3
+    """Redraws of the random patches (B.1)."""
+    n_probes: int = 1000
+    """Probes of each data set."""
+    validation: float = 0.1
+    """Share of the training images that says when to stop."""
+    epochs: int = 500
+    """Most epochs of a training; networks that have their own in the file take those."""
+    patience: int = 10
+    """Epochs without a lower validation loss after which a training ends; unless its rate falls by plan."""
+    seed: int = 0
+    """Of everything that is drawn."""
+    device: str = "auto"
+    """cpu, cuda, or auto: a GPU when there is one."""
+    processes: int = 0
+    """Trainings side by side on a CPU; 0 for one a core."""
+    keep_weights: bool = False
+    """Keep the weights of every model in the folder."""
+    redact: bool = False
+    """Leave the mark, which may name a person, and the gallery out of the page."""
+    gallery: bool = False
+    """Show the canaries of tables 1 and 2 in the page: images of the training data."""
+
+    def validate(self) -> None:
+        """Check every value that can be wrong by itself.
+
+        Raises:
+            InputError: A value is outside what its field allows.
+        """
+        check_types(self)
+        self.check_cluster()
+        least = {
+            "n_controls": 1, "random": 0, "runs": 1, "shown_runs": 1, "highest": 0, "lowest": 0, "references": 0,
+            "latent": 0, "profiled": 0, "influenced": 0, "redraws": 1, "n_probes": 2, "epochs": 1, "patience": 1,
+            "seed": 0, "processes": 0,
+            "mark_scale": 1,
+        }  # fmt: skip
+        for name, smallest in least.items():
+            if getattr(self, name) < smallest:
+                raise InputError(f"{name} is {getattr(self, name)}; it must be a whole number of at least {smallest}")
+        if not 0 < self.validation < 1:
+            raise InputError(f"validation is {self.validation}; it must lie between 0 and 1, as in 0.1")
+        if not (self.random or self.highest or self.lowest or self.latent):
+            raise InputError("no canary is asked for: give random, highest, lowest or latent")
+        if not 0 < self.opacity <= 1:
+            raise InputError(f"opacity is {self.opacity}; it must lie above 0, where nothing is burnt in, and up to 1")
+        if not isinstance(self.mark, str) or not self.mark:
+            raise InputError("no mark: name a letter, text:..., pattern:SEED or an image file")
+        if self.font is not None and not self.mark.startswith(TEXT) and self.controls in KINDS:
+            raise InputError(f"font is for text, and mark is {one_line(self.mark, 40)}: name text:..., or no font")
+        check_device(self.device)
+
+
+@dataclass(frozen=True)
+class UniqueSet:
+    """One data set of the study.
+
+    Attributes:
+        images: Source of the training images, as for `audit classifier`.
+        probes: Source of the images that are asked about, which no model was trained on.
+        reading: How the training images are read.
+        augment: What the regulariser "augmentation" does; None for that of `AUGMENT`.
+        networks: By study, the networks trained here: ``networks`` (table 2), ``random`` (table 1, figures 3a to 6),
+            ``regularised`` (table 3), ``characterised`` (figures 3b, 3c; self-influence before and after).
+        regularisers: Of table 3.
+    """
+
+    images: str
+    probes: str
+    reading: ImageOptions
+    augment: str | None = None
+    networks: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    regularisers: tuple[str, ...] = REGULARISERS
+
+    def asks(self, study: str) -> tuple[str, ...]:
+        """Networks of a study."""
+        return self.networks.get(study, ())
+
+
+@dataclass(frozen=True)
+class UniqueStudy:
+    """The study as its file asks for it, checked.
+
+    Attributes:
+        protocol: "corrected" (every model has a seed of its own) or "paper" (one seed for all models of a run, no
+            references).
+        options: Of all data sets.
+        datasets: By name.
+        training: By network, what differs from `TRAINING`.
+    """
+
+    protocol: StudyProtocol
+    options: UniqueOptions
+    datasets: Mapping[str, UniqueSet]
+    training: Mapping[str, Mapping[str, Any]]
+
+
+@reading_study()
+def read_unique(config: Mapping[str, Any]) -> UniqueStudy:
+    """Check a study's file: every name, every setting.
+
+    Raises:
+        InputError: A key, setting or name is unknown, or something is missing.
+    """
+    protocol = read_protocol(config, STUDY_KEYS)
+    given = config.get("settings") or {}
+    check_keys("settings", given, setting_names(UniqueOptions))
+    asked: dict[str, Any] = dict(given) | {"font": _font(given.get("font"))}
+    options = UniqueOptions(**asked)
+    options.validate()
+    choose_mark(options, options.where)
+    if protocol == "paper":
+        options = replace(options, references=0)
+    training = config.get("training") or {}
+    check_keys("training", training, _mapping_names(training))
+    sets = config.get("datasets")
+    if not isinstance(sets, Mapping) or not sets:
+        raise InputError("the study needs datasets: names, each with images, probes and networks below it")
+    datasets = {str(name): _read_set(str(name), settings) for name, settings in sets.items()}
+    study = UniqueStudy(protocol, options, datasets, {str(k): dict(v or {}) for k, v in training.items()})
+    for name in training:
+        model_spec(str(name))
+        train_options(study, str(name), PLAIN, 1, None)
+    if not any(one.asks(which) for one in datasets.values() for which in STUDIES):
+        raise InputError(f"no data set names a network: give one of {', '.join(STUDIES)}, as in networks: [mlp1]")
+    return study
+
+
+def train_options(
+    study: UniqueStudy, network: str, regulariser: str, channels: int, augment: str | None
+) -> TrainOptions:
+    """How a network is trained under a regulariser.
+
+    Args:
+        study: Settings.
+        network: Plain name.
+        regulariser: `PLAIN`, or some of ``dropout``, ``augmentation``, ``batch_norm`` joined by ``+``.
+        channels: Of the images.
+        augment: The data set's own augmentation, if it has one.
+
+    Raises:
+        InputError: A setting is unknown or not allowed.
+    """
+    spec = model_spec(network)
+    given: dict[str, Any] = {"epochs": study.options.epochs, "lr": spec.lr, "schedule": "constant"}
+    given |= {"normalise": "dataset", **TRAINING.get(network, {}), **study.training.get(network, {})}
+    allowed = [name for name in setting_names(TrainOptions) if name not in ("regime", "epsilon", "head", "augment")]
+    check_names(f"training setting of {network}", given, allowed)
+    if "augmentation" in regulariser.split("+"):
+        given["augment"] = augment or AUGMENT[channels]
+    return TrainOptions(**given)
+
+
+def patience_of(study: UniqueStudy, options: TrainOptions) -> int:
+    """Epochs without a lower validation loss after which a training ends: all of them where the rate is yet to fall.
+
+    Ten epochs at DenseNet's first learning rate, 0.1, end its training long before that falls, at half and at three
+    quarters of 300 epochs (Huang et al. 2018). The weights kept are those of the best validation epoch either way.
+
+    Args:
+        study: Says how patient.
+        options: Of the training.
+    """
+    return options.epochs or study.options.epochs if options.schedule in ("step", "cosine") else study.options.patience
+
+
+def network_name(network: str, regulariser: str) -> str:
+    """The name of a network with its dropout and batch normalisation."""
+    parts = regulariser.split("+")
+    end = "".join(f"_{short}" for part, short in (("dropout", "dropout"), ("batch_norm", "bn")) if part in parts)
+    return network + end
+
+
+def _font(given: Any) -> Path | None:
+    """The file that a text's font is in.
+
+    Raises:
+        InputError: It is named as something else than a path.
+    """
+    if given is None:
+        return None
+    if not isinstance(given, str | Path) or not str(given):
+        raise InputError(f"font is {one_line(repr(given), 40)}; give the path of a .ttf or .otf file")
+    return Path(given)
+
+
+def _read_set(name: str, given: Any) -> UniqueSet:
+    """One data set.
+
+    Raises:
+        InputError: Something is missing, unknown or not allowed.
+    """
+    said = one_line(name, 60)
+    reading = setting_names(ImageOptions)
+    check_keys(f"data set {said}", given, [*_own_keys(), *reading])
+    for needed in ("images", "probes"):
+        if not isinstance(given.get(needed), str) or not given[needed]:
+            raise InputError(f"data set {said} names no {needed}: a folder, a table, mnist:FOLDER, cifar10:FOLDER")
+    asked: dict[str, Any] = {k: Path(v) if k in _PATHS and v else v for k, v in given.items() if k in reading}
+    options = ImageOptions(**asked)
+    options.validate()
+    networks = {which: _names(said, which, given.get(which)) for which in STUDIES}
+    for which, chosen in networks.items():
+        for network in chosen:
+            model_spec(network)
+            if network in NAMES and network not in LAYERS:
+                raise InputError(f"{said}: {which} names {network}; name {network.partition('_')[0]}, regularisers are "
+                                 "named in regularisers")  # fmt: skip
+    regularisers = _names(said, "regularisers", given.get("regularisers")) or REGULARISERS
+    for one in regularisers if networks["regularised"] else ():
+        for part in one.split("+"):
+            if part not in _PARTS:
+                raise unknown_name(f"regulariser of {said}", part, _PARTS)
+        for network in networks["regularised"]:
+            if network_name(network, one) != network and network not in LAYERS:
+                raise InputError(f"{said}: {one} exists for {', '.join(LAYERS)}, not for {network}")
+    augment = given.get("augment")
+    if augment is not None and not isinstance(augment, str):
+        raise InputError(
+            f"{said}: augment is {one_line(augment, 40)}; give names joined by commas, as in contrast,hflip"
+        )
+    return UniqueSet(given["images"], given["probes"], options, augment, networks, regularisers)
+
+
+def _own_keys() -> tuple[str, ...]:
+    return ("images", "probes", "augment", "regularisers", *STUDIES)
+
+
+def _names(said: str, key: str, given: Any) -> tuple[str, ...]:
+    if given is None:
+        return ()
+    chosen = [given] if isinstance(given, str) else given
+    if not isinstance(chosen, list | tuple) or not all(isinstance(one, str) for one in chosen):
+        raise InputError(f"{said}: {key} is {one_line(given, 60)}; give names, as in [mlp1]")
+    return tuple(dict.fromkeys(chosen))
+
+
+def _mapping_names(given: Any) -> list[str]:
+    """Its own keys: any network may be named, and must have settings below it."""
+    if isinstance(given, Mapping):
+        for name, settings in given.items():
+            if not isinstance(settings or {}, Mapping):
+                raise InputError(f"training: {one_line(name, 60)} needs settings below it, as in lr: 0.001")
+        return [str(name) for name in given]
+    return []

@@ -1,0 +1,147 @@
+"""What is asked of each model of the study: both forms of M, M_w, and the latents that only the mark excites."""
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from memorisk.audits.feature.mark_probing import ask_about_marks, label_probabilities
+from memorisk.images.marks.marks import burn
+from memorisk.models.blackbox.preprocessing import Preprocessing
+from memorisk.runs.errors import MemoriskError
+from memorisk.runs.files import read_array
+from memorisk.scores.marks import CLIP, paper_score
+from memorisk.studies.unique_features.results import Arrays
+
+if TYPE_CHECKING:
+    from memorisk.studies.unique_features.jobs import CanaryJob
+
+_HALF_LEVEL = 0.5
+_ROUNDING = 1e-4
+_BATCH = 256
+
+
+class AskedModule:
+    """A trained network as `ask_about_marks` asks it."""
+
+    name = "network"
+
+    def __init__(self, model: nn.Module, device: str, n_classes: int) -> None:
+        self.model, self.device, self.n_classes = model.to(device).eval(), device, n_classes
+
+    def probabilities(self, x: np.ndarray) -> np.ndarray:
+        """[n, C, H, W] float32 -> [n, K] float64."""
+        with torch.inference_mode():
+            return self.model(torch.from_numpy(x).to(self.device)).double().softmax(1).cpu().numpy()
+
+    def latents(self, x: np.ndarray) -> np.ndarray:
+        """[n, C, H, W] float32 -> [n, L], whether each latent before the last layer is above 0."""
+        with torch.inference_mode():
+            features = self.model.forward_features(torch.from_numpy(x).to(self.device))  # pyright: ignore
+            return (self.model.forward_head(features, pre_logits=True) > 0).cpu().numpy()  # pyright: ignore
+
+    def describe(self) -> dict[str, Any]:
+        """Nothing that the study does not know."""
+        return {}
+
+
+def preprocessing_of(job: "CanaryJob", size: tuple[int, int], channels: int) -> Preprocessing:
+    """The training's normalisation, for the probes."""
+    return Preprocessing(size, channels, job.normalisation.mean, job.normalisation.std)
+
+
+def measure(job: "CanaryJob", model: nn.Module, clean: np.ndarray | None) -> Arrays:
+    """Ask a model.
+
+    Args:
+        job: The training.
+        model: Trained.
+        clean: [N, H, W, C] training images without the mark, for M_w; None to leave it out.
+
+    Returns:
+        ``mean_mark``, ``mean_random`` [redraws] and ``welch`` [redraws] of the published form; ``statistic`` and
+        ``controls`` [C], mean log KL; ``white_rows``, ``white`` [redraws, n] (log p(y|x_u) - log p(y|x_r)),
+        ``white_mark`` and ``white_random`` [n]; ``latent_mark`` and ``latent_random`` [L].
+    """
+    probes = read_array(job.probes, mmap=True)
+    asked = AskedModule(model, job.device, job.n_classes)
+    given = preprocessing_of(job, (probes.shape[1], probes.shape[2]), probes.shape[3])
+    found = ask_about_marks(asked, given, probes, job.mark, job.controls, draws=job.redraws, seed=job.draw_seed)
+    scores = [paper_score(found.mark, random) for random in found.random]
+    arrays: Arrays = {
+        "mean_mark": np.array(found.mark.mean()),
+        "mean_random": found.random.mean(axis=1),
+        "welch": np.array([score.p for score in scores]),
+        "statistic": np.array(found.statistic),
+        "controls": found.controls,
+        "transparent": np.array(found.transparent),
+    }
+    if clean is not None:
+        arrays |= _white_box(job, asked, given, clean)
+    if job.latent:
+        arrays |= _latents(job, asked, given, probes)
+    return arrays
+
+
+def normalised_mark_check(job: "CanaryJob", images: np.ndarray) -> None:
+    """Assert that the mark as it is trained on is the mark as it is asked about, before augmentation.
+
+    METHODS section 2, "Checks shipped with each run". What is trained on is stored in whole grey levels, so that the
+    two may differ by half of one; letters do not differ at all.
+
+    Raises:
+        MemoriskError: They differ.
+    """
+    if job.canary is None:
+        return
+    row, mark = job.rows[job.canary], job.carried
+    top = np.iinfo(images.dtype).max
+    levels = _HALF_LEVEL / top if ((mark.values * top) % 1).any() or ((mark.alpha * top) % 1).any() else 0.0
+    stored = images[row : row + 1].astype(np.float32) / np.float32(top)
+    given = preprocessing_of(job, (images.shape[1], images.shape[2]), images.shape[3])
+    trained = given.apply(stored)
+    asked = given.apply(burn(stored, mark))
+    opaque = np.broadcast_to(mark.alpha == 1, mark.shape)
+    at, left = mark.corner(images.shape[1], images.shape[2])
+    part = np.s_[:, :, at : at + mark.shape[0], left : left + mark.shape[1]]
+    allowed = _ROUNDING + levels / min(job.normalisation.std)
+    far = np.abs(trained[part] - asked[part])[:, :, opaque]
+    if far.size and far.max() > allowed:
+        raise MemoriskError("the mark in training is not the mark in probing: please report it")
+
+
+def _white_box(job: "CanaryJob", asked: AskedModule, given: Preprocessing, clean: np.ndarray) -> Arrays:
+    """M_w of every training image of the canary's class without the canary; of all classes where there is none."""
+    own = np.ones(len(job.rows), dtype=bool)
+    labels = job.labels[job.rows]
+    if job.canary is not None:
+        own = labels == labels[job.canary]
+        own[job.canary] = False
+    slots = np.flatnonzero(own)
+    logs = np.empty((job.redraws, len(slots)), dtype=np.float32)
+    marked, random = np.empty(len(slots)), np.zeros(len(slots))
+    for label in np.unique(labels[slots]):
+        at = labels[slots] == label
+        images = clean[job.rows[slots[at]]]
+        for draw in range(job.redraws):
+            u, r = label_probabilities(asked, given, images, job.mark, int(label), seed=job.draw_seed + draw)
+            logs[draw, at] = np.log(np.clip(u, CLIP, 1)) - np.log(np.clip(r, CLIP, 1))
+            marked[at], random[at] = u, random[at] + r / job.redraws
+    return {"white_slots": slots, "white": logs, "white_mark": marked, "white_random": random}
+
+
+def _latents(job: "CanaryJob", asked: AskedModule, given: Preprocessing, probes: np.ndarray) -> Arrays:
+    """Share of the probes in which the mark, or a random patch, excites a latent that the clean probe does not."""
+    rng = np.random.default_rng([job.draw_seed, 4])
+    (top, left), (h, w) = job.mark.corner(probes.shape[1], probes.shape[2]), job.mark.shape
+    marked, random = np.zeros(0), np.zeros(0)
+    for start in range(0, len(probes), _BATCH):
+        stored = probes[start : start + _BATCH]
+        pixels = stored.astype(np.float32) / np.float32(np.iinfo(stored.dtype).max)
+        patched = pixels.copy()
+        patched[:, top : top + h, left : left + w] = rng.random((len(pixels), h, w, 1), dtype=np.float32)
+        clean, u, r = (asked.latents(given.apply(x)) for x in (pixels, burn(pixels, job.mark), patched))
+        marked = (u & ~clean).sum(axis=0) + (marked if start else 0)
+        random = (r & ~clean).sum(axis=0) + (random if start else 0)
+    return {"latent_mark": marked / len(probes), "latent_random": random / len(probes)}

@@ -1,0 +1,284 @@
+"""Which models the study trains: canaries, references, the trainings that say which images are influential.
+
+Seeds. In the corrected protocol every model has a seed of its own, a function of the study's seed and of what the
+model is for, so that canary models and references are draws of one law where the mark does nothing. In the paper's
+protocol the models of a run share one.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from memorisk.models.classifiers.specs import model_spec
+from memorisk.runs.cost import Cost, total
+from memorisk.runs.devices import check_device
+from memorisk.runs.fingerprint import fingerprint
+from memorisk.studies.unique_features.config import (
+    PLAIN,
+    STUDIES,
+    UniqueStudy,
+    network_name,
+    patience_of,
+    train_options,
+)
+from memorisk.studies.unique_features.cost import canary_cost
+from memorisk.studies.unique_features.data import SetData
+from memorisk.studies.unique_features.jobs import CanaryJob
+from memorisk.training.engine.job_cost import tensor_bytes
+from memorisk.training.engine.pixels import Normalisation, choose_normalisation
+
+BASE, AGAIN, REFERENCE, RANDOM, INFLUENCE, LATENT, MARKED = (
+    "base", "again", "reference", "random", "influence", "latent", "marked",
+)  # fmt: skip
+"""What a training is for: self-influence of all images, the same with another seed, no mark, a canary at random, one of
+the highest or lowest self-influence, one of models that start alike, the base's training with the mark on one image."""
+
+
+CONTROL = "control"
+"""Instead of the mark the image carries one of its controls."""
+
+
+@dataclass(frozen=True)
+class Arm:
+    """A network on a data set under a regulariser."""
+
+    dataset: str
+    """Name of the data set."""
+    network: str
+    """Plain name of the network."""
+    regulariser: str = PLAIN
+    """`PLAIN`, or of table 3."""
+
+
+@dataclass(frozen=True, eq=False)
+class Training:
+    """One training and what it is for.
+
+    Attributes:
+        arm: Where it belongs.
+        role: What it is for.
+        index: Which of its kind: the canary's place in its list, or the number of the reference.
+        run: Which training of this canary.
+        chosen: "highest", "lowest" or "random", of canaries; `CONTROL` of those with another mark; else "".
+        job: What is run.
+    """
+
+    arm: Arm
+    role: str
+    index: int
+    run: int
+    chosen: str
+    job: CanaryJob
+
+
+class Planner:
+    """Makes the trainings of one study in one folder.
+
+    Args:
+        study: As its file asks for it.
+        sets: Its data sets, decoded.
+        out: The study's folder.
+    """
+
+    def __init__(self, study: UniqueStudy, sets: dict[str, SetData], out: Path) -> None:
+        self.study, self.sets, self.out = study, sets, out
+        self.options = study.options
+        self.device = str(check_device(self.options.device))
+        self._scales: dict[tuple[str, str | None, str], Normalisation] = {}
+
+    def arms(self, study: str) -> list[Arm]:
+        """The plain arms of one of the studies, or of table 3 with every regulariser."""
+        found = []
+        for name, asked in self.study.datasets.items():
+            for network in asked.asks(study):
+                kinds = asked.regularisers if study == "regularised" else (PLAIN,)
+                found += [Arm(name, network, kind) for kind in kinds]
+        return found
+
+    def ranked(self) -> list[Arm]:
+        """Plain arms whose images are ranked by self-influence."""
+        if not self.options.highest + self.options.lowest:
+            return []
+        wanted = [Arm(a.dataset, a.network) for which in STUDIES if which != "random" for a in self.arms(which)]
+        return list(dict.fromkeys(wanted))
+
+    def bases(self) -> list[Training]:
+        """Trainings without the mark from which the self-influence of every image is taken."""
+        found = [self.training(arm, BASE, 0, influence="all") for arm in self.ranked()]
+        return found + [self.training(arm, AGAIN, 0, influence="all") for arm in self.arms("characterised")]
+
+    def others(self, by_influence: dict[Arm, np.ndarray]) -> list[Training]:
+        """All other trainings.
+
+        Args:
+            by_influence: [n] self-influence of each slot, of every arm of `ranked`.
+        """
+        found: list[Training] = []
+        plain = list(dict.fromkeys([*self.ranked(), *self.arms("random"), *self.arms("characterised")]))
+        for arm in [*plain, *self.arms("regularised")]:
+            found += self._references(arm)
+        for arm in self.arms("random"):
+            found += self._random(arm)
+        for arm in list(dict.fromkeys([*self.arms("networks"), *self._plain_of_regularised()])):
+            found += self._influential(arm, by_influence)
+        for arm in self.arms("regularised"):
+            found += self._influential(arm, by_influence)
+        for arm in self.arms("characterised"):
+            found += self._latent(arm) + self._marked(arm, by_influence)
+        return found
+
+    def count(self) -> dict[Arm, int]:
+        """Trainings of each arm, before anything is known of self-influence."""
+        anything = {arm: np.arange(len(self.sets[arm.dataset].rows), dtype=float) for arm in self.ranked()}
+        counted: dict[Arm, set[str]] = {}
+        for training in [*self.bases(), *self.others(anything)]:
+            counted.setdefault(training.arm, set()).add(training.job.key)
+        return {arm: len(keys) for arm, keys in counted.items()}
+
+    def cost(self, found: dict[Arm, np.ndarray]) -> Cost:
+        """Of all trainings that are not done, each of which may end early, and of what is asked of its model.
+
+        Args:
+            found: [n] self-influence of each slot, of the arms of `ranked` of which it is known.
+        """
+        anything = {arm: np.arange(len(self.sets[arm.dataset].rows), dtype=float) for arm in self.ranked()} | found
+        trainings = {t.job.key: t for t in [*self.bases(), *self.others(anything)] if not t.job.done}
+        weights: dict[tuple[str, str], int] = {}
+        decoded = {folder: size for data in self.sets.values() for folder, size in data.decoded.items()}
+        parts = [Cost(bytes_images=sum(decoded.values()))]
+        for training in trainings.values():
+            job, of = training.job, (training.arm.dataset, training.job.network)
+            if job.keep_weights and of not in weights:
+                weights[of] = tensor_bytes(job.model())
+            plain = Arm(training.arm.dataset, training.arm.network)
+            known = plain in found or training.role not in (INFLUENCE, MARKED)
+            parts.append(canary_cost(job, known=known, weights=weights.get(of, 0)))
+        return total(parts)
+
+    def random_slots(self, arm: Arm, n: int) -> np.ndarray:
+        """Slots of canaries drawn at random, the same for every network on a data set."""
+        rng = np.random.default_rng([self.options.seed, 5])
+        available = len(self.sets[arm.dataset].rows)
+        return rng.permutation(available)[:n]
+
+    def _references(self, arm: Arm) -> list[Training]:
+        profiled = self.options.profiled if arm in self.arms("characterised") else 0
+        return [self.training(arm, REFERENCE, r, profile=r < profiled) for r in range(self.options.references)]
+
+    def _random(self, arm: Arm) -> list[Training]:
+        profiled = self.options.profiled if arm in self.arms("characterised") else 0
+        return [
+            self.training(arm, RANDOM, i, run=k, canary=int(slot), chosen="random", profile=k == 0 and i < profiled)
+            for k in range(self.options.runs)
+            for i, slot in enumerate(self.random_slots(arm, self.options.random))
+        ]
+
+    def _influential(self, arm: Arm, by_influence: dict[Arm, np.ndarray]) -> list[Training]:
+        """Canaries of the plain arm's highest and lowest self-influence; under every regulariser the same images."""
+        values = by_influence.get(Arm(arm.dataset, arm.network))
+        if values is None:
+            return []
+        return [
+            self.training(arm, INFLUENCE, i, canary=slot, chosen=chosen)
+            for i, (slot, chosen) in enumerate(chosen_slots(values, self.options.highest, self.options.lowest))
+        ]
+
+    def _plain_of_regularised(self) -> list[Arm]:
+        """Table 3 compares with models that are not regularised."""
+        return list(dict.fromkeys(Arm(a.dataset, a.network) for a in self.arms("regularised")))
+
+    def _latent(self, arm: Arm) -> list[Training]:
+        """Models that start alike, one canary each (A.6); as many with a control on the same image instead.
+
+        What only the first have is the mark's: both groups differ from each other by one small pattern on one image.
+        """
+        seed, controls = self._seed(arm, LATENT, 0, 0), self.sets[arm.dataset].controls
+        found: list[Training] = []
+        for i, slot in enumerate(self.random_slots(arm, self.options.latent)):
+            given: dict[str, Any] = {"canary": int(slot), "latent": True, "seed": seed}
+            found.append(self.training(arm, LATENT, i, chosen="random", **given))
+            other = controls[i % len(controls)]
+            found.append(self.training(arm, LATENT, i, chosen=CONTROL, burnt=other, **given))
+        return found
+
+    def _marked(self, arm: Arm, by_influence: dict[Arm, np.ndarray]) -> list[Training]:
+        """The base's own training once more, with the mark on its most, and on its least, influential images."""
+        values = by_influence.get(arm)
+        if values is None:
+            return []
+        n = self.options.influenced
+        seed = self._seed(arm, BASE, 0, 0)
+        return [
+            self.training(arm, MARKED, i, canary=slot, chosen=chosen, influence="canary", seed=seed)
+            for i, (slot, chosen) in enumerate(chosen_slots(values, n, n))
+        ]
+
+    def _seed(self, arm: Arm, role: str, index: int, run: int) -> int:
+        """Of one model."""
+        if self.study.protocol == "paper" and role != AGAIN:
+            role, index = "", 0  # one seed for all models of a run
+        told = [self.options.seed, arm.dataset, arm.network, arm.regulariser, role, index, run]
+        return int(fingerprint(told, length=8), 16)
+
+    def training(
+        self, arm: Arm, role: str, index: int, *, run: int = 0, chosen: str = "", seed: int | None = None, **asked: Any
+    ) -> Training:
+        """One training.
+
+        Args:
+            arm: Network, data set and regulariser.
+            role: What it is for.
+            index: Which of its kind.
+            run: Which training of this canary.
+            chosen: How the canary was chosen.
+            seed: Its seed; by default one of its own.
+            **asked: Further attributes of `CanaryJob`.
+        """
+        data = self.sets[arm.dataset]
+        options = train_options(
+            self.study, arm.network, arm.regulariser, data.channels, self.study.datasets[arm.dataset].augment
+        )
+        scale = self._scale(data, options.normalise, arm.network)
+        job = CanaryJob(
+            out=self.out,
+            images=data.store.folder / "images.npy",
+            probes=data.probes.folder / "images.npy",
+            labels=data.labels,
+            n_classes=len(data.classes),
+            rows=data.rows,
+            validation=data.validation,
+            network=network_name(arm.network, arm.regulariser),
+            options=options,
+            patience=patience_of(self.study, options),
+            normalisation=scale,
+            seed=self._seed(arm, role, index, run) if seed is None else seed,
+            mark=data.mark,
+            controls=data.controls,
+            redraws=self.options.redraws,
+            draw_seed=self.options.seed,
+            device=self.device,
+            keep_weights=self.options.keep_weights,
+            data=(data.store.data_hash, data.probes.data_hash),
+            **asked,
+        )
+        return Training(arm, role, index, run, chosen, job)
+
+    def _scale(self, data: SetData, normalise: str | None, network: str) -> Normalisation:
+        """How a network's pixels are scaled, counted once."""
+        key = (data.name, normalise, network if normalise == "model" else "")
+        if key not in self._scales:
+            found = choose_normalisation(data.store.images, normalise, model_spec(network))
+            assert found is not None  # images, never features
+            self._scales[key] = found
+        return self._scales[key]
+
+
+def chosen_slots(values: np.ndarray, highest: int, lowest: int) -> Sequence[tuple[int, str]]:
+    """Slots of the highest and of the lowest self-influence, each with which of the two it is; no slot twice."""
+    order = np.argsort(-values, kind="stable")
+    top = order[:highest]
+    bottom = order[len(top) :][::-1][:lowest]
+    return [*((int(s), "highest") for s in top), *((int(s), "lowest") for s in bottom)]

@@ -1,0 +1,256 @@
+"""One training of an autoencoder with a Kullback-Leibler term, the kind that latent diffusion uses (paper 004, 3.1).
+
+    loss = mean |x - D(z)| + kl_weight mean KL(q(z|x) || N(0, 1)),   z ~ q(z|x) = N(mean, variance)
+
+in pixels scaled to [-1, 1], each mean over all numbers of a batch. The epoch is chosen by the mean absolute error on
+the validation images, rendered from the posterior mean. There is no adversary and no perceptual loss: what is rendered
+is smooth, and no network that was trained on other images has a part in it. Everything random derives from (seed,
+epoch, step), so that a killed training goes on to the same bytes.
+"""
+
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, fields
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from memorisk.images.store import ImageStore
+from memorisk.models.autoencoders.autoencoders import autoencoder_class, quiet_diffusers
+from memorisk.models.autoencoders.latents_seen import TrainedOn
+from memorisk.models.classifiers.zoo import seeded
+from memorisk.runs.devices import check_device
+from memorisk.runs.errors import InputError
+from memorisk.runs.files import fsync_folder
+from memorisk.runs.fingerprint import fingerprint
+from memorisk.runs.progress import Progress, quiet
+from memorisk.training.autoencoders.options import AutoencoderOptions
+from memorisk.training.detectors.contrastive.parts import Division
+from memorisk.training.engine.checkpoint import Checkpoint
+from memorisk.training.engine.devices import autocast, choose_precision, exact_products, forked_generators, place
+from memorisk.training.engine.early_stopping import EarlyLog, Record, check_early
+from memorisk.training.engine.loop import Bounds, Watch, run_epochs
+from memorisk.training.engine.optimizers import build_optimizer
+from memorisk.training.engine.order import batch_order, step_seeds
+from memorisk.training.engine.pixels import Normalisation, PixelSource
+
+MOST_VALIDATED = 2000
+_HALF = Normalisation((0.5,), (0.5,))
+_LOG_VARIANCE = -6.0
+_NOT_OF_THE_RESULT = ("device", "checkpoint_seconds")
+
+
+@dataclass(frozen=True)
+class AutoencoderTraining:
+    """The parts of one training, checked and on the device."""
+
+    store: ImageStore
+    rows: np.ndarray
+    validation: np.ndarray
+    options: AutoencoderOptions
+    network: Any
+    device: torch.device
+    precision: str
+    notes: tuple[str, ...]
+    key: str
+
+    @classmethod
+    def build(cls, store: ImageStore, division: Division, options: AutoencoderOptions) -> "AutoencoderTraining":
+        """Check everything, build the network and put it on the device.
+
+        Args:
+            store: The images.
+            division: Which of them train and choose.
+            options: How.
+
+        Raises:
+            InputError: The images are no squares that can be halved often enough.
+            MissingExtraError: diffusers is not there.
+        """
+        _, height, width, channels = (int(n) for n in store.images.shape)
+        factor = options.downsampling
+        if height != width or height % factor or height < 2 * factor:
+            raise InputError(
+                f"images are stored at {height} x {width} pixels; an autoencoder takes squares, a multiple of {factor} "
+                f"and at least {2 * factor} pixels a side: name a size, as in 64"
+            )
+        rows, (validation, notes) = division.rows["training"], _limited(division.rows["validation"], options.seed)
+        check_early(rows, validation, options.patience)
+        device = check_device(options.device)
+        precision = choose_precision(options.precision, device)
+        network = new_autoencoder(options.architecture(height, channels), options.seed)
+        place(network, device)
+        content = [recipe(options), precision, device.type, str(torch.__version__), store.images.shape[1:]]
+        pixels = [store.pixel_hashes[chosen].tolist() for chosen in (rows, validation)]
+        key = fingerprint(content, pixels, length=32)
+        return cls(store, rows, validation, options, network, device, precision, notes, key)
+
+    @cached_property
+    def source(self) -> PixelSource:
+        """Pixels of the training rows, scaled to [-1, 1]."""
+        images, device = self.store.images, self.device
+        return PixelSource(images, self.rows, device=device, dtype=torch.float32, normalisation=_HALF)
+
+    def run(self, checkpoint: Path, progress: Progress = quiet) -> EarlyLog:
+        """Train, and leave the weights of the best epoch in the network, in evaluation mode.
+
+        Args:
+            checkpoint: File of the state from which a killed training goes on.
+            progress: Called with ("training", epochs done, epochs).
+
+        Raises:
+            MemoriskError: The loss became NaN or infinite.
+        """
+        options, network = self.options, self.network
+        record = Record(options.epochs, network.state_dict())
+        best = {f"best.{name}": value for name, value in record.best.items()}
+
+        def after(epoch: int, losses: np.ndarray) -> bool:
+            """Note what the network renders now, and say whether to go on."""
+            record.add(epoch, self.error(self.validation), network.state_dict())
+            network.train()
+            return record.waited(epoch) < options.patience
+
+        with forked_generators(self.device) as reseed:
+            done = run_epochs(
+                partial(self.losses, reseed),
+                network.state_dict(),
+                build_optimizer(list(network.parameters()), options.steps),
+                options.steps,
+                n=len(self.rows),
+                checkpoint=Checkpoint(checkpoint, self.key, options.checkpoint_seconds),
+                on_epoch=lambda epochs, _: progress("training", epochs, options.epochs),
+                scaler=torch.amp.GradScaler(self.device.type, enabled=self.precision == "fp16"),
+                watch=Watch(after, {"errors": record.losses, **best}, self.key),
+            )
+        network.load_state_dict(record.best)
+        network.eval()
+        return record.log(tuple(done.losses[:, 0].tolist()), options.patience)
+
+    def losses(self, reseed: Callable[[int], None], epoch: int, bounds: Bounds) -> Iterator[torch.Tensor]:
+        """The loss of each batch of an epoch."""
+        network, options = self.network.train(), self.options
+        order = batch_order(options.seed, epoch, len(self.rows))
+        slots = [order[begin:end] for begin, end in bounds]
+        seeds = step_seeds(options.seed, epoch, len(bounds))
+        for step_seed, x in zip(seeds, self.source.batches(slots), strict=True):
+            reseed(step_seed)
+            with autocast(self.device, self.precision):
+                posterior = network.encode(x).latent_dist
+                noise = torch.randn(posterior.mean.shape, device=self.device, dtype=posterior.mean.dtype)
+                rendered = network.decode(posterior.mean + posterior.std * noise).sample
+            numbers = posterior.mean[0].numel()
+            yield (rendered.float() - x).abs().mean() + options.kl_weight * posterior.kl().float().mean() / numbers
+
+    def error(self, rows: np.ndarray) -> float:
+        """Mean absolute error of a pixel in [0, 1], rendered from the posterior mean; float64 over the images."""
+        total = 0.0
+        for begin in range(0, len(rows), self.block):
+            found, wanted = self.rendered(rows[begin : begin + self.block])
+            total += float(np.abs(found.astype(np.float64) - wanted).sum())
+        return total / (len(rows) * int(np.prod(self.store.images.shape[1:])))
+
+    @property
+    def block(self) -> int:
+        """Images that are rendered at a time."""
+        side = int(self.store.images.shape[1])
+        return max(1, min(256, (1 << 20) // side**2))
+
+    def rendered(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Images from their posterior mean, in full precision, and as they are.
+
+        Args:
+            rows: Of the store, few enough to be held at once.
+
+        Returns:
+            [n, C, h, w] float32 in [0, 1], each.
+        """
+        images = np.asarray(self.store.images[rows])
+        wanted = np.moveaxis(images, -1, 1).astype(np.float32) / float(np.iinfo(images.dtype).max)
+        self.network.eval()
+        with torch.inference_mode(), exact_products(self.device):
+            x = torch.from_numpy(wanted).to(self.device).contiguous(memory_format=torch.channels_last) * 2 - 1
+            found = self.network.decode(self.network.encode(x).latent_dist.mode()).sample
+        return ((found.float() + 1) / 2).clamp(0, 1).cpu().numpy(), wanted
+
+    def latents(self, rows: np.ndarray) -> Iterator[np.ndarray]:
+        """Posterior means [n, c, h, w] of images, a block at a time."""
+        source = PixelSource(self.store.images, rows, device=self.device, dtype=torch.float32, normalisation=_HALF)
+        self.network.eval()
+        for x in source.batches(torch.arange(len(rows)).split(self.block)):
+            with torch.inference_mode(), exact_products(self.device):
+                found = self.network.encode(x).latent_dist.mode()
+            yield found.float().cpu().numpy()
+
+
+def recipe(options: AutoencoderOptions) -> dict[str, Any]:
+    """Every setting that the weights depend on."""
+    given = {field.name: getattr(options, field.name) for field in fields(AutoencoderOptions)}
+    return {name: value for name, value in given.items() if name not in _NOT_OF_THE_RESULT} | {
+        "block_channels": options.widths
+    }
+
+
+def new_autoencoder(architecture: dict[str, Any], seed: int) -> Any:
+    """An AutoencoderKL, its weights drawn from a seed.
+
+    Each residual block begins as the identity, and the posterior with a variance of exp(-6): the first steps learn from
+    the image and not from noise.
+
+    Args:
+        architecture: As `AutoencoderOptions.architecture` gives it.
+        seed: Of the weights.
+
+    Raises:
+        MissingExtraError: diffusers is not there.
+    """
+    kind = autoencoder_class("training an autoencoder")
+    with quiet_diffusers(), seeded(seed):
+        network = kind(**architecture)
+    with torch.no_grad():
+        for block in network.modules():
+            if type(block).__name__ == "ResnetBlock2D":
+                block.conv2.weight.zero_()
+                block.conv2.bias.zero_()
+        log_variance = slice(architecture["latent_channels"], None)
+        network.quant_conv.weight[log_variance] = 0
+        network.quant_conv.bias[log_variance] = _LOG_VARIANCE
+    return network
+
+
+def save_autoencoder(network: Any, folder: Path, seen: TrainedOn, *, scaling_factor: float) -> None:
+    """Write a folder that `diffusers.AutoencoderKL.from_pretrained` opens; it takes its name when it is whole.
+
+    Args:
+        network: The autoencoder.
+        folder: Not there yet, or left by an earlier try.
+        seen: The images that it was trained and chosen on.
+        scaling_factor: What latents are multiplied by to have a deviation of 1.
+    """
+    building = folder.with_name(f".{folder.name}.building")
+    for old in (building, folder):
+        shutil.rmtree(old, ignore_errors=True)
+    network.register_to_config(scaling_factor=scaling_factor)
+    with quiet_diffusers():
+        network.cpu().to(memory_format=torch.contiguous_format).save_pretrained(building, safe_serialization=True)
+    seen.save(building)
+    building.chmod(0o700)
+    for file in building.iterdir():
+        file.chmod(0o600)
+        with file.open("rb+") as stream:
+            os.fsync(stream.fileno())
+    building.replace(folder)
+    fsync_folder(folder.parent)
+
+
+def _limited(validation: np.ndarray, seed: int) -> tuple[np.ndarray, tuple[str, ...]]:
+    """At most 2,000 validation images, and what is said of it."""
+    if len(validation) <= MOST_VALIDATED:
+        return validation, ()
+    drawn = np.random.default_rng(seed).choice(len(validation), MOST_VALIDATED, replace=False)
+    said = f"The epoch is chosen on {MOST_VALIDATED:,} of {len(validation):,} validation images."
+    return validation[np.sort(drawn)], (said,)

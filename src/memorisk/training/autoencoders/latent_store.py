@@ -1,0 +1,311 @@
+"""Latents of a set of images with the set's own mean and deviation: computed once for a content, or given directly.
+
+``load_latents("scans/", "autoencoder:FOLDER")``; what may stand in the second place is listed in
+`memorisk.models.autoencoders.latents`. They are kept as features are (`memorisk.training.features.cache`): a killed
+computation goes on, and the same pixels have the same latent to the last bit.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from torch import nn
+
+from memorisk.images.manifest import Manifest, listed
+from memorisk.images.options import ImageOptions
+from memorisk.images.sources.csv_files import read_csv
+from memorisk.images.sources.registry import load_manifest
+from memorisk.images.store import ImageStore, build_store
+from memorisk.models.autoencoders.latents import LatentEncoder, given_encoder, open_latents
+from memorisk.models.encoders.networks import Stored, check_channels
+from memorisk.runs.damaged import NO_ARRAYS
+from memorisk.runs.devices import check_device
+from memorisk.runs.errors import InputError, one_line
+from memorisk.runs.files import read_array, read_json, read_table, sound_characters, write_json
+from memorisk.runs.fingerprint import fingerprint
+from memorisk.runs.formats.bounds import check_arrays
+from memorisk.runs.progress import Progress, quiet
+from memorisk.training.features.cache import FeaturePlan, computed_features, kept_features
+from memorisk.training.features.extraction import feature_batches, feature_precision
+from memorisk.training.features.matrix import ImageSource
+
+STATISTICS = "statistics.json"
+GIVEN = "latents:"
+_FORMAT = 1  # part of the key: a change of how images reach an encoder makes new latents
+_COLUMNS = ("image", "group", "label", "dataset", "split")
+_AT_ONCE = 1 << 22  # values
+_PIXELS_PER_BATCH = {"cpu": 1 << 20, "cuda": 1 << 23}
+_MOST_A_BATCH = 512
+
+
+@dataclass(frozen=True, eq=False)
+class Latents:
+    """Latents of a set of images.
+
+    Attributes:
+        values: [N, c, h, w] float32, read-only, perhaps a memory map; rows as in the manifest.
+        mean: [c] float64, of each channel over the whole set.
+        std: [c] float64, the population's deviation likewise.
+        manifest: Whose latent each row is.
+        hashes: [N] of the pixels; of given latents of the latents themselves.
+        encoder: What computed them.
+        store: The images; None for given latents.
+        computed: Images that went through the encoder in this call; 0 where all was kept from before.
+    """
+
+    values: np.ndarray
+    mean: np.ndarray
+    std: np.ndarray
+    manifest: Manifest
+    hashes: np.ndarray
+    encoder: LatentEncoder
+    store: ImageStore | None
+    computed: int = 0
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    @property
+    def ids(self) -> np.ndarray:
+        """[N] str."""
+        return self.manifest.images
+
+    @property
+    def groups(self) -> np.ndarray:
+        """[N] str, whose image each is."""
+        return self.manifest.groups
+
+    @cached_property
+    def data_hash(self) -> str:
+        """Hash over (id, label, group, split, content) of every image: what a result was computed from."""
+        if self.store is not None:
+            return self.store.data_hash
+        splits = self.manifest.splits
+        columns = [self.ids, self.manifest.labels, self.groups, self.hashes, *([] if splits is None else [splits])]
+        return fingerprint({"latents": self.values.shape[1:]}, *(column.tolist() for column in columns), length=32)
+
+
+def load_latents(
+    images: ImageSource,
+    encoder: LatentEncoder | str,
+    *,
+    options: ImageOptions | None = None,
+    device: str | torch.device = "auto",
+    precision: str = "auto",
+    batch: int | None = None,
+    cache: bool = True,
+    progress: Progress = quiet,
+) -> Latents:
+    """Latents of images, computed or found.
+
+    Args:
+        images: As for `memorisk.training.features.matrix.load_features`.
+        encoder: What computes them, or its name.
+        options: How images are found, read and stored; not with a store.
+        device: Where to compute; "auto" is a GPU where there is one.
+        precision: As for `load_features`; pixels are float32 throughout.
+        batch: Images a batch.
+        cache: Whether they are looked for and kept in the cache folder, beside the image stores.
+        progress: Called with (stage, done, total).
+
+    Raises:
+        InputError: The images or the encoder are refused, or a latent is not finite.
+        MemoriskError: The disk is full; what is done is kept.
+    """
+    if isinstance(images, ImageStore) and options is not None:
+        raise InputError("images that are stored already take no options: give their source, or leave options out")
+    store = images if isinstance(images, ImageStore) else _stored(images, options or ImageOptions(), progress)
+    root, shape = store.folder.parent.parent, _shape(store)
+    if isinstance(encoder, str):
+        encoder = open_latents(encoder, shape, books=root if cache else None)
+    check_channels(encoder.name, shape, encoder.channels)
+    where = check_device(device)
+    how = feature_precision(precision, where, mixed=encoder.kind != "pixels")
+    plan = _plan(encoder, store, root / "latents", where, how, batch)
+    kept = (kept_features if cache else computed_features)(plan, progress=partial(progress, f"latents by {plan.name}"))
+    if len(wrong := kept.checks.not_finite):
+        which = listed(store.manifest.images[wrong])
+        raise InputError(f"latents by {encoder.name} are not finite for {len(wrong):,} images ({which})")
+    values = kept.values.reshape(-1, *encoder.latent_shape)
+    mean, std = _kept_statistics(plan.folder, values) if cache else channel_statistics(values)
+    return Latents(values, mean, std, store.manifest, store.pixel_hashes, encoder, store, kept.computed)
+
+
+def read_latents(path: str | Path, *, table: pd.DataFrame | None = None) -> Latents:
+    """Latents that were computed elsewhere, such as a generator's own: nothing is decoded.
+
+    Args:
+        path: ``.npz`` with ``latents`` [N, c, h, w], ``image`` [N] and, where they are known, ``group``, ``label``,
+            ``dataset`` and ``split``; or ``.npy`` with a table of these columns. "latents:" may stand before it.
+        table: Of a ``.npy``; by default the ``.csv`` or ``.parquet`` beside it, of the same name.
+
+    Raises:
+        InputError: The file is missing, damaged, of another shape or not finite, or the ids do not fit it.
+    """
+    file = Path(str(path).removeprefix(GIVEN))
+    said = one_line(file.name, 80)
+    if not file.is_file():
+        raise InputError(f"there is no file of latents {one_line(file)}")
+    try:
+        values, rows = _read(file, table)
+    except NO_ARRAYS as error:
+        raise InputError(f"latents {said} cannot be read: {one_line(error, 160)}") from None
+    if values.ndim != 4 or values.dtype.kind not in "fiu" or not values.size:
+        raise InputError(f"latents {said} are {values.dtype} of shape {values.shape}; needed are numbers [N, c, h, w]")
+    manifest = _manifest(file, rows, len(values))
+    if values.dtype != np.float32:
+        with np.errstate(over="ignore"):  # what float32 cannot hold is found as not finite
+            values = values.astype(np.float32)
+    values.flags.writeable = False
+    mean, std = channel_statistics(values)
+    if not (np.isfinite(mean).all() and np.isfinite(std).all()):
+        wrong = [not np.isfinite(row).all() for row in values]
+        raise InputError(f"latents {said} are not finite for {sum(wrong):,} images ({listed(manifest.images[wrong])})")
+    _, c, h, w = (int(n) for n in values.shape)
+    hashes = np.array([fingerprint(np.asarray(row), length=32) for row in values], dtype=object)
+    encoder = given_encoder(f"latents given directly ({c} x {h} x {w})", (c, h, w))
+    return Latents(values, mean, std, manifest, hashes, encoder, None)
+
+
+def channel_statistics(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and population deviation of each channel in float64, a few megabytes at a time.
+
+    Args:
+        values: [N, c, ...], perhaps on the disk.
+
+    Returns:
+        [c] float64 each.
+    """
+    step = max(1, _AT_ONCE // max(1, int(np.prod(values.shape[1:], dtype=np.int64))))
+    return running_statistics(values[start : start + step] for start in range(0, len(values), step))
+
+
+def running_statistics(blocks: Iterable[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+    """The same of values that come in blocks: sums of squares about each block's own mean, joined (Chan et al. 1979).
+
+    Args:
+        blocks: [n, c, ...] each, one at least.
+
+    Returns:
+        [c] float64 each.
+    """
+    seen, mean, squares = 0, np.zeros(1), np.zeros(1)
+    with np.errstate(invalid="ignore", over="ignore"):
+        for values in blocks:
+            block = np.asarray(values, dtype=np.float64).reshape(*values.shape[:2], -1)
+            count = block.shape[0] * block.shape[2]
+            own = block.mean(axis=(0, 2))
+            apart = own - mean
+            squares = squares + np.square(block - own[:, None]).sum(axis=(0, 2))
+            squares = squares + np.square(apart) * (seen * count / (seen + count))
+            mean = mean + apart * (count / (seen + count))
+            seen += count
+    return mean, np.sqrt(squares / max(1, seen))
+
+
+class _Flat(nn.Module):
+    """An encoder as one that gives a vector an image."""
+
+    def __init__(self, encoder: LatentEncoder) -> None:
+        super().__init__()
+        self.inner = encoder.load()
+        self.shape, self.name = encoder.latent_shape, encoder.name
+        self.training = self.inner.training
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """[b, C, H, W] to [b, c h w]."""
+        found = self.inner(x)
+        if tuple(found.shape[1:]) != self.shape:
+            raise InputError(f"{self.name} gives latents of shape {list(found.shape[1:])}, not {list(self.shape)}")
+        return found.flatten(1)
+
+
+def _stored(images: str | Path | Manifest, options: ImageOptions, progress: Progress) -> ImageStore:
+    manifest = images if isinstance(images, Manifest) else load_manifest(images, options)
+    return build_store(manifest, options, progress=partial(progress, "decoding images"))
+
+
+def _shape(store: ImageStore) -> Stored:
+    _, height, width, channels = store.images.shape
+    return int(height), int(width), int(channels)
+
+
+def _plan(
+    encoder: LatentEncoder, store: ImageStore, root: Path, device: torch.device, precision: str, batch: int | None
+) -> FeaturePlan:
+    """What is to be computed: its key is the content of the images and whatever else decides the values."""
+    made = {"precision": precision, "device": device.type, "stored": _shape(store), "depth": store.images.dtype.str}
+    content: dict[str, Any] = {"format": _FORMAT, **made, **encoder.identity}
+    height, width = encoder.size
+    size = batch or max(1, min(_MOST_A_BATCH, _PIXELS_PER_BATCH.get(device.type, 1 << 20) // (height * width)))
+
+    def compute(rows: np.ndarray):
+        """Latents of these rows, a batch at a time."""
+        how = {"device": device, "precision": precision, "batch": size, "name": encoder.name}
+        return feature_batches(_Flat(encoder), store.images, rows, encoder.preprocessing, **how)
+
+    manifest = store.manifest
+    columns = {"image": manifest.images, "group": manifest.groups, "pixel_hash": store.pixel_hashes}
+    return FeaturePlan(
+        key=fingerprint(content, store.pixel_hashes.tolist(), length=32),
+        root=root,
+        name=encoder.name,
+        rows=pd.DataFrame(columns, dtype=object),
+        compute=compute,
+        meta=lambda: {"encoder": encoder.name, "identity": content, "latent_shape": encoder.latent_shape},
+    )
+
+
+def _kept_statistics(folder: Path, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Those that stand beside the values, or computed and put there."""
+    try:
+        found = read_json(folder / STATISTICS)
+        mean, std = (np.array(found[name], dtype=np.float64) for name in ("mean", "std"))
+        if mean.shape == std.shape == (values.shape[1],):
+            return mean, std
+    except (OSError, ValueError, KeyError, TypeError):  # not there, or damaged
+        pass
+    mean, std = channel_statistics(values)
+    write_json(folder / STATISTICS, {"n": len(values), "mean": mean, "std": std})
+    return mean, std
+
+
+def _read(file: Path, table: pd.DataFrame | None) -> tuple[np.ndarray, pd.DataFrame]:
+    """Latents, and what is known of whose they are."""
+    if file.suffix.lower() == ".npz":
+        check_arrays(file)
+        with np.load(file, allow_pickle=False) as archive:
+            rows = {name: sound_characters(archive[name]).astype(str) for name in _COLUMNS if name in archive.files}
+            return archive["latents"], pd.DataFrame(rows, dtype=object)
+    if file.suffix.lower() != ".npy":
+        raise ValueError("latents are .npz or .npy")
+    if table is None:
+        beside = next((f for f in (file.with_suffix(".csv"), file.with_suffix(".parquet")) if f.is_file()), None)
+        if beside is None:
+            raise ValueError(
+                f"a .npy names no images: put {file.stem}.csv beside it with columns image and group, or save .npz "
+                "with latents, image and group"
+            )
+        table = read_csv(beside) if beside.suffix == ".csv" else read_table(beside)
+    return read_array(file, mmap=True), table
+
+
+def _manifest(file: Path, rows: pd.DataFrame, n: int) -> Manifest:
+    said = one_line(file.name, 80)
+    if "image" not in rows:
+        raise InputError(f"latents {said} name no images: an array or column 'image' with an id for each is needed")
+    if len(rows) != n:
+        raise InputError(f"latents {said} have {n:,} rows and {len(rows):,} ids")
+    known = {name: rows[name].fillna("").astype(str).tolist() for name in _COLUMNS if name in rows}
+    ids = known["image"]
+    groups = [group or image for group, image in zip(known.get("group", ids), ids, strict=True)]
+    columns = {"path": [file.name] * n, "label": known.get("label", [""] * n)}
+    table = pd.DataFrame({**known, **columns, "group": groups}, dtype=object)
+    manifest = Manifest(table=table, root=file.parent, name=file.stem)
+    manifest.validate()
+    return manifest

@@ -1,0 +1,1 @@
+"""`train classifier`: start with `command`."""

@@ -1,0 +1,258 @@
+"""Train the classifier that is to be released, by each regime asked for (``memorisk train classifier``).
+
+One folder holds a folder a regime (``full``, ``lora``, ``dp-lora-8``) with ``weights.safetensors`` and
+``training.json``: what was trained, what it is good for on images that it did not see, and what privacy it promises;
+and one ``manifest.parquet`` that says which image was trained on, from which the very model can be audited: ``memorisk
+audit classifier OUT/manifest.parquet --image-root DATA --splits given --target OUT/full/weights.safetensors``.
+
+The noise of a private training comes from the system's entropy. It is kept in the folder, readable by its owner alone,
+while the training lasts, so that a killed one goes on, and removed with it: whoever can draw the noise again has no
+privacy to overcome.
+"""
+
+import secrets
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from memorisk.images.copies.duplicates import linked_groups
+from memorisk.images.manifest import refuse_leaking_splits, require_labels
+from memorisk.images.overlap import refuse_overlap
+from memorisk.images.sources.registry import load_manifest
+from memorisk.images.splits import NOT_AUDITABLE, split_by_group
+from memorisk.images.store import ImageStore, build_store
+from memorisk.models.classifiers.specs import auto_model, model_spec
+from memorisk.runs.devices import check_device
+from memorisk.runs.environment import machine, versions
+from memorisk.runs.errors import InputError, one_line
+from memorisk.runs.files import plain, read_array, read_json, write_json, write_table, write_text
+from memorisk.runs.folder import RunFolder, check_out, open_run
+from memorisk.runs.progress import Progress, quiet
+from memorisk.runs.settings import settings_of
+from memorisk.statistics.memorization.utility import against_majority
+from memorisk.statistics.privacy.group_accounting import replace_one_epsilon
+from memorisk.training.classifiers.options import TrainClassifierOptions
+from memorisk.training.engine.jobs import CHECKPOINTS, LOGITS, WEIGHTS, TrainJob, check_job, run_training
+from memorisk.training.engine.options import TrainOptions, resolve_options
+from memorisk.training.engine.pixels import choose_normalisation
+from memorisk.training.engine.targets import Targets, build_targets, training_labels
+from memorisk.training.private.private import per_patient, privacy_of
+
+SUMMARY = "training.json"
+WEIGHTS_FILE = "weights.safetensors"
+MANIFEST = "manifest.parquet"
+NOISE = "noise"
+
+
+@dataclass(frozen=True)
+class TrainedClassifiers:
+    """What was trained."""
+
+    folder: Path
+    """The run folder."""
+    arms: dict[str, dict[str, Any]]
+    """Per regime what its ``training.json`` holds."""
+
+
+@dataclass(frozen=True)
+class _Data:
+    """Everything that the regimes share."""
+
+    store: ImageStore
+    part: np.ndarray
+    groups: np.ndarray
+    groups_known: bool
+    labels: np.ndarray
+    targets: Targets
+
+
+def train_classifier(
+    images: str | Path, *, out: str | Path, progress: Progress = quiet, **settings: Any
+) -> TrainedClassifiers:
+    """Train one classifier a regime, and measure each on images that none of them saw.
+
+    Args:
+        images: As for `memorisk.audit_classifier`.
+        out: The run folder: new, empty, or a run of the same command to go on with.
+        progress: Called with (stage, done, total).
+        **settings: Any field of `TrainClassifierOptions`; ``regime`` and ``epsilon`` may name several.
+
+    Returns:
+        What was trained, also saved in ``out``.
+
+    Raises:
+        InputError: Bad input or settings; nothing was written.
+        MemoriskError: A training failed; what is done is kept.
+    """
+    options = settings_of(TrainClassifierOptions, settings)
+    folder = Path(out)
+    refuse_overlap(folder, {"IMAGES": images})
+    check_out(folder, {}, identity=[])
+    progress("reading the manifest", 0, 0)
+    data = _data(images, options, progress)
+    jobs = {name: _job(folder / name, data, options, arm) for name, arm in options.arms.items()}
+    for name, job in jobs.items():
+        _refuse_other(folder / name, job)
+        if not job.done:
+            check_job(job)
+    config = {"images": str(images), "out": str(folder), **asdict(options)}
+    fixed = {"data_hash": data.store.data_hash, "split": [options.splits, options.split_seed, options.held_out]}
+    with open_run(folder, config | {"run": fixed}, identity=["run"]) as run:
+        run.log("started", versions=versions(), machine=machine())
+        write_table(run.path / MANIFEST, data.store.manifest.table.assign(split=data.part.astype(str)))
+        arms = {}
+        for done, (name, job) in enumerate(jobs.items()):
+            progress("training", done, len(jobs))
+            arms[name] = _train(run, name, job, data, options)
+        progress("training", len(jobs), len(jobs))
+        run.log("finished")
+    return TrainedClassifiers(folder, arms)
+
+
+def _data(images: str | Path, options: TrainClassifierOptions, progress: Progress) -> _Data:
+    """Decode the images and draw the test part."""
+    manifest = load_manifest(images, options)
+    require_labels(manifest)
+    training_labels(manifest, options.head)  # refused before anything is decoded
+    store = build_store(manifest, options, progress=lambda d, n: progress("decoding images", d, n))
+    manifest = store.manifest
+    labels = training_labels(manifest, options.head)
+    if options.splits == "given":
+        if manifest.splits is None:
+            raise InputError(
+                f"{one_line(manifest.name)} gives no split: name it with split_column, or leave splits out"
+            )
+        refuse_leaking_splits(manifest)
+        lower = np.array([str(s).lower() for s in manifest.splits], dtype=object)
+        part = np.where(lower == "training", "train", np.where(lower == "testing", "test", lower))
+    else:
+        linked = linked_groups(store.pixel_hashes, manifest.groups)
+        shares = (1 - options.held_out, 0.0, options.held_out)
+        part = split_by_group(labels, manifest.groups, fractions=shares, seed=options.split_seed, linked=linked)
+        part[part == NOT_AUDITABLE] = "train"
+    for name in ("train", "test"):
+        if not (part == name).any():
+            raise InputError(f"{one_line(manifest.name)} has no {name} images: classes need at least 7 groups each")
+    targets = build_targets(labels, options.head)
+    return _Data(store, part, manifest.groups.astype(str), manifest.groups_given, labels, targets)
+
+
+def _job(out: Path, data: _Data, options: TrainClassifierOptions, arm: TrainOptions) -> TrainJob:
+    images = data.store.images
+    name = auto_model(int(images.shape[1])) if options.model == "auto" else options.model
+    spec = model_spec(name)
+    train = resolve_options(TrainOptions(**{f.name: getattr(arm, f.name) for f in fields(TrainOptions)}), spec)
+    device = str(check_device(options.device))
+    return TrainJob(
+        out=out,
+        images=data.store.folder / "images.npy",
+        rows=np.flatnonzero(data.part == "train"),
+        targets=data.targets.values,
+        n_outputs=data.targets.n_outputs,
+        model=name,
+        weights=options.weights,
+        options=train,
+        normalisation=choose_normalisation(images, train.normalise, spec),
+        seed=options.seed,
+        device=device,
+        threads=options.threads,
+        checkpoint_seconds=options.checkpoint_seconds,
+        secret_noise=_noise(out) if train.private else None,
+    )
+
+
+def _refuse_other(folder: Path, job: TrainJob) -> None:
+    """A trained model is not replaced by one of other settings: it may be the one that was released.
+
+    Raises:
+        InputError: The folder holds another model.
+    """
+    file = folder / SUMMARY
+    if not file.is_file() or read_json(file).get("job") == job.key:
+        return
+    before = read_json(file)
+    was = {**before.get("options", {}), **{k: before.get(k) for k in ("model", "weights", "seed")}}
+    asked = plain({**asdict(job.options), "model": job.model, "weights": job.weights, "seed": job.seed})
+    changed = [f"{k} = {one_line(was.get(k), 40)}, now {one_line(v, 40)}" for k, v in asked.items() if was.get(k) != v]
+    raise InputError(
+        f"--out {one_line(folder)} holds a model trained otherwise ({'; '.join(changed[:2]) or 'on other images'}): "
+        "name another folder, or delete that one"
+    )
+
+
+def _noise(out: Path) -> int:
+    """The noise's seed of a killed training that is to go on, or a new one, from the system's entropy."""
+    file = out / NOISE
+    return int(file.read_text()) if file.is_file() else secrets.randbits(128)
+
+
+def _train(run: RunFolder, name: str, job: TrainJob, data: _Data, options: TrainClassifierOptions) -> dict[str, Any]:
+    folder = run.subfolder(name)
+    written = folder / SUMMARY
+    if written.is_file() and read_json(written).get("job") == job.key and (folder / WEIGHTS_FILE).is_file():
+        return read_json(written)
+    for inner in (LOGITS, WEIGHTS, CHECKPOINTS):
+        (folder / inner).mkdir(mode=0o700, exist_ok=True)
+    if job.secret_noise is not None and not job.done:
+        write_text(folder / NOISE, str(job.secret_noise))
+        (folder / NOISE).chmod(0o600)
+    log = run_training(job)
+    run.log("trained", regime=name, **asdict(log))
+    (folder / NOISE).unlink(missing_ok=True)
+    kept = folder / WEIGHTS / f"{job.key}.safetensors"
+    if kept.is_file():
+        kept.replace(folder / WEIGHTS_FILE)
+    summary = plain({"job": job.key, "regime": name, **_described(job, data), "notes": list(log.notes)})
+    write_json(written, summary)
+    return summary
+
+
+def _described(job: TrainJob, data: _Data) -> dict[str, Any]:
+    """What ``training.json`` says of one model."""
+    return {
+        "model": job.model,
+        "weights": job.weights,
+        "seed": job.seed,
+        "classes": list(data.targets.classes),
+        "options": asdict(job.options),
+        "normalisation": None if job.normalisation is None else asdict(job.normalisation),
+        "image_size": list(data.store.images.shape[1:]),
+        "n_trained": len(job.rows),
+        "privacy": _promise(job, data),
+        "held_out": _held_out(job, data),
+        "data_hash": data.store.data_hash,
+        "versions": versions(),
+    }
+
+
+def _promise(job: TrainJob, data: _Data) -> dict[str, Any] | None:
+    if not job.options.private:
+        return None
+    privacy = privacy_of(len(job.rows), job.options)
+    spent = (privacy.noise_multiplier, privacy.sampling_rate, privacy.steps, privacy.delta)
+    return {
+        **asdict(privacy),
+        "accountant": "RDP, Poisson sampling, one image added or removed",
+        "replace_one_epsilon": replace_one_epsilon(*spent),
+        **per_patient(privacy, data.groups[job.rows], known=data.groups_known),
+        "not_covered": [
+            "the choice of settings",
+            "the number of images",
+            "pixel statistics, where normalise is dataset",
+        ],
+    }
+
+
+def _held_out(job: TrainJob, data: _Data) -> dict[str, Any] | None:
+    """Accuracy on unseen images beside the majority class; None for several findings an image."""
+    if job.options.head == "multi":
+        return None
+    test = np.flatnonzero(data.part == "test")
+    logits = np.asarray(read_array(job.logits_file, mmap=True)[test], dtype=np.float64)
+    answer = (logits[:, 0] > 0).astype(int) if job.options.head == "binary" else logits.argmax(axis=1)
+    names, counts = np.unique(data.labels[job.rows].astype(str), return_counts=True)
+    correct = answer == data.targets.values[test].astype(int)
+    found = against_majority(correct, data.labels[test], data.groups[test], str(names[counts.argmax()]))
+    return {"majority_class": str(names[counts.argmax()]), **asdict(found), "beats_majority": found.beats_majority}

@@ -1,0 +1,250 @@
+"""Augmented images: what stage 2 of LCMem trains on, and copies of a stated kind and strength (paper 004).
+
+`augmented` makes copies of one family at one strength (section 4.2; METHODS section 4, "Copies"):
+
+===========  =====================  =====================================================================
+family       strengths              what is done
+===========  =====================  =====================================================================
+blur         0.1, 1, 2, 6           Gaussian of that standard deviation in stored pixels, kernel 9
+noise        0.01, 0.1, 0.2, 0.3    Gaussian of that standard deviation, of the range of grey
+rotation     5, 10, 20, 30          degrees about the centre, either way (a coin an image)
+brightness   1.1, 1.3, 1.6, 2       pixels times it
+darkening    1.1, 1.3, 1.6, 2       pixels divided by it
+contrast     1.1, 1.3, 1.6, 2       distance to the mean grey times it
+jpeg         95, 70, 40, 10         written as JPEG of that quality and read again
+===========  =====================  =====================================================================
+
+What is drawn for an image depends on (seed, family, row) alone, not on the strength nor on the other rows: the noise
+of a stronger copy is that of the weaker one, enlarged. Results are cut to [0, 1] and rounded to the type of the images.
+
+`PairAugmentation` draws what stage 2 sees: each operation by itself with probability 0.5 (the published code's for
+rotation, flip, brightness, contrast and JPEG), in the order rotation, flip, blur, noise, brightness, contrast, JPEG.
+Magnitudes: rotation uniform to 20 degrees either way, JPEG quality uniform from 10 to 95 (appendix B). The paper gives
+no ranges for the others, and the released configuration had the identity for brightness and contrast; here blur is
+log-uniform from 0.1 to 6 pixels, noise uniform to 0.3, brightness and contrast log-uniform from one half to 2: what
+the copies are tested with. `operations_of` reads some of them from a text, for the single-stage rows of table 4.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from memorisk.runs.errors import InputError, unknown_name
+from memorisk.training.detectors.lcmem.operations import (
+    blur,
+    brightness,
+    check_pixels,
+    contrast,
+    jpeg,
+    mirror,
+    noise,
+    rotate,
+    shift_and_scale,
+)
+
+_FACTORS = (1.1, 1.3, 1.6, 2.0)
+FAMILIES: dict[str, tuple[float, ...]] = {
+    "blur": (0.1, 1.0, 2.0, 6.0),
+    "noise": (0.01, 0.1, 0.2, 0.3),
+    "rotation": (5.0, 10.0, 20.0, 30.0),
+    "brightness": _FACTORS,
+    "darkening": _FACTORS,
+    "contrast": _FACTORS,
+    "jpeg": (95.0, 70.0, 40.0, 10.0),
+}
+"""Strengths of each family of copies, from the weakest to the strongest."""
+Operation = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
+_STREAM = 4004  # keeps these draws apart from other uses of a seed
+_BLOCK = 1 << 22  # pixels at a time
+_PROBABILITY = 0.5
+OPERATIONS = ("rotate", "flip", "blur", "noise", "brightness", "contrast", "jpeg")
+"""What stage 2 does, in this order; stage 1 may do some of it."""
+_COLUMNS = 14
+
+
+def augmented(images: np.ndarray, rows: np.ndarray, family: str, strength: float, *, seed: int) -> np.ndarray:
+    """A copy of chosen images, all by one operation at one strength.
+
+    Args:
+        images: uint8 or uint16 [N, H, W, C] of 1 or 3 channels; array or memory map.
+        rows: Which, [n].
+        family: One of `FAMILIES`.
+        strength: Of the family's kind; those of `FAMILIES` or another that it can be.
+        seed: Of the noise and of the side to which an image is turned.
+
+    Returns:
+        [n, H, W, C] in the type of the images.
+
+    Raises:
+        InputError: No such family, a strength that it cannot have, other images, or rows that are not there.
+    """
+    if family not in FAMILIES:
+        raise unknown_name("family of augmentations", family, FAMILIES)
+    _check_strength(family, strength)
+    chosen = _checked_rows(images, rows)
+    if seed < 0:
+        raise InputError(f"seed is {seed}; it must be 0 or more")
+    shape = tuple(int(n) for n in images.shape[1:])
+    out = np.empty((len(chosen), *shape), images.dtype)
+    size = max(1, _BLOCK // int(np.prod(shape)))
+    for begin in range(0, len(chosen), size):
+        some = chosen[begin : begin + size]
+        x = to_unit(np.stack([images[row] for row in some]))
+        out[begin : begin + size] = from_unit(_apply(x, some, family, float(strength), seed), images.dtype)
+    return out
+
+
+def operations_of(text: str) -> tuple[str, ...]:
+    """Some of `OPERATIONS`, named with commas between them, in their own order.
+
+    Raises:
+        InputError: One is none of them.
+    """
+    named = {part.strip() for part in text.split(",")}
+    for name in sorted(named - set(OPERATIONS)):
+        raise unknown_name("operation of stage1_augment", name, ("none", "mild", *OPERATIONS))
+    return tuple(name for name in OPERATIONS if name in named)
+
+
+def to_unit(images: np.ndarray) -> torch.Tensor:
+    """Stored pixels [n, H, W, C] as [n, C, H, W] float32 in [0, 1]."""
+    top = np.float32(np.iinfo(images.dtype).max)
+    return torch.from_numpy(images.astype(np.float32) / top).movedim(-1, 1).contiguous()
+
+
+def from_unit(x: torch.Tensor, dtype: np.dtype) -> np.ndarray:
+    """[n, C, H, W] in [0, 1] as stored pixels [n, H, W, C], rounded."""
+    top = float(np.iinfo(dtype).max)
+    return np.rint(x.clamp(0, 1).movedim(1, -1).double().cpu().numpy() * top).astype(dtype)
+
+
+def _apply(x: torch.Tensor, rows: np.ndarray, family: str, strength: float, seed: int) -> torch.Tensor:
+    """[n, C, H, W] to the same."""
+    value = torch.full((len(x),), strength, dtype=torch.float64)
+    if family == "blur":
+        return blur(x, value)
+    if family == "brightness":
+        return brightness(x, value)
+    if family == "darkening":
+        return brightness(x, 1 / value)
+    if family == "contrast":
+        return contrast(x, value)
+    if family == "jpeg":
+        return jpeg(x, value)
+    index = list(FAMILIES).index(family)
+    draws = [np.random.default_rng([_STREAM, seed, index, int(row)]) for row in rows]
+    if family == "rotation":
+        return rotate(x, value * torch.tensor([1.0 if rng.random() < _PROBABILITY else -1.0 for rng in draws]))
+    normal = np.stack([rng.standard_normal(tuple(x.shape[1:]), dtype=np.float32) for rng in draws])
+    return noise(x, value, torch.from_numpy(normal))
+
+
+def _checked_rows(images: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    if images.ndim != 4 or images.dtype not in (np.uint8, np.uint16):
+        raise InputError(f"images are {images.dtype} {images.shape}; needed are uint8 or uint16 [N, H, W, C]")
+    check_pixels((len(images), images.shape[3], *images.shape[1:3]))
+    chosen = np.asarray(rows, dtype=np.int64)
+    if chosen.ndim != 1 or (len(chosen) and (chosen.min() < 0 or chosen.max() >= len(images))):
+        raise InputError(f"rows must be whole numbers from 0 to {len(images) - 1}")
+    return chosen
+
+
+def _check_strength(family: str, strength: float) -> None:
+    least, most, what = {
+        "noise": (0.0, np.inf, "a standard deviation of 0 or more"),
+        "rotation": (-180.0, 180.0, "degrees from -180 to 180"),
+        "jpeg": (1.0, 95.0, "a quality from 1 to 95"),
+    }.get(family, (np.nextafter(0.0, 1.0), np.inf, "a number above 0"))
+    if not (least <= strength <= most and np.isfinite(strength)):
+        raise InputError(f"strength of {family} is {strength}; it must be {what}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class PairAugmentation:
+    """What stage 2 does to an image: each operation with a probability, its magnitude drawn."""
+
+    probability: float = _PROBABILITY
+    """Of each operation."""
+    degrees: float = 20.0
+    """Largest rotation either way."""
+    sigma: tuple[float, float] = (0.1, 6.0)
+    """Of the blur in pixels, log-uniform."""
+    deviation: float = 0.3
+    """Largest standard deviation of the noise, uniform from 0."""
+    factor: float = 2.0
+    """Largest change of brightness and contrast: log-uniform from 1 / factor to factor."""
+    quality: tuple[int, int] = (10, 95)
+    """Of JPEG, uniform."""
+    operations: tuple[str, ...] = OPERATIONS
+    """Which are done; what is drawn for one does not depend on the others."""
+
+    def apply(self, x: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+        """An augmented copy of each image.
+
+        Args:
+            x: [b, C, H, W] in [0, 1].
+            generator: On the CPU; all that is drawn comes from it, the same on every device.
+
+        Returns:
+            The same shape, in [0, 1].
+        """
+        check_pixels(tuple(x.shape))
+        drawn = torch.rand(len(x), _COLUMNS, generator=generator, dtype=torch.float64)
+        asked = torch.tensor([name in self.operations for name in OPERATIONS])
+        acts, values = (drawn[:, :7] < self.probability) & asked, drawn[:, 7:]
+        n_noisy = int(acts[:, 3].sum())
+        normal = torch.randn(n_noisy, *x.shape[1:], generator=generator, dtype=torch.float32).to(x.device, x.dtype)
+        spread = float(np.log(self.factor))
+        low, high = (float(np.log(edge)) for edge in self.sigma)
+        lowest, highest = self.quality
+        turned = (2 * values[:, 0] - 1) * self.degrees
+        x = _where(acts[:, 0], x, rotate, turned)
+        x = _where(acts[:, 1], x, lambda some, _: mirror(some), values[:, 1])
+        x = _where(acts[:, 2], x, blur, (low + values[:, 2] * (high - low)).exp())
+        x = _where(acts[:, 3], x, lambda some, deviation: noise(some, deviation, normal), values[:, 3] * self.deviation)
+        x = _where(acts[:, 4], x, brightness, ((2 * values[:, 4] - 1) * spread).exp())
+        x = _where(acts[:, 5], x, contrast, ((2 * values[:, 5] - 1) * spread).exp())
+        x = _where(acts[:, 6], x, jpeg, (lowest + values[:, 6] * (highest + 1 - lowest)).floor())
+        return x.clamp(0, 1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class MildAugmentation:
+    """What two images of one patient differ in anyway: where they lie, and how bright they are.
+
+    Not of the paper, whose stage 1 has none. With few patients a network soon knows their images by heart; this keeps
+    it from that, and asks for nothing that a re-identification should not forgive. Always all of it, uniform.
+    """
+
+    degrees: float = 8.0
+    """Largest rotation either way."""
+    scale: float = 0.08
+    """Largest change of size."""
+    shift: float = 0.06
+    """Largest shift, as a share of the side."""
+    factor: float = 0.2
+    """Largest change of brightness."""
+    deviation: float = 0.02
+    """Of the noise, of the range of grey."""
+
+    def apply(self, x: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+        """A moved copy of each image; as `PairAugmentation.apply`."""
+        check_pixels(tuple(x.shape))
+        drawn = (2 * torch.rand(len(x), 5, generator=generator, dtype=torch.float64) - 1).to(x.device)
+        normal = torch.randn(tuple(x.shape), generator=generator, dtype=torch.float32).to(x.device, x.dtype)
+        across, down = drawn[:, 2] * self.shift, drawn[:, 3] * self.shift
+        moved = shift_and_scale(x, drawn[:, 0] * self.degrees, 1 + drawn[:, 1] * self.scale, across, down)
+        brighter = brightness(moved, 1 + drawn[:, 4] * self.factor)
+        return noise(brighter, torch.full((len(x),), self.deviation, device=x.device), normal)
+
+
+def _where(acting: torch.Tensor, x: torch.Tensor, operation: Operation, values: torch.Tensor) -> torch.Tensor:
+    """An operation on the images that it acts on."""
+    if not acting.any():
+        return x
+    chosen = acting.nonzero()[:, 0]
+    out = x.clone()
+    out[chosen.to(x.device)] = operation(x[chosen.to(x.device)], values[chosen].to(x.device))
+    return out

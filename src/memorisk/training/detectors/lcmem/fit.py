@@ -1,0 +1,383 @@
+"""One training of a Siamese detector over latents, in one stage or two (paper 004, section 3.1 and appendix B).
+
+==================  ======================================  =====================================================
+                    stage 1                                 stage 2
+==================  ======================================  =====================================================
+input               latents, computed once                  pixels, augmented and encoded in every step
+normalised          by the data set's own mean and          by the sample
+                    deviation; by the sample with
+                    probability 0.01
+starts from         the backbone's weights                  stage 1's best epoch, whose detector is kept
+positives           two files of an identity                the same; of identities of one file two augmentations
+the epoch is        patient-weighted AUC of validation      the same plus the recall of copies at the strongest
+chosen by           pairs                                   augmentations
+==================  ======================================  =====================================================
+
+In stage 2 the second image of a pair is augmented, and in half of the pairs the first one too; so are both images of
+pairs that are two augmentations of one file, in either stage. The baselines are normalised by the data set throughout.
+
+Everything random derives from (seed, epoch, step), so that a killed training goes on to the same bytes.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from copy import deepcopy
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+
+from memorisk.models.detectors.detectors import CONFIG, group_hashes
+from memorisk.models.detectors.lcmem import LatentConfig, LatentDetector
+from memorisk.models.detectors.lcmem_network import LatentNetwork, by_sample, by_statistics
+from memorisk.models.encoders.networks import state_fingerprint
+from memorisk.runs.devices import check_device
+from memorisk.runs.errors import InputError
+from memorisk.runs.files import write_json
+from memorisk.runs.fingerprint import fingerprint
+from memorisk.runs.progress import Progress, quiet
+from memorisk.training.autoencoders.latent_store import Latents
+from memorisk.training.detectors.contrastive.history import CHECKPOINT, HISTORY, read_finished
+from memorisk.training.detectors.lcmem.augmentations import MildAugmentation, PairAugmentation, operations_of
+from memorisk.training.detectors.lcmem.data import AugmentedEncoder, LatentSource, PairData
+from memorisk.training.detectors.lcmem.evaluation import Watcher
+from memorisk.training.detectors.lcmem.losses import pair_loss
+from memorisk.training.detectors.lcmem.options import LatentOptions, StageOptions
+from memorisk.training.detectors.lcmem.record import StageRecord
+from memorisk.training.detectors.lcmem.sampler import PairBatch, PairSampler
+from memorisk.training.detectors.lcmem.start import latent_start, recipe
+from memorisk.training.engine.checkpoint import Checkpoint
+from memorisk.training.engine.devices import autocast, choose_precision, forked_generators, limited_threads, place
+from memorisk.training.engine.loop import Bounds, Watch, run_epochs
+from memorisk.training.engine.optimizers import build_optimizer
+from memorisk.training.engine.order import step_seeds
+
+STAGE1, DETECTOR = "stage1", "detector"
+_AUGMENT_FIRST = 0.5
+
+
+@dataclass(frozen=True)
+class FittedStage:
+    """A detector, and how it came about."""
+
+    detector: LatentDetector
+    """With the weights of the best epoch."""
+    history: tuple[Mapping[str, Any], ...]
+    """Per epoch from 0, the start: ``epoch, loss, auc, recall`` (None where there is none)."""
+    best_epoch: int
+    """Whose weights were kept; never 0."""
+    notes: tuple[str, ...]
+    """What a report must say, a sentence each."""
+
+
+def fit_lcmem(
+    latents: Latents,
+    train_rows: np.ndarray,
+    validation_rows: np.ndarray,
+    groups: np.ndarray,
+    options: LatentOptions,
+    folder: str | Path,
+    progress: Progress = quiet,
+) -> dict[str, FittedStage]:
+    """Train a Siamese detector and leave it in a folder, as `memorisk.load_detector` reads it.
+
+    Killed and called again with the same arguments it goes on, and gives the same bytes; once done it is only read.
+
+    Args:
+        latents: Of all images (`memorisk.training.autoencoders.latent_store.load_latents`).
+        train_rows: Those to train on, [n].
+        validation_rows: Those that choose the epoch, [m].
+        groups: [N] whose each image is; of no patient in both parts.
+        options: How.
+        folder: New, empty, or that of the same training. ``detector`` in it is the detector, ``stage1`` the one after
+            the first of two stages.
+        progress: Called with (stage, epochs done, epochs).
+
+    Returns:
+        ``{"stage1": ..., "detector": ...}``, or the detector alone where there is one stage.
+
+    Raises:
+        InputError: Settings, rows, groups or backbone cannot be, or the folder holds another detector.
+        MemoriskError: The loss became NaN or infinite.
+    """
+    chosen = options.filled()
+    data = PairData.build(latents, train_rows, validation_rows, groups, ignore=chosen.identities == "ignore")
+    with limited_threads(chosen.threads):
+        first = StageTraining.first(data, chosen)
+        if chosen.stages == 1:
+            return {DETECTOR: run_stage(first, Path(folder) / DETECTOR, progress)}
+        if latents.store is None:
+            raise InputError("stage 2 augments images, and these latents were given without: train with --stages 1")
+        kept = run_stage(first, Path(folder) / STAGE1, progress)
+        second = StageTraining.second(data, chosen, kept.detector)
+        return {STAGE1: kept, DETECTOR: run_stage(second, Path(folder) / DETECTOR, progress)}
+
+
+def run_stage(training: "StageTraining", target: Path, progress: Progress = quiet) -> FittedStage:
+    """One stage, to its folder.
+
+    Args:
+        training: Checked.
+        target: Of the detector.
+        progress: Called with (stage, epochs done, epochs).
+
+    Raises:
+        InputError: The folder holds another detector.
+        MemoriskError: The loss became NaN or infinite.
+    """
+    if (target / CONFIG).is_file():
+        return _finished(target, training.key)
+    target.mkdir(mode=0o700, parents=True, exist_ok=True)
+    record, epochs = training.run(target / CHECKPOINT, progress)
+    branch, best = training.branch, record.best_epoch
+    if not best:
+        raise InputError("the validation images have no pair that could choose an epoch: give more identities")
+    with torch.no_grad():
+        for name, tensor in branch.tensors().items():
+            tensor.copy_(record.best[name])
+    calibration = training.watcher.calibration(branch)
+    config = replace(training.config, best_epoch=best, calibration=calibration)
+    detector = LatentDetector(branch.cpu().eval(), training.data.latents.encoder, config, training.seen())
+    fitted = FittedStage(detector, record.history(epochs), best, training.notes)
+    write_json(target / HISTORY, {"key": training.key, "history": fitted.history, "notes": fitted.notes})
+    detector.save(target)
+    (target / CHECKPOINT).unlink(missing_ok=True)
+    return _finished(target, training.key)
+
+
+@dataclass(frozen=True, eq=False)
+class StageTraining:
+    """The parts of one stage, checked and on the device."""
+
+    data: PairData
+    options: LatentOptions
+    stage: StageOptions
+    branch: LatentNetwork
+    config: LatentConfig
+    sampler: PairSampler
+    batches: int
+    size: int
+    device: torch.device
+    precision: str
+    key: str
+    notes: tuple[str, ...]
+
+    @classmethod
+    def first(cls, data: PairData, options: LatentOptions) -> "StageTraining":
+        """Stage 1, from the backbone's weights; arguments as for `fit_lcmem`."""
+        start = latent_start(data.latents, options)
+        return cls._build(data, options, options.stage(1), start.branch, start.config, start.notes)
+
+    @classmethod
+    def second(cls, data: PairData, options: LatentOptions, detector: LatentDetector) -> "StageTraining":
+        """Stage 2, from a copy of the network of stage 1, which is kept."""
+        branch = deepcopy(detector.branch).requires_grad_(False)
+        for parameter in branch.trained():
+            parameter.requires_grad_(True)
+        return cls._build(data, options, options.stage(2), branch, _of_stage_two(detector.config), ())
+
+    def as_second(self) -> "StageTraining":
+        """Stage 2 of the network as it is now, to see what it would take."""
+        data, options = self.data, self.options
+        return self._build(data, options, options.stage(2), self.branch, _of_stage_two(self.config), ())
+
+    def rehearse(self, steps: int) -> Iterator[torch.Tensor]:
+        """Losses of so many steps, as in the first epoch."""
+        batch = self.sampler.batches(0, self.batches, self.size)[0]
+        for seed in range(steps):
+            self.branch.train()
+            x = self._normalised(batch, torch.Generator().manual_seed(seed))
+            yield self._loss(batch, self.branch.features(x).float())
+
+    @classmethod
+    def _build(
+        cls,
+        data: PairData,
+        options: LatentOptions,
+        stage: StageOptions,
+        branch: LatentNetwork,
+        config: LatentConfig,
+        notes: tuple[str, ...],
+    ) -> "StageTraining":
+        device = check_device(options.device)
+        precision = choose_precision(options.precision, device)
+        rows, latents = data.rows, data.latents
+        sampler = PairSampler(
+            rows,
+            data.identity[rows],
+            latents.hashes[rows],
+            None if data.dataset is None else data.dataset[rows],
+            protocol=options.protocol,
+            copies=stage.number == 2 or not data.identities_known,
+            same_dataset=options.same_dataset,
+            seed=options.seed,
+        )
+        moved = stage.number == 1 and options.stage1_augment != "none"
+        if (sampler.copies_needed or moved) and latents.store is None:
+            why = "stage1_augment augments images" if moved else "without identities images are augmented"
+            raise InputError(f"{why}, and these latents were given without images")
+        notes = (*notes, *_copied(sampler, stage, data.identities_known))
+        batches, size = sampler.plan(options.pairs or len(rows), stage.batch_size)
+        if size < stage.batch_size:
+            notes = (*notes, _smaller(stage, size, sampler))
+        place(branch, device)
+        content = [recipe(options), dict(latents.encoder.identity), precision, device.type, stage.number]
+        who = [[latents.hashes[c].tolist(), data.identity[c].tolist()] for c in (rows, data.validation)]
+        sets = None if data.dataset is None else data.dataset[rows].tolist()
+        key = fingerprint(content, state_fingerprint(branch), who, sets, length=32)
+        return cls(data, options, stage, branch, config, sampler, batches, size, device, precision, key, notes)
+
+    @cached_property
+    def latents(self) -> LatentSource:
+        """Of all rows."""
+        return LatentSource(self.data.latents.values, self.device)
+
+    @cached_property
+    def encoder(self) -> AugmentedEncoder:
+        """Of augmented images."""
+        return AugmentedEncoder(self.data.latents, self.device, self.precision)
+
+    @cached_property
+    def watcher(self) -> Watcher:
+        """What looks at the validation images."""
+        with_copies = self.stage.number == 2
+        return Watcher.build(self.data, self.latents, lambda: self.encoder, self.options.seed, with_copies=with_copies)
+
+    def run(self, checkpoint: Path, progress: Progress) -> tuple[StageRecord, int]:
+        """Train until patience ends it; the record with the best weights, and the epochs done."""
+        branch, stage = self.branch, self.stage
+        record = StageRecord(stage.epochs, branch.tensors(), with_recall=stage.number == 2)
+        record.add(0, self.watcher.look(branch))
+
+        def after(epoch: int, losses: np.ndarray) -> bool:
+            """Note what the network finds now; no better epoch for long enough ends it."""
+            record.add(epoch, self.watcher.look(branch), float(losses[0]), branch.tensors())
+            return epoch - record.best_epoch < stage.patience
+
+        n = self.batches * self.size
+        steps = self.options.steps(stage, self.size)
+        with forked_generators(self.device) as reseed:
+            done = run_epochs(
+                partial(self.losses, reseed),
+                branch.tensors(),
+                build_optimizer(list(branch.trained()), steps),
+                steps,
+                n=n,
+                checkpoint=Checkpoint(checkpoint, self.key, self.options.checkpoint_seconds),
+                on_epoch=lambda epoch, _: progress(f"training, stage {stage.number}", epoch, stage.epochs),
+                scaler=torch.amp.GradScaler(self.device.type, enabled=self.precision == "fp16"),
+                watch=Watch(after, record.tensors, self.key),
+            )
+        return record, done.epoch
+
+    def losses(self, reseed: Callable[[int], None], epoch: int, bounds: Bounds) -> Iterator[torch.Tensor]:
+        """The loss of each batch of an epoch."""
+        seeds = step_seeds(self.options.seed + self.stage.number - 1, epoch, len(bounds))
+        drawn = self.sampler.batches(epoch, self.batches, self.size)
+        for batch, seed in zip(drawn, seeds, strict=True):
+            reseed(seed)
+            generator = torch.Generator().manual_seed(seed)
+            x = self._normalised(batch, generator)
+            self.branch.train()
+            with autocast(self.device, self.precision):
+                features = self.branch.features(x)
+            yield self._loss(batch, features.float())
+
+    def _loss(self, batch: PairBatch, features: torch.Tensor) -> torch.Tensor:
+        b = len(batch)
+        both = np.concatenate([batch.first, batch.second])
+        if self.options.protocol == "paper":
+            identity = np.tile(np.arange(b), 2)
+        else:
+            identity = np.unique(self.data.identity[both], return_inverse=True)[1]
+        share = self.options.bce_share
+        assert share is not None
+        logits = self.branch.logits(features[:b], features[b:]) if share > 0 else None
+        positive = torch.from_numpy(batch.positive).to(self.device)
+        identities = torch.from_numpy(identity).to(self.device)
+        how = {"bce_share": share, "temperature": self.options.temperature}
+        return pair_loss(features, logits, positive, identities, **how)
+
+    def _normalised(self, batch: PairBatch, generator: torch.Generator) -> torch.Tensor:
+        """Latents of the first, then of the second images, as the branch takes them: [2b, c, h, w]."""
+        both = np.concatenate([batch.first, batch.second])
+        copied = torch.from_numpy(np.tile(batch.copied, 2))
+        strong, moved = copied, torch.zeros_like(copied)
+        how: PairAugmentation | MildAugmentation = MildAugmentation()
+        asked = self.options.stage1_augment
+        if self.stage.number == 2 or asked not in ("none", "mild"):
+            first = torch.rand(len(batch), generator=generator) < _AUGMENT_FIRST
+            moved = torch.cat([first, torch.ones(len(batch), dtype=torch.bool)]) & ~copied
+            if self.stage.number == 2:
+                strong, moved = strong | moved, torch.zeros_like(copied)
+            else:
+                how = PairAugmentation(operations=operations_of(asked))
+        elif asked == "mild":
+            moved = ~copied
+        z = self.latents(both)
+        for chosen, augmentation in ((strong, PairAugmentation()), (moved, how)):
+            places = chosen.nonzero()[:, 0]
+            if len(places):
+                pixels = self.encoder.pixels(both[places.numpy()])
+                z[places.to(self.device)] = self.encoder.encode(augmentation.apply(pixels, generator))
+        if not self.branch.form.by_sample:
+            return by_statistics(z, self.branch.mean, self.branch.std)
+        if self.stage.number == 2:
+            return by_sample(z)
+        return self._by_data_set(z, both, generator)
+
+    def _by_data_set(self, z: torch.Tensor, rows: np.ndarray, generator: torch.Generator) -> torch.Tensor:
+        """By the statistics of each latent's data set, or with a small probability by itself."""
+        set_of, mean, std = self.data.statistics
+        chosen = torch.from_numpy(set_of[rows]).to(self.device)
+        means, stds = (torch.from_numpy(v).to(self.device, z.dtype)[chosen] for v in (mean, std))
+        alone = torch.rand(len(z), generator=generator) < (self.options.sample_normalisation or 0.0)
+        by_set = by_statistics(z, means, stds)
+        return torch.where(alone.to(self.device)[:, None, None, None], by_sample(z), by_set)
+
+    def seen(self) -> pd.DataFrame:
+        """Hashes of what chose the weights; patients by their ids in the manifest, however they were joined here."""
+        both = np.concatenate([self.data.rows, self.data.validation])
+        latents = self.data.latents
+        return pd.DataFrame(
+            {
+                "part": ["training"] * len(self.data.rows) + ["validation"] * len(self.data.validation),
+                "pixel_hash": latents.hashes[both].astype(str),
+                "group_hash": group_hashes(latents.groups[both], latents.data_hash),
+            }
+        )
+
+
+def _of_stage_two(config: LatentConfig) -> LatentConfig:
+    """The configuration of a detector that goes on."""
+    return replace(config, stage=2, best_epoch=0, calibration={})
+
+
+def _copied(sampler: PairSampler, stage: StageOptions, identities_known: bool) -> tuple[str, ...]:
+    """That a data set has no identities, where stage 1 meets it in copies."""
+    if not sampler.copies_needed or stage.number == 2 or not identities_known:
+        return ()
+    return (
+        "No two training images of a data set are of one identity: there it learns to recognise two augmentations of "
+        "one image, not a patient. If patients are known, name them (--group-from, --group-column).",
+    )
+
+
+def _smaller(stage: StageOptions, size: int, sampler: PairSampler) -> str:
+    return (
+        f"Stage {stage.number}: batches are of {size} pairs and not of {stage.batch_size}: "
+        f"{sampler.n_able:,} identities have a positive pair, and no batch holds more than one of each on average."
+    )
+
+
+def _finished(folder: Path, key: str) -> FittedStage:
+    """What an earlier call left.
+
+    Raises:
+        InputError: It is another detector.
+    """
+    detector, found = read_finished(folder, key, LatentDetector)
+    return FittedStage(detector, tuple(found["history"]), detector.config.best_epoch, tuple(found["notes"]))

@@ -1,0 +1,166 @@
+"""What chooses the epoch of a Siamese detector: pairs of validation patients, and their augmented copies.
+
+**Stage 1** takes the epoch with the highest AUC over all positive pairs of the validation identities and one negative
+of the same data set for each, every identity counting one: weights are 1 / pairs of the identity. Of an identity with
+more than 50 pairs a random 50 are looked at.
+
+**Stage 2** takes the highest sum of this AUC and the recall under augmentation: the share of validation identities
+whose copy (one image each, of at most 200 identities; every family of `training.detectors.lcmem.augmentations.FAMILIES`
+at its strongest) scores at least the threshold that half of the negatives, by weight, stay below: the rule of paper
+004's figure 4. The mean over the families.
+
+Without two images of one identity, positives of the AUC are those copies.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from memorisk.runs.errors import InputError
+from memorisk.statistics.copies.calibration import one_per_group
+from memorisk.statistics.pairs.identity_pairs import Pairs, negative_pairs, pair_weights, positive_pairs
+from memorisk.training.autoencoders.latent_store import Latents
+from memorisk.training.detectors.lcmem.augmentations import FAMILIES, augmented
+
+SPECIFICITY = 0.5
+"""Share of the negatives that stay below the threshold of a recall."""
+_MOST_PAIRS = 50
+_MOST_COPIED = 200
+
+Score = Callable[[np.ndarray, np.ndarray], np.ndarray]
+"""(features [n, d], features [n, d]) -> [n], larger = more alike."""
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What a look at the validation images found."""
+
+    auc: float
+    """Patient-weighted."""
+    recall: float
+    """Of copies at the strongest augmentations; NaN where none were made."""
+
+
+@dataclass(frozen=True)
+class ValidationPairs:
+    """Pairs among chosen images, by their places in ``rows``."""
+
+    rows: np.ndarray
+    """[n] rows of the images."""
+    positive: Pairs
+    """P pairs of one identity."""
+    negative: Pairs
+    """Q pairs of two."""
+    weight: np.ndarray
+    """[P] of the positives."""
+    negative_weight: np.ndarray
+    """[Q]."""
+    copied: np.ndarray
+    """[k] places of the images whose copies are looked for."""
+    n_identities: int
+    """With a positive pair."""
+
+
+def validation_pairs(
+    rows: np.ndarray, identity: np.ndarray, dataset: np.ndarray | None, *, seed: int
+) -> ValidationPairs:
+    """The pairs by which an epoch is chosen.
+
+    Args:
+        rows: [n] validation images.
+        identity: [n] whose each is.
+        dataset: [n] data set of each; None: one.
+        seed: Of what is drawn.
+
+    Raises:
+        InputError: All are of one identity.
+    """
+    if len(np.unique(identity)) < 2:
+        raise InputError("all validation images are of one identity: there is nobody to tell apart")
+    positive = _at_most(positive_pairs(identity), identity, seed)
+    enough = len(positive) or min(len(rows), _MOST_COPIED)
+    sets = None if dataset is None or _lonely(identity, dataset) else dataset
+    negative = negative_pairs(identity, positive if len(positive) else enough, dataset=sets, seed=seed)
+    copied = one_per_group(identity, seed=seed)
+    if len(copied) > _MOST_COPIED:
+        copied = np.sort(np.random.default_rng(seed).choice(copied, _MOST_COPIED, replace=False))
+    return ValidationPairs(
+        rows,
+        positive,
+        negative,
+        pair_weights(identity[positive.first]),
+        pair_weights(identity[negative.first]),
+        copied,
+        len(np.unique(identity[positive.first])),
+    )
+
+
+def strongest_copies(latents: Latents, rows: np.ndarray, *, seed: int) -> dict[str, np.ndarray]:
+    """Copies of images by every family at its strongest, ``{family: [n, H, W, C]}``.
+
+    Args:
+        latents: With their images.
+        rows: Which.
+        seed: Of the copies.
+    """
+    assert latents.store is not None
+    images = latents.store.images
+    return {family: augmented(images, rows, family, strengths[-1], seed=seed) for family, strengths in FAMILIES.items()}
+
+
+def look(pairs: ValidationPairs, features: np.ndarray, copies: dict[str, np.ndarray], score: Score) -> Seen:
+    """AUC and recall of features.
+
+    Args:
+        pairs: Which.
+        features: [n, d] of the validation images.
+        copies: Features [k, d] of their copies, by family; empty where none were made.
+        score: What compares two.
+    """
+    against = score(features[pairs.negative.first], features[pairs.negative.second])
+    originals = features[pairs.copied]
+    alike = {family: score(originals, found) for family, found in copies.items()}
+    threshold = weighted_quantile(against, pairs.negative_weight, SPECIFICITY)
+    recall = float(np.mean([(found >= threshold).mean() for found in alike.values()])) if alike else float("nan")
+    if len(pairs.positive):
+        together = score(features[pairs.positive.first], features[pairs.positive.second])
+        weight = pairs.weight
+    else:
+        together = np.concatenate([*alike.values(), np.empty(0)])
+        weight = np.ones(len(together))
+    return Seen(_auc(together, weight, against, pairs.negative_weight), recall)
+
+
+def weighted_quantile(values: np.ndarray, weight: np.ndarray, share: float) -> float:
+    """The smallest value that at least this share of the weight stays at or below."""
+    order = np.argsort(values, kind="stable")
+    total = np.cumsum(weight[order])
+    return float(values[order][np.searchsorted(total, share * total[-1])])
+
+
+def _auc(together: np.ndarray, weight: np.ndarray, against: np.ndarray, negative_weight: np.ndarray) -> float:
+    """Weighted, ties one half; NaN where there is nothing to compare."""
+    from sklearn.metrics import roc_auc_score
+
+    if not len(together) or not len(against):
+        return float("nan")
+    truth = np.arange(len(together) + len(against)) < len(together)
+    weights = np.concatenate([weight, negative_weight])
+    return float(roc_auc_score(truth, np.concatenate([together, against]), sample_weight=weights))
+
+
+def _at_most(pairs: Pairs, identity: np.ndarray, seed: int) -> Pairs:
+    """At most 50 random pairs of each identity."""
+    own = identity[pairs.first]
+    shuffled = np.random.default_rng(seed).permutation(len(own))
+    ranked = shuffled[np.argsort(np.unique(own, return_inverse=True)[1][shuffled], kind="stable")]
+    _, count = np.unique(own, return_counts=True)
+    place = np.arange(len(own)) - np.repeat(np.cumsum(count) - count, count)
+    kept = np.sort(ranked[place < _MOST_PAIRS])
+    return Pairs(pairs.first[kept], pairs.second[kept])
+
+
+def _lonely(identity: np.ndarray, dataset: np.ndarray) -> bool:
+    """Whether a data set has a single identity, so that it has no negative pair of its own."""
+    return any(len(np.unique(identity[dataset == name])) < 2 for name in np.unique(dataset))

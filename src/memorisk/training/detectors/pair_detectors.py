@@ -1,0 +1,134 @@
+"""Any detector as one thing: what turns images into vectors, and what says how alike two vectors are.
+
+A folder of ``memorisk train detector`` (with a head or a measure), or any source of features with a measure.
+"""
+
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from memorisk.images.options import ImageOptions
+from memorisk.models.detectors.detectors import CONFIG, Detector, load_detector
+from memorisk.models.detectors.lcmem import LatentDetector
+from memorisk.models.encoders.encoders import FeatureSource, parse_source
+from memorisk.runs.progress import Progress, quiet
+from memorisk.scores.distances import find_measure, fit_measure
+from memorisk.scores.distances.fitted import BINARY, POSITIVE
+from memorisk.scores.pairs import Head
+from memorisk.scores.similarity import HeadSimilarity, MeasureSimilarity, Similarity
+from memorisk.training.engine.workplace import LOCAL, Workplace
+from memorisk.training.features.matrix import Features, ImageSource, load_features
+
+AUTO = "auto"
+_NO_NETWORK = ("pixels", "pca", "saved")
+
+
+@dataclass(frozen=True, eq=False)
+class PairDetector:
+    """What compares two images."""
+
+    source: FeatureSource
+    """Of the vectors."""
+    measure: str | None
+    """Name of the distance; None where there is a head."""
+    domain: str | None
+    """How measures of non-negative numbers meet negative ones."""
+    head: Head | None
+    """Of a Siamese detector."""
+    detector: Detector | LatentDetector | None
+    """What was loaded from a detector's folder; it knows whom it was trained on."""
+    workplace: Workplace = LOCAL
+    """Where its features are computed and all pairs are looked at."""
+
+    @property
+    def name(self) -> str:
+        """As a report may show it."""
+        return self.source.shown if self.measure is None else f"{self.source.shown}, {self.measure}"
+
+    @property
+    def fits(self) -> bool:
+        """Whether something is fitted on the vectors that it compares, so that they must be named."""
+        return self.source.kind == "pca" or self.measure in ("seuclidean", "mahalanobis", *BINARY, *POSITIVE)
+
+    def working_at(self, workplace: Workplace) -> "PairDetector":
+        """The same, its passes of images and its searches somewhere else."""
+        return replace(self, workplace=workplace)
+
+    def features(
+        self,
+        images: ImageSource,
+        *,
+        options: ImageOptions | None = None,
+        reference: Any = None,
+        size: int | None = None,
+        normalise: str | None = None,
+        device: str = "auto",
+        precision: str = "auto",
+        progress: Progress = quiet,
+    ) -> Features:
+        """The vectors of images, found in the cache folder or computed.
+
+        Args:
+            images: As for `load_features`.
+            options: Likewise.
+            reference: Likewise; what ``pca:K`` is fitted on.
+            size: Likewise.
+            normalise: Likewise.
+            device: Likewise.
+            precision: Likewise.
+            progress: Likewise.
+
+        Raises:
+            InputError: As `load_features`.
+        """
+        fitted = self.source.kind == "pca" and self.source.weights is None
+        load = partial(load_features, images, self.source, options=options, reference=reference if fitted else None)
+        how = {"size": size, "normalise": normalise, "device": device, "precision": precision}
+        return load(work=self.workplace.features, progress=progress, **how)
+
+    def similarity(self, reference: np.ndarray) -> Similarity:
+        """What compares its vectors; a measure is fitted on those given, where there is something to fit.
+
+        Args:
+            reference: [N, d] vectors.
+
+        Raises:
+            InputError: Rows that the measure does not take.
+        """
+        if self.head is not None:
+            return HeadSimilarity(self.head, self.workplace.search)
+        assert self.measure is not None
+        domain = self.domain if self.measure in POSITIVE else None
+        binarise = "median" if self.measure in BINARY else None
+        measure = fit_measure(self.measure, reference, domain=domain, binarise=binarise)
+        return MeasureSimilarity(measure, self.workplace.search)
+
+
+def open_pair_detector(source: str | Path, *, measure: str = AUTO, domain: str | None = None) -> PairDetector:
+    """A detector by what a user names.
+
+    Args:
+        source: The folder of a detector, with or without ``detector:``, or any source of features
+            (`memorisk.models.encoders.encoders`).
+        measure: Name of one of the 14; "auto" is a detector's own or its head, cosine for encoders, Euclidean for
+            pixels, PCA and saved features.
+        domain: How braycurtis, canberra and jensenshannon meet negative numbers.
+
+    Raises:
+        InputError: There is no such source or measure, or the detector's files are damaged.
+    """
+    text = str(source)
+    found = parse_source(f"detector:{text}" if (Path(text) / CONFIG).is_file() else text)
+    detector = load_detector(found.name) if found.kind == "detector" else None
+    head = getattr(detector, "head", None) if measure == AUTO else None
+    if head is not None:
+        return PairDetector(found, None, None, head, detector)
+    name = measure
+    if name == AUTO:
+        name = "euclidean" if found.kind in _NO_NETWORK else "cosine"
+        name = detector.config.measure if detector is not None else name
+    find_measure(name)
+    return PairDetector(found, name, domain, None, detector)

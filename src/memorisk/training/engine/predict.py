@@ -1,0 +1,150 @@
+"""Logits of a trained network in evaluation mode and float32: one plain pass, or several augmented ones."""
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import torch
+from torch import nn
+
+from memorisk.runs.devices import check_device
+from memorisk.runs.errors import InputError
+from memorisk.training.engine.augment import build_augmentation
+from memorisk.training.engine.devices import exact_products, place
+from memorisk.training.engine.options import TrainOptions
+from memorisk.training.engine.order import step_seeds
+from memorisk.training.engine.pixels import Images, Normalisation, PixelSource, check_images, choose_normalisation
+
+MAX_BATCH = 256
+_PIXELS_PER_BATCH = 1 << 22
+
+
+def predict_batch_size(images: Images) -> int:
+    """Images per batch of a prediction: 256, or as many as hold 4,194,304 pixels (83 at 224 px).
+
+    It depends on the image size alone, never on the device or on free memory, so that the same command gives the same
+    bytes.
+    """
+    if images.ndim == 2:
+        return MAX_BATCH
+    return int(max(1, min(MAX_BATCH, _PIXELS_PER_BATCH // (images.shape[1] * images.shape[2]))))
+
+
+def predict_logits(
+    model: nn.Module,
+    images: Images,
+    rows: np.ndarray | None,
+    options: TrainOptions,
+    device: str | torch.device = "cpu",
+    *,
+    normalisation: Normalisation | None = None,
+) -> np.ndarray:
+    """Logits of chosen images, in float32 whatever the training's precision was: M is a difference of losses.
+
+    Args:
+        model: The network; its training or evaluation mode is restored afterwards.
+        images: As for `fit`.
+        rows: Which images, [n]; None for all.
+        options: The settings the network was trained with (``normalise`` is used).
+        device: "cpu", "cuda" or "cuda:1".
+        normalisation: The training's (`FitLog.normalisation`); by default that of all ``images``, which is the
+            training's own if these are the same images.
+
+    Returns:
+        [n, k] float32.
+
+    Raises:
+        InputError: if images, rows or options do not fit together, or there are no rows.
+    """
+    chosen = np.arange(len(images)) if rows is None else np.asarray(rows, dtype=np.int64)
+    return map_images(model, model, images, chosen, options, device, normalisation)
+
+
+def predict_augmented(
+    model: nn.Module,
+    images: Images,
+    options: TrainOptions,
+    device: str | torch.device = "cpu",
+    *,
+    passes: int,
+    normalisation: Normalisation | None = None,
+) -> np.ndarray:
+    """Logits of every image under several augmentations of it, those of the network's training.
+
+    Paper 000, appendix, "Single-pass versus five-augmentation scoring": the earlier protocol of some of its tables.
+    What is drawn depends on the pass and the image's place alone, so that every model sees the same augmented images.
+
+    Args:
+        model: As for `predict_logits`.
+        images: Likewise.
+        options: Likewise; ``augment`` is used, too.
+        device: Likewise.
+        passes: Augmentations of each image.
+        normalisation: Likewise.
+
+    Returns:
+        [passes, N, k] float32.
+
+    Raises:
+        InputError: As `predict_logits`, or no augmentation is named or one changes no pixel.
+    """
+    everything = np.arange(len(images))
+    normalisation = normalisation or choose_normalisation(images, options.normalise)
+    source = PixelSource(
+        images, everything, device=check_device(device), dtype=torch.float32, normalisation=normalisation
+    )
+    augment = build_augmentation(options.augmentations, source)
+    if augment is None:
+        raise InputError("scoring on augmented images needs the training's augmentation: name it with augment")
+    batches = -(-len(images) // predict_batch_size(images))
+
+    def one_pass(number: int) -> np.ndarray:
+        """Logits of the images under one draw of the augmentation."""
+        seeds = iter(step_seeds(0, number, batches))
+        return map_images(
+            model, lambda x: model(augment(x, next(seeds))), images, everything, options, device, normalisation
+        )
+
+    return np.stack([one_pass(number) for number in range(passes)])
+
+
+def map_images(
+    model: nn.Module,
+    function: Callable[[torch.Tensor], torch.Tensor],
+    images: Images,
+    rows: np.ndarray,
+    options: TrainOptions,
+    device: str | torch.device,
+    normalisation: Normalisation | None,
+) -> np.ndarray:
+    """A function of the network, in evaluation mode, of chosen images: [b, C, H, W] a batch, [n, ...] float32 out."""
+    check_images(images)
+    where = check_device(device)
+    dtype = next(model.parameters()).dtype
+    normalisation = normalisation or choose_normalisation(images, options.normalise)
+    source = PixelSource(images, rows, device=where, dtype=dtype, normalisation=normalisation)
+    place(model, where)
+    was_training = model.training
+    model.eval()
+    try:
+        with torch.inference_mode(), exact_products(where):
+            slots = torch.arange(len(rows)).split(predict_batch_size(images))
+            return _gathered((function(x) for x in source.batches(slots)), len(rows))
+    finally:
+        model.train(was_training)
+
+
+def _gathered(batches: Iterator[torch.Tensor], n: int) -> np.ndarray:
+    """Batches one after another in one array [n, ...], float32.
+
+    Each is copied and let go: kept till the end, small results between large freed blocks kept the allocator from using
+    these again, and memory grew by 20 kB an image (benchmarks/results/memory.json).
+    """
+    first = next(batches)
+    values = np.empty((n, *first.shape[1:]), dtype=np.float32)
+    at = len(first)
+    values[:at] = first.float().cpu().numpy()
+    del first
+    for batch in batches:
+        values[at : at + len(batch)] = batch.float().cpu().numpy()
+        at += len(batch)
+    return values

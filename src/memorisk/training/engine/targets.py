@@ -1,0 +1,106 @@
+"""Labels as written in a manifest, turned into what a head is trained on."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from memorisk.images.manifest import Manifest
+from memorisk.runs.errors import InputError, one_line, unknown_name
+from memorisk.training.engine.options import HEADS
+
+SEPARATOR = "|"
+
+
+@dataclass(frozen=True)
+class Targets:
+    """Training targets of all images of a manifest."""
+
+    head: str
+    """single, binary, multi or first."""
+
+    classes: tuple[str, ...]
+    """Names of the classes, sorted; for binary the second one is the positive."""
+
+    values: np.ndarray
+    """Class numbers int64 [N] (single, first), 0/1 float32 [N] (binary) or float32 [N, k] (multi)."""
+
+    @property
+    def n_outputs(self) -> int:
+        """Number of logits: one for binary, else one per class."""
+        return 1 if self.head == "binary" else len(self.classes)
+
+
+def build_targets(
+    labels: Sequence[str] | np.ndarray, head: str = "single", *, classes: Sequence[str] | None = None
+) -> Targets:
+    """Targets from labels.
+
+    single: the label as it stands. binary: the same, exactly two. multi: labels joined by "|", one output each; an
+    empty label means none of them. first: the first-listed of several, as the paper reads ChestX-ray14.
+
+    Args:
+        labels: One text per image, [N].
+        head: What is predicted.
+        classes: The classes in their order, where this set may lack some; by default those that occur, sorted.
+
+    Raises:
+        InputError: for an empty label where one is needed, fewer than two classes, more than two for binary, or a
+            label outside ``classes``.
+    """
+    if head not in HEADS:
+        raise unknown_name("head", head, HEADS)
+    texts = [str(label).strip() for label in labels]
+    lists = [[part.strip() for part in text.split(SEPARATOR) if part.strip()] for text in texts]
+    if head in ("single", "binary"):
+        lists = [[text] if text else [] for text in texts]
+    elif head == "first":
+        lists = [parts[:1] for parts in lists]
+    empty = [i for i, parts in enumerate(lists) if not parts]
+    if empty and head != "multi":
+        raise InputError(
+            f"{len(empty)} images have no label (the first is row {empty[0]}); a {head} head needs one each"
+        )
+    names = tuple(classes) if classes is not None else tuple(sorted({part for parts in lists for part in parts}))
+    _check_classes(names, head)
+    number = {name: i for i, name in enumerate(names)}
+    for part in (part for parts in lists for part in parts):
+        if part not in number:
+            raise unknown_name("label", part, names)
+    if head == "multi":
+        values = np.zeros((len(lists), len(names)), dtype=np.float32)
+        for i, parts in enumerate(lists):
+            values[i, [number[part] for part in parts]] = 1
+        return Targets(head, names, values)
+    chosen = np.array([number[parts[0]] for parts in lists], dtype=np.int64)
+    return Targets(head, names, chosen.astype(np.float32) if head == "binary" else chosen)
+
+
+def training_labels(manifest: Manifest, head: str) -> np.ndarray:
+    """The labels that a head is trained on: the first-listed for ``first``, joined ones only for ``multi``.
+
+    Raises:
+        InputError: Findings are joined and the head takes one label.
+    """
+    labels = manifest.labels
+    joined = np.array(["|" in str(label) for label in labels])
+    if head == "first":
+        return np.array([str(label).split("|")[0] for label in labels], dtype=object)
+    if joined.any() and head != "multi":
+        raise InputError(
+            f"{joined.sum():,} images of {one_line(manifest.name)} have several findings, the first "
+            f"{one_line(labels[joined][0], 60)!r}: say --head multi, or --head first for the first-listed one"
+        )
+    return labels
+
+
+def _check_classes(names: tuple[str, ...], head: str) -> None:
+    if len(set(names)) != len(names):
+        raise InputError("a class is named twice")
+    if head == "multi":
+        if not names:
+            raise InputError("no image has a label")
+    elif len(names) < 2:
+        raise InputError(f"all images have the same label ({', '.join(names) or 'none'}); a classifier needs two")
+    if head == "binary" and len(names) != 2:
+        raise InputError(f"a binary head needs exactly two classes, there are {len(names)}: use head single")

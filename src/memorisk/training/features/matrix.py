@@ -1,0 +1,363 @@
+"""From any images to one feature matrix, with ids, groups and what must be said of it.
+
+``load_features("scans/", "resnet50@weights.safetensors")``; what may stand in the second place is listed in
+`memorisk.models.encoders.encoders`. Features are computed once for a content (`memorisk.training.features.cache`).
+"""
+
+from collections.abc import Generator
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+
+from memorisk.images.cache import cache_folder
+from memorisk.images.manifest import Manifest
+from memorisk.images.options import ImageOptions
+from memorisk.images.sources.registry import load_manifest
+from memorisk.images.store import ImageStore, build_store
+from memorisk.models.encoders.encoders import FeatureSource, parse_source
+from memorisk.models.encoders.networks import Encoder, Stored, open_encoder, pca_encoder
+from memorisk.models.encoders.pca import PixelPca
+from memorisk.models.encoders.saved import read_saved
+from memorisk.runs.devices import check_device
+from memorisk.runs.errors import InputError, one_line
+from memorisk.runs.files import atomic_path
+from memorisk.runs.fingerprint import file_fingerprint, fingerprint
+from memorisk.runs.progress import Counted, Progress, quiet
+from memorisk.training.features.cache import Compute, FeaturePlan, Kept, computed_features, kept_features
+from memorisk.training.features.checks import FeatureChecks, check_values
+from memorisk.training.features.extraction import feature_batches, feature_precision
+from memorisk.training.features.jobs import FeatureJob, FeatureWork, feature_job
+from memorisk.training.features.pca import fit_pixel_pca
+
+_FORMAT = 1  # part of the key: a change of how images reach an encoder makes new features
+
+ImageSource = str | Path | Manifest | ImageStore
+"""A source as for `load_manifest`, its manifest, or the store of its images."""
+
+Reference = ImageStore | PixelPca | np.ndarray | list[int]
+"""What PCA is fitted on: a store, rows of the images at hand (indices or a mask); or a fit."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FeatureDescription:
+    """What a report must say of features.
+
+    Attributes:
+        source: As it was typed, without folders.
+        encoder: Who computed.
+        weights: Which weights, in words; empty where there are none.
+        weights_fingerprint: Of the file, or of the tensors; of saved features, of their file.
+        state: "pretrained", "trained", "random", "fitted", "no network" or "saved".
+        preprocessing: What an image went through, in words.
+        precision: Of the computation; the features are float32.
+        dimension: d.
+        n: Images.
+        n_distinct: Images with different pixels among those computed; None where pixels were not looked at.
+        notes: Sentences that must be said; that weights are random comes first.
+    """
+
+    source: str
+    encoder: str
+    weights: str
+    weights_fingerprint: str
+    state: str
+    preprocessing: str
+    precision: str
+    dimension: int
+    n: int
+    n_distinct: int | None
+    notes: tuple[str, ...]
+
+    @property
+    def sentence(self) -> str:
+        """One sentence that stands for all of it."""
+        network = f"{self.encoder}, {self.weights}" if self.weights else self.encoder
+        how = "; ".join(part for part in (self.preprocessing, self.precision) if part)
+        return f"{self.dimension:,} features an image by {network} ({self.state}; {how})."
+
+    def as_json(self) -> dict[str, Any]:
+        """All of it, as JSON has it."""
+        return asdict(self) | {"notes": list(self.notes)}
+
+
+@dataclass(frozen=True, eq=False)
+class Features:
+    """A feature matrix.
+
+    Attributes:
+        values: [N, d] float32, read-only, perhaps a memory map; rows as the images came.
+        ids: [N] str.
+        groups: [N] str, whose image each is.
+        described: What a report must say.
+        checks: Rows that are not finite, constant rows and columns.
+        computed: Images that went through the encoder in this call; 0 where all was kept from before.
+    """
+
+    values: np.ndarray
+    ids: np.ndarray
+    groups: np.ndarray
+    described: FeatureDescription
+    checks: FeatureChecks
+    computed: int = 0
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def select(self, rows: np.ndarray | list[int]) -> "Features":
+        """The features of some rows, by boolean mask [N] or by index [n], in that order; the others are left behind."""
+        chosen = np.asarray(rows)
+        if chosen.dtype == bool and len(chosen) != len(self):
+            raise InputError(f"a mask of {len(chosen):,} rows was given for {len(self):,} images")
+        chosen = np.flatnonzero(chosen) if chosen.dtype == bool else chosen.astype(np.int64)
+        return replace(
+            self,
+            values=self.values[chosen],
+            ids=self.ids[chosen],
+            groups=self.groups[chosen],
+            described=replace(self.described, n=len(chosen)),
+            checks=self.checks.of_rows(chosen),
+        )
+
+    def save(self, path: str | Path) -> None:
+        """Write them as ``.npz`` (``features, image, group``), private and atomic: saved features as they may be named.
+
+        Raises:
+            InputError: The name does not end in .npz.
+        """
+        if Path(path).suffix.lower() != ".npz":
+            raise InputError(f"features are saved as .npz; {one_line(Path(path).name, 80)} is named otherwise")
+        with atomic_path(path) as temporary, temporary.open("wb") as file:
+            np.savez(file, features=self.values, image=self.ids.astype(str), group=self.groups.astype(str))
+
+
+def load_features(
+    images: ImageSource,
+    source: str | Path | FeatureSource | PixelPca,
+    *,
+    options: ImageOptions | None = None,
+    reference: Reference | None = None,
+    size: int | None = None,
+    normalise: str | None = None,
+    seed: int = 0,
+    device: str | torch.device = "auto",
+    precision: str = "auto",
+    batch: int | None = None,
+    cache: bool = True,
+    processes: int | None = None,
+    work: FeatureWork | None = None,
+    progress: Progress = quiet,
+) -> Features:
+    """Features of images, computed or found.
+
+    Args:
+        images: A folder, table, DICOM tree or file of arrays; a manifest; or a store.
+        source: What computes them (`memorisk.models.encoders.encoders`), or a PCA that was fitted.
+        options: How images are found, read and stored; not with a store. ``size`` there is what they are stored at.
+        reference: With ``pca:K``: what it is fitted on.
+        size: Pixels a side that a network gets; by default what it was trained at, for memorisk's own what is stored.
+        normalise: A network's mean and deviation where they are not the published ones, as "0.13/0.31".
+        seed: Of random weights.
+        device: Where to compute; "auto" is a GPU where there is one.
+        precision: "fp32", on a GPU also "bf16" and "fp16"; "auto" is bf16 there. Pixels and PCA are float64 throughout.
+        batch: Images a batch; features do not depend on it.
+        cache: Whether features are looked for and kept in the cache folder, beside the image stores.
+        processes: Processes that decode images.
+        work: Workers of a cluster that compute what a network computes; None for this process.
+        progress: Called with (stage, done, total).
+
+    Returns:
+        The features, rows in the order of the images.
+
+    Raises:
+        InputError: The images or the source are refused, or the features are constant.
+        MemoriskError: The disk is full; what is done is kept.
+    """
+    asked = source if isinstance(source, (FeatureSource, PixelPca)) else parse_source(source)
+    if reference is not None and not (isinstance(asked, FeatureSource) and asked.kind == "pca" and not asked.weights):
+        raise InputError("a reference is what pca:K is fitted on; these features are not fitted: leave it out")
+    where = check_device(device)
+    if isinstance(images, ImageStore):
+        if options is not None:
+            raise InputError("images that are stored already take no options: give their source, or leave options out")
+        manifest = images.manifest
+    else:
+        manifest = images if isinstance(images, Manifest) else load_manifest(images, options)
+    if isinstance(asked, FeatureSource) and asked.kind == "saved":
+        return _saved(asked, manifest)
+    if isinstance(images, ImageStore):
+        store = images
+    else:
+        counted = partial(progress, "decoding images")
+        store = build_store(manifest, options or ImageOptions(), processes=processes, progress=counted)
+    root = store.folder.parent.parent / "features"
+    encoder = _encoder(asked, store, reference, root if cache else None, size, normalise, seed)
+    how = feature_precision(precision, where, mixed=encoder.mixed)
+    counted = partial(progress, f"features by {encoder.name}")
+    plan = _plan(encoder, store, root, where, how, batch)
+    if work is not None and isinstance(asked, FeatureSource):
+        job = feature_job(
+            asked, encoder, _stored(store), size=size, normalise=normalise, seed=seed, precision=how, device=where,
+            batch=batch, threads=work.threads,
+        )  # fmt: skip
+        plan = replace(plan, compute=partial(_by_workers, work, job, store, counted, plan.compute))
+    found = (kept_features if cache else computed_features)(plan, progress=counted)
+    return _features(asked, encoder, store, how, found)
+
+
+def _encoder(
+    asked: FeatureSource | PixelPca,
+    store: ImageStore,
+    reference: Reference | None,
+    root: Path | None,
+    size: int | None,
+    normalise: str | None,
+    seed: int,
+) -> Encoder:
+    stored = _stored(store)
+    if isinstance(asked, PixelPca):
+        return pca_encoder(asked, stored)
+    fitted = _fitted(asked, store, reference, root) if asked.kind == "pca" else None
+    books = None if root is None else root.parent
+    return open_encoder(asked, stored, size=size, normalise=normalise, seed=seed, fitted=fitted, books=books)
+
+
+def _stored(store: ImageStore) -> Stored:
+    _, height, width, channels = store.images.shape
+    return int(height), int(width), int(channels)
+
+
+def _fitted(asked: FeatureSource, store: ImageStore, reference: Reference | None, root: Path | None) -> PixelPca | None:
+    """The fit that a source needs: from its file, as given, kept from before, or made now."""
+    if asked.weights is not None:
+        return PixelPca.load(asked.weights)
+    if reference is None or isinstance(reference, PixelPca):
+        return reference
+    if isinstance(reference, ImageStore):
+        base, rows = reference, np.arange(len(reference.images))
+    else:
+        base, rows = store, np.asarray(reference)
+        if rows.dtype == bool and len(rows) != len(store.images):
+            raise InputError(f"a mask of {len(rows):,} reference images was given for {len(store.images):,} images")
+        rows = np.flatnonzero(rows) if rows.dtype == bool else rows.astype(np.int64)
+    fit = partial(fit_pixel_pca, base.images, int(asked.components or 0), rows=rows, side=asked.side)
+    if root is None:
+        return fit()
+    content = {"format": _FORMAT, "components": asked.components, "side": asked.side, "stored": _stored(base)}
+    file = root / f"pca-{fingerprint(content, base.pixel_hashes[rows].tolist(), length=32)}.npz"
+    try:
+        return PixelPca.load(file)
+    except InputError:  # not there, or damaged
+        made = fit()
+        cache_folder(root)
+        made.save(file)
+        return made
+
+
+def _plan(
+    encoder: Encoder, store: ImageStore, root: Path, device: torch.device, precision: str, batch: int | None
+) -> FeaturePlan:
+    """What is to be computed: its key is the content of the images and whatever else decides the values."""
+    made = {"precision": precision, "device": device.type, "dtype": str(encoder.dtype), "stored": _stored(store)}
+    content = {"format": _FORMAT, "depth": store.images.dtype.str, **made, **encoder.identity}
+
+    def compute(rows: np.ndarray):
+        """Features of these rows, a batch at a time."""
+        module, _ = encoder.load()
+        return feature_batches(
+            module,
+            store.images,
+            rows,
+            encoder.preprocessing,
+            device=device,
+            precision=precision,
+            dtype=encoder.dtype,
+            batch=batch,
+            name=encoder.name,
+        )
+
+    manifest = store.manifest
+    return FeaturePlan(
+        key=fingerprint(content, store.pixel_hashes.tolist(), length=32),
+        root=root,
+        name=encoder.name,
+        rows=pd.DataFrame(
+            {"image": manifest.images, "group": manifest.groups, "pixel_hash": store.pixel_hashes}, dtype=object
+        ),
+        compute=compute,
+        meta=lambda: {"encoder": encoder.name, "identity": content, "loading": list(encoder.load()[1])},
+    )
+
+
+def _by_workers(
+    work: FeatureWork, job: FeatureJob, store: ImageStore, counted: Counted, here: Compute, rows: np.ndarray
+) -> Generator[np.ndarray]:
+    """Features of these rows by workers; of a few, and of what is no network, here."""
+    if not work.takes(job.source, len(rows), job.batch):
+        yield from here(rows)
+    else:
+        yield from work.blocks(job, store.images, rows, counted)
+
+
+def _features(asked: FeatureSource | PixelPca, encoder: Encoder, store: ImageStore, how: str, found: Kept) -> Features:
+    ids, d = store.manifest.images, int(found.values.shape[1])
+    loading = [f"Weights of {encoder.name}: {one_line(note, 300)}." for note in found.meta["loading"]]
+    described = FeatureDescription(
+        source=asked.shown if isinstance(asked, FeatureSource) else encoder.name,
+        encoder=encoder.name,
+        weights=encoder.weights,
+        weights_fingerprint=encoder.weights_fingerprint,
+        state=encoder.state,
+        preprocessing=_words(encoder, _stored(store)),
+        precision="fp64" if encoder.dtype == torch.float64 else how,
+        dimension=d,
+        n=len(ids),
+        n_distinct=found.n_distinct,
+        notes=(*encoder.notes, *loading, *found.checks.sentences(ids, d)),
+    )
+    return Features(found.values, ids, store.manifest.groups, described, found.checks, found.computed)
+
+
+def _words(encoder: Encoder, stored: Stored) -> str:
+    """What an image went through."""
+    how = encoder.preprocessing
+    height, width = how.size
+    said = [f"stored at {stored[0]} x {stored[1]} pixels in {stored[2]} channel{'s' if stored[2] > 1 else ''}"]
+    if stored[2] == 1 and how.channels == 3:
+        said.append("grey repeated in three channels")
+    if (height, width) != stored[:2]:
+        said.append(f"resized to {height} x {width} (bilinear, antialias)")
+    if encoder.state in ("fitted", "no network"):
+        return ", ".join([*said, "scaled to [0, 1]"])
+    mean, std = (", ".join(f"{value:.4g}" for value in values) for values in (how.mean, how.std))
+    return ", ".join([*said, f"mean {mean} and deviation {std} of [0, 1]"])
+
+
+def _saved(asked: FeatureSource, manifest: Manifest) -> Features:
+    """Features that the user brings."""
+    found = read_saved(asked.name, manifest.images)
+    with np.errstate(over="ignore"):  # what float32 cannot hold is found as not finite
+        values = found.values if found.values.dtype == np.float32 else found.values.astype(np.float32)
+    values.flags.writeable = False
+    checks = check_values(values, asked.shown)
+    notes = [] if found.by_id else [f"{asked.shown} has no ids: its rows are taken in the order of the images."]
+    if found.left_over:
+        notes.append(f"{found.left_over:,} rows of {asked.shown} belong to none of the images and are left out.")
+    described = FeatureDescription(
+        source=asked.shown,
+        encoder=asked.shown,
+        weights="",
+        weights_fingerprint=file_fingerprint(asked.name),
+        state="saved",
+        preprocessing="computed elsewhere",
+        precision=str(found.values.dtype),
+        dimension=int(values.shape[1]),
+        n=manifest.n,
+        n_distinct=None,
+        notes=(*notes, *checks.sentences(manifest.images, int(values.shape[1]))),
+    )
+    return Features(values, manifest.images, manifest.groups, described, checks)

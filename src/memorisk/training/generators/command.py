@@ -1,0 +1,296 @@
+"""Train a generator on a set of images (``memorisk train generator``).
+
+The run folder holds ``generator/`` (what `memorisk.load_generator` reads), ``training.json`` (settings, history, why it
+ended), ``manifest.parquet`` (which image was in which part) and, where asked for, ``snapshots/``; while it runs also
+the state from which a killed training goes on. A file ``stop.json`` in it ends the training at the next look.
+
+Training images are learnt from; validation images measure the held-out loss, and a decision that is made on it; test
+images have no part in it at all: they are what an audit compares with.
+"""
+
+from contextlib import nullcontext
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from memorisk.images.overlap import refuse_generated_within, refuse_overlap
+from memorisk.images.sources.registry import load_manifest
+from memorisk.images.store import ImageStore, build_store
+from memorisk.models.generators.conditions import Conditions
+from memorisk.models.generators.generators import Generator, load_generator
+from memorisk.runs.cost import Cost, total
+from memorisk.runs.environment import machine, versions
+from memorisk.runs.files import plain, read_json, write_json, write_table
+from memorisk.runs.folder import RunFolder, check_out, open_run
+from memorisk.runs.progress import Progress, quiet
+from memorisk.runs.settings import settings_of
+from memorisk.training.detectors.contrastive.parts import Division, divide, given_parts
+from memorisk.training.engine.devices import limited_threads
+from memorisk.training.engine.memory import keep_freed_memory
+from memorisk.training.generators.conditions.options import PseudoOptions
+from memorisk.training.generators.fit import CHECKPOINT, GENERATOR, FittedGenerator, build_training, run_training
+from memorisk.training.generators.initial_weights import Beginning, notes_on_latents
+from memorisk.training.generators.inputs import notes_on_inputs
+from memorisk.training.generators.options import TrainGeneratorOptions
+from memorisk.training.generators.processes import is_main, wait_for_all
+from memorisk.training.generators.snapshots import GeneratorTraining, OnSnapshot
+
+SUMMARY, MANIFEST, CLASSIFIERS = "training.json", "manifest.parquet", "conditions"
+_PART_SETTINGS = ("splits", "split_seed", "validation_share", "test_share")
+_STATE = 4  # numbers a weight that a checkpoint holds: itself, its average and two moments
+_BYTES = 4
+
+
+@dataclass(frozen=True)
+class TrainedGenerator:
+    """What was trained."""
+
+    folder: Path
+    """The run folder; the generator is in its ``generator``."""
+    summary: dict[str, Any]
+    """What its ``training.json`` holds."""
+
+    @property
+    def generator(self) -> Generator:
+        """It, as `memorisk.load_generator` reads it."""
+        return load_generator(self.folder / GENERATOR)
+
+
+@dataclass(frozen=True)
+class GeneratorPlan:
+    """What a training would take."""
+
+    parts: dict[str, dict[str, int]]
+    """Images and patients of each part."""
+    conditioned_on: str
+    """``none``, ``class`` or ``vector``."""
+    classes: dict[str, int]
+    """Training images of each class."""
+    parameters: int
+    """Of the network that draws."""
+    steps: int
+    """Of the optimiser."""
+    passes: float
+    """Times that it sees every training image."""
+    seconds: float
+    """Of the training on this machine, from the second of two steps; looks are not in it."""
+    bytes: dict[str, int]
+    """On the disk: ``generator``, its state while it runs, and ``snapshots``."""
+    notes: tuple[str, ...]
+    """What a report would say."""
+    cost: Cost
+    """Of the training, its looks at held-out images, and the classifiers that make its conditions; not of a watch."""
+
+
+def train_generator(
+    images: str | Path,
+    *,
+    out: str | Path,
+    on_snapshot: OnSnapshot | None = None,
+    progress: Progress = quiet,
+    **settings: Any,
+) -> TrainedGenerator:
+    """Train a generator of images.
+
+    Args:
+        images: As for `memorisk.audit_classifier`; labels are classes, where there are any.
+        out: The run folder: new, empty, or a run of the same command to go on with.
+        on_snapshot: Called at every look with a `memorisk.training.generators.snapshots.Snapshot`; False ends the
+            training there.
+        progress: Called with (stage, done, total).
+        **settings: Any field of `TrainGeneratorOptions`.
+
+    Returns:
+        What was trained, also saved in ``out``.
+
+    Raises:
+        InputError: Bad input or settings; nothing was written.
+        MissingExtraError: diffusers or accelerate is not installed.
+        MemoriskError: The training failed; what is done is kept.
+    """
+    options = settings_of(TrainGeneratorOptions, settings)
+    folder = Path(out)
+    refuse_overlap(folder, {"IMAGES": images})
+    if is_main():
+        check_out(folder, {}, identity=[])
+    store, parts = _data(images, options, progress)
+    keep_freed_memory()
+    config = {"images": str(images), "out": str(folder), **asdict(options)}
+    config["run"] = {"data_hash": store.data_hash, **options.generator.recipe()}
+    config["run"] |= {name: getattr(options, name) for name in _PART_SETTINGS}
+    with limited_threads(options.threads):
+        blank = None if options.conditioning is None else _blank_conditions(store, parts, options)
+        training = _training(store, parts, options, blank, progress)  # refused before anything is written
+        with open_run(folder, config, identity=["run"]) if is_main() else nullcontext(RunFolder(folder)) as run:
+            if options.conditioning is not None:
+                training = _training(store, parts, options, _conditions(store, parts, options, run, progress), progress)
+            written = run.path / SUMMARY
+            if written.is_file() and read_json(written).get("key") == training.key:
+                return TrainedGenerator(folder, read_json(written))
+            if is_main():
+                run.log("started", versions=versions(), machine=machine())
+                write_table(run.path / MANIFEST, store.manifest.table.assign(split=parts.names))
+            fitted = run_training(training, options.generator, run.path, on_snapshot=on_snapshot, progress=progress)
+            summary = {"key": training.key, **_summary(store, parts, options, training, fitted)}
+            if is_main():
+                write_json(written, summary)
+                run.log("finished")
+            wait_for_all()
+    return TrainedGenerator(folder, plain(summary))
+
+
+def plan_generator(
+    images: str | Path, *, out: str | Path, progress: Progress = quiet, **settings: Any
+) -> GeneratorPlan:
+    """What `train_generator` would do and take, by two steps; nothing is written but the image store.
+
+    Args:
+        images: As for `train_generator`.
+        out: Likewise.
+        progress: Likewise.
+        **settings: Likewise.
+
+    Raises:
+        InputError: As `train_generator`.
+    """
+    options = settings_of(TrainGeneratorOptions, settings)
+    refuse_overlap(out, {"IMAGES": images})
+    check_out(Path(out), {}, identity=[])
+    store, parts = _data(images, options, progress)
+    rows = parts.rows["training"]
+    with limited_threads(options.threads):
+        conditions = None if options.conditioning is None else _blank_conditions(store, parts, options)
+        training = _training(store, parts, options, conditions, progress)
+        each = training.seconds_a_step()
+    made = training.config(options.steps)
+    looks = -(-options.steps // options.snapshot_every) if options.keep_snapshots else 0
+    size = training.parameters * _BYTES
+    return GeneratorPlan(
+        parts.counts,
+        made.conditioned_on,
+        dict(zip(made.classes, made.class_counts, strict=True)),
+        training.parameters,
+        options.steps,
+        options.steps * options.images_a_step / len(rows),
+        options.steps * each,
+        {GENERATOR: size, CHECKPOINT: _STATE * size, "snapshots": looks * size},
+        (*training.notes, *_notes_on_parts(store, parts, options)),
+        _cost(store, parts, options, training, looks, Path(out) / CLASSIFIERS),
+    )
+
+
+def _data(images: str | Path, options: TrainGeneratorOptions, progress: Progress) -> tuple[ImageStore, Division]:
+    """Decode the images and divide the patients."""
+    progress("reading the manifest", 0, 0)
+    manifest = load_manifest(images, options)
+    refuse_generated_within(images, manifest)
+    if options.splits == "given":
+        given_parts(manifest)  # refused before anything is decoded
+    store = build_store(manifest, options, progress=partial(progress, "decoding images"))
+    return store, divide(store.manifest, store.pixel_hashes, options)
+
+
+def _training(
+    store: ImageStore,
+    parts: Division,
+    options: TrainGeneratorOptions,
+    conditions: Conditions | None,
+    progress: Progress,
+) -> GeneratorTraining:
+    """Checked, and on its device."""
+    rows, validation = parts.rows["training"], parts.rows["validation"]
+    Beginning.of(options.generator).refuse_known(store, {"test": parts.rows["test"]})
+    return build_training(
+        store, rows, options.generator, validation=validation, conditions=conditions, progress=progress
+    )
+
+
+def _notes_on_parts(store: ImageStore, parts: Division, options: TrainGeneratorOptions) -> tuple[str, ...]:
+    """What must be said of the images and of who is held out."""
+    held_out = {name: parts.rows[name] for name in ("validation", "test")}
+    return (*notes_on_inputs(store, parts, options), *notes_on_latents(options.generator, store, held_out))
+
+
+def _conditions(
+    store: ImageStore, parts: Division, options: TrainGeneratorOptions, run: RunFolder, progress: Progress
+) -> Conditions:
+    """Of the training images; the first process trains the classifiers, the others read what they said."""
+    from memorisk.training.generators.conditions.pseudo_conditions import pseudo_conditions
+
+    assert options.conditioning is not None
+    rows = parts.rows["training"]
+    if not is_main():
+        wait_for_all()
+    folder = run.subfolder(CLASSIFIERS)
+    found = pseudo_conditions(store, rows, options, which=options.conditioning, folder=folder, progress=progress)
+    if is_main():
+        wait_for_all()
+    return found
+
+
+def _blank_conditions(store: ImageStore, parts: Division, options: TrainGeneratorOptions) -> Conditions:
+    """As long as those will be, before any classifier is trained; what cannot be is refused."""
+    from memorisk.training.generators.conditions.folds import fold_data
+
+    which = str(options.conditioning)
+    data = fold_data(store, parts.rows["training"], options.seed)
+    length = data.onehot.shape[1] * (2 if which.endswith("-label") else 1)
+    values = np.zeros((len(data.rows), length), dtype=np.float32)
+    return Conditions(values, store.manifest.images[data.rows], data.labels, which)
+
+
+def _cost(
+    store: ImageStore,
+    parts: Division,
+    options: TrainGeneratorOptions,
+    training: GeneratorTraining,
+    kept: int,
+    folder: Path,
+) -> Cost:
+    """Of a whole run that keeps so many snapshots."""
+    from memorisk.training.generators.conditions.folds import fold_data
+    from memorisk.training.generators.cost import classifiers_cost, latents_cost, steps_cost, weights_cost
+
+    rows, validation, which = parts.rows["training"], parts.rows["validation"], options.conditioning
+    found, conditions = Cost(bytes_images=store.images.nbytes), None
+    if which is not None:
+        conditions = _blank_conditions(store, parts, options)
+        data = fold_data(store, rows, None if which == "label-noise" else options.seed)
+        found += total(list(classifiers_cost(data, PseudoOptions.of(options), which, folder).values()))
+    found += steps_cost(store, rows, options.generator, validation, conditions)
+    return found + latents_cost(store, options.generator) + weights_cost(training, kept)
+
+
+def _summary(
+    store: ImageStore,
+    parts: Division,
+    options: TrainGeneratorOptions,
+    training: GeneratorTraining,
+    fitted: FittedGenerator,
+) -> dict[str, Any]:
+    """What ``training.json`` says."""
+    made = training.config(fitted.steps)
+    return {
+        "images": {"stored": store.images.shape[1:], "depth": store.images.dtype.itemsize * 8},
+        "kind": made.kind,
+        "name": made.name,
+        "conditioned_on": made.conditioned_on,
+        "conditioning": made.conditioning,
+        "classes": dict(zip(made.classes, made.class_counts, strict=True)),
+        "latent": made.latent,
+        "n_training": made.n_training,
+        "parameters": training.parameters,
+        "recipe": options.generator.recipe(),
+        "parts": parts.counts,
+        "groups_given": store.manifest.groups_given,
+        "steps": fitted.steps,
+        "passes": fitted.steps * options.images_a_step / len(parts.rows["training"]),
+        "stopped": fitted.stopped,
+        "history": fitted.history,
+        "notes": (*fitted.notes, *_notes_on_parts(store, parts, options)),
+        "data_hash": store.data_hash,
+        "versions": versions(),
+    }

@@ -1,0 +1,166 @@
+"""Train a generator on rows of a store and leave it in a folder, whatever its kind.
+
+The folder gets ``generator/`` (what `memorisk.load_generator` reads), ``history.json`` and, where they are asked for,
+``snapshots/step-00001000/``, each a generator's folder. While it runs, ``stop.json`` in the folder (``{"reason":
+"..."}``) ends it at the next look.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from memorisk.images.store import ImageStore
+from memorisk.models.generators.conditions import Conditions
+from memorisk.models.generators.generators import DESCRIPTION, Generator, load_generator
+from memorisk.runs.damaged import ASTRAY
+from memorisk.runs.errors import InputError, one_line
+from memorisk.runs.files import read_json, write_json
+from memorisk.runs.progress import Progress, quiet
+from memorisk.training.engine.devices import limited_threads
+from memorisk.training.generators.options import GeneratorOptions
+from memorisk.training.generators.processes import is_main, wait_for_all
+from memorisk.training.generators.snapshots import GeneratorTraining, Looks, OnSnapshot
+
+GENERATOR, HISTORY, CHECKPOINT = "generator", "history.json", "checkpoint.safetensors"
+
+
+@dataclass(frozen=True)
+class FittedGenerator:
+    """A generator, and how it came about."""
+
+    generator: Generator
+    """With the averaged weights of the last step."""
+    steps: int
+    """Done."""
+    history: tuple[Mapping[str, Any], ...]
+    """A row a look: ``step, loss, held_out_loss`` and what the kind adds."""
+    stopped: str | None
+    """Why it ended before its time; None where it did not."""
+    notes: tuple[str, ...]
+    """What a report must say, a sentence each."""
+    folder: Path
+    """Of the generator."""
+
+
+def fit_generator(
+    store: ImageStore,
+    rows: np.ndarray,
+    options: GeneratorOptions,
+    folder: str | Path,
+    *,
+    validation: np.ndarray | None = None,
+    conditions: Conditions | None = None,
+    on_snapshot: OnSnapshot | None = None,
+    progress: Progress = quiet,
+) -> FittedGenerator:
+    """Train a generator and leave it in a folder.
+
+    Killed and called again with the same arguments it goes on, and gives the same bytes; once done it is only read.
+
+    Args:
+        store: The images; classes are the labels of its manifest.
+        rows: To train on, [n]; an image that stands there 16 times is seen 16 times as often.
+        options: How.
+        folder: New, empty, or that of the same training.
+        validation: Rows that measure the held-out loss, and nothing else.
+        conditions: Of the training images, for a generator that is conditioned on a vector.
+        on_snapshot: Called at every look; False ends the training there.
+        progress: Called with (stage, done, total).
+
+    Returns:
+        The generator and its history.
+
+    Raises:
+        InputError: Settings, images, labels or conditions do not fit each other, or the folder holds another generator;
+            nothing was written.
+        MissingExtraError: diffusers or accelerate is not installed.
+        MemoriskError: The loss became NaN or infinite.
+    """
+    options.validate()
+    with limited_threads(options.threads):
+        training = build_training(store, rows, options, validation=validation, conditions=conditions, progress=progress)
+        return run_training(training, options, folder, on_snapshot=on_snapshot, progress=progress)
+
+
+def build_training(
+    store: ImageStore,
+    rows: np.ndarray,
+    options: GeneratorOptions,
+    *,
+    validation: np.ndarray | None = None,
+    conditions: Conditions | None = None,
+    progress: Progress = quiet,
+) -> GeneratorTraining:
+    """A training of the kind that the options name, checked and on its device; arguments as for `fit_generator`."""
+    if options.kind == "gan":
+        from memorisk.training.generators.gan.fit import GanTraining
+
+        if conditions is not None:
+            raise InputError("a GAN is trained without conditions here: leave them out")
+        return GanTraining.build(store, np.asarray(rows), options, validation=validation)
+    from memorisk.training.generators.diffusion.fit import DiffusionTraining
+
+    return DiffusionTraining.build(
+        store, np.asarray(rows), options, validation=validation, conditions=conditions, progress=progress
+    )
+
+
+def run_training(
+    training: GeneratorTraining,
+    options: GeneratorOptions,
+    folder: str | Path,
+    *,
+    on_snapshot: OnSnapshot | None = None,
+    progress: Progress = quiet,
+) -> FittedGenerator:
+    """`fit_generator` of a training that was checked already.
+
+    Args:
+        training: From `build_training`.
+        options: Of it.
+        folder: As for `fit_generator`.
+        on_snapshot: Likewise.
+        progress: Likewise.
+
+    Raises:
+        InputError: The folder holds another generator.
+        MemoriskError: The loss became NaN or infinite.
+    """
+    target = Path(folder)
+    if (target / HISTORY).is_file():
+        return _finished(target, training.key)
+    if is_main():
+        target.mkdir(mode=0o700, parents=True, exist_ok=True)
+    looks = Looks(training, target, options.keep_snapshots, on_snapshot)
+    log = training.run(target / CHECKPOINT, looks, progress)
+    made = {"key": training.key, "steps": log.steps, "stopped": looks.reason}
+    if is_main():
+        training.save(target / GENERATOR, log.steps)
+        write_json(target / HISTORY, {**made, "history": log.history, "notes": training.notes})
+        (target / CHECKPOINT).unlink(missing_ok=True)
+    wait_for_all()
+    generator = load_generator(target / GENERATOR)
+    return FittedGenerator(generator, log.steps, log.history, looks.reason, training.notes, target / GENERATOR)
+
+
+def _finished(folder: Path, key: str) -> FittedGenerator:
+    """What an earlier call left.
+
+    Raises:
+        InputError: It is another generator, or damaged.
+    """
+    try:
+        found = read_json(folder / HISTORY)
+        same, history, notes = found["key"] == key, tuple(found["history"]), tuple(found["notes"])
+        steps, stopped = int(found["steps"]), found["stopped"]
+    except ASTRAY as error:
+        raise InputError(f"{one_line(folder / HISTORY)} is damaged: {one_line(error, 120)}") from None
+    if not same:
+        raise InputError(f"{one_line(folder)} holds another generator: choose another folder, or delete that one")
+    (folder / CHECKPOINT).unlink(missing_ok=True)  # a kill may have come before
+    if not (folder / GENERATOR / DESCRIPTION).is_file():
+        raise InputError(f"{one_line(folder / GENERATOR)} is gone: delete {one_line(folder)} and train it again")
+    return FittedGenerator(load_generator(folder / GENERATOR), steps, history, stopped, notes, folder / GENERATOR)

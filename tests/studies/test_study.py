@@ -1,0 +1,266 @@
+"""A study: cells side by side, resumed, amended, and finished although one fails."""
+
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+import yaml
+
+from memorisk.audits.classifier.options import PAPER_SEEDS
+from memorisk.runs.errors import InputError
+from memorisk.runs.files import read_json
+from memorisk.studies.rare_distinctive import run as study_module
+from memorisk.studies.rare_distinctive.plan import plan_study
+from memorisk.studies.rare_distinctive.run import Study, read_study, study_rare_distinctive
+from tests.commands import answer, environment, memorisk, refusal
+
+QUICK = {"epochs": 1, "processes": 1, "discard_weights": True}
+
+
+def config(**changes: object) -> dict:
+    return {
+        "protocol": "paper",
+        "seeds": [123, 456],
+        "settings": QUICK,
+        "architectures": {"CNN": {"model": "small_cnn"}, "ResNet": {"model": "small_resnet"}},
+        "datasets": {"digits": {"images": "digits"}},
+        **changes,
+    }
+
+
+@pytest.fixture(autouse=True)
+def _cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MEMORISK_CACHE", str(tmp_path_factory.getbasetemp() / "study-cache"))
+
+
+def trained(folder: Path) -> set[str]:
+    """Logits of every training below a folder, by path and time of writing."""
+    return {f"{p.relative_to(folder)} {p.stat().st_mtime_ns}" for p in folder.rglob("logits/*.npy")}
+
+
+def test_a_study_goes_on_and_a_new_seed_or_set_adds_only_its_own(tmp_path: Path) -> None:
+    first = study_rare_distinctive(config(), out=tmp_path / "s")
+    assert first.complete
+    assert set(first.runs.cells) == {("CNN", "digits"), ("ResNet", "digits")}
+    assert [t.name for t in first.tables] == [f"table_{i}" for i in range(1, 12)]
+    for cell in first.runs.cells.values():
+        utility = read_json(cell / "summary.json")["utility"]
+        told = [
+            line for line in first.tables[0].missing if "not surely better than guessing" in line and cell.name in line
+        ]
+        assert bool(told) == (not utility["beats_guessing"])
+        assert utility["beats_guessing"] == (utility["balanced_accuracy_low"] > utility["chance"])
+    before = trained(tmp_path / "s")
+    assert len(before) == 2 * 2 * 2
+    study_rare_distinctive(config(), out=tmp_path / "s")
+    assert trained(tmp_path / "s") == before
+    more = config(seeds=[123, 456, 789])
+    more["datasets"]["again"] = {"images": "digits", "skip": ["ResNet"]}
+    study_rare_distinctive(more, out=tmp_path / "s")
+    after = trained(tmp_path / "s")
+    assert before < after
+    assert len(after - before) == 2 * 2 + 2 * 3  # a seed for two cells, three seeds for the new one
+    verdict = read_json(tmp_path / "s" / "cells" / "digits" / "CNN" / "verdict.json")
+    assert verdict["seeds"] == [123, 456, 789]
+
+
+def test_a_failed_cell_is_reported_and_the_others_finish(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    asked = config()
+    asked["datasets"] = {"gone": {"images": str(tmp_path / "nowhere")}, "digits": {"images": "digits"}}
+    (tmp_path / "study.yaml").write_text(yaml.safe_dump(asked))
+    given = ("study", "rare-distinctive", "--config", tmp_path / "study.yaml", "--out", tmp_path / "s")
+    code, out, err = answer(capsys, *given)
+    assert code == 3, err
+    assert "failed: gone, CNN" in out
+    assert "Table 1" in out or "table_1" in out
+    assert (tmp_path / "s" / "cells" / "digits" / "ResNet" / "verdict.json").is_file()
+    assert (tmp_path / "s" / "report.html").is_file()
+    kept = trained(tmp_path / "s")
+    code, out, err = answer(capsys, *given, "--tables-only")
+    assert code == 3
+    assert "not run yet" in out
+    assert trained(tmp_path / "s") == kept
+
+
+def test_a_defect_in_one_cell_costs_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    honest = study_module.audit_classifier
+
+    def broken(images, **given):
+        if given["model"] == "small_cnn":
+            raise ZeroDivisionError("by zero")
+        return honest(images, **given)
+
+    monkeypatch.setattr(study_module, "audit_classifier", broken)
+    found = study_rare_distinctive(config(), out=tmp_path / "s")
+    assert found.runs.failed == {"digits, CNN": "unexpected ZeroDivisionError: by zero"}
+    assert set(found.runs.cells) == {("ResNet", "digits")}
+    assert "Traceback" in (tmp_path / "s" / "log.jsonl").read_text()
+
+
+def test_a_killed_study_loses_at_most_the_epoch_in_hand(tmp_path: Path) -> None:
+    asked = config(architectures={"CNN": {"model": "small_cnn", "epochs": 60}})
+    (tmp_path / "study.yaml").write_text(yaml.safe_dump(asked))
+    command = memorisk("study", "rare-distinctive", "--config", tmp_path / "study.yaml", "--out", tmp_path / "s")
+    child = subprocess.Popen(
+        command, env=environment(tmp_path / "cache"), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )  # fmt: skip
+    cell = tmp_path / "s" / "cells" / "digits" / "CNN"
+    give_up = time.monotonic() + 120
+    while not list((cell / "checkpoints").glob("*.safetensors")) and time.monotonic() < give_up:
+        time.sleep(0.02)
+    os.killpg(child.pid, signal.SIGKILL)
+    child.wait()
+    assert not (cell / "verdict.json").exists()
+    done = subprocess.run(command, env=environment(tmp_path / "cache"), capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    resumed = [int(line.split('"resumed_from": ')[1].split(",")[0].rstrip("}\n"))
+               for line in (cell / "log.jsonl").read_text().splitlines() if '"trained"' in line]  # fmt: skip
+    assert len(resumed) == 4 or len(list((cell / "logits").glob("*.npy"))) == 4
+    assert max(resumed) > 0
+
+
+def test_settings_come_from_the_study_then_the_set_then_the_architecture() -> None:
+    asked = config(
+        settings={"epochs": 3, "batch_size": 32},
+        architectures={"CNN": {"model": "small_cnn", "epochs": 9}},
+        datasets={"digits": {"images": "digits", "epochs": 5, "batch_size": 16, "image_root": "somewhere"}},
+    )
+    images, settings = read_study(asked).cells["CNN", "digits"]
+    assert images == "digits"
+    assert (settings["epochs"], settings["batch_size"]) == (9, 16)
+    assert settings["image_root"] == Path("somewhere")
+    assert settings["checkpoint_seconds"] == 0
+
+
+def test_each_set_has_starts_of_its_own_unless_the_paper_is_repeated() -> None:
+    sets = {"a": {"images": "digits"}, "b": {"images": "digits"}, "c": {"images": "digits", "seeds": [1, 2]}}
+
+    def seeds(study: Study) -> list[tuple[int, ...]]:
+        return [study.cells["CNN", name][1]["seeds"] for name in sets]
+
+    asked = config(datasets=sets, architectures={"CNN": {"model": "small_cnn"}}, seeds=None)
+    assert seeds(read_study(asked)) == [PAPER_SEEDS, PAPER_SEEDS, (1, 2)]
+    ours = seeds(read_study(asked | {"protocol": "corrected"}))
+    assert len({*ours[0], *ours[1]}) == 8
+    assert ours[2] == (1, 2)
+    assert ours == seeds(read_study(asked | {"protocol": "corrected"}))
+
+
+def test_a_plan_counts_the_trainings_and_tells_what_would_fail(tmp_path: Path) -> None:
+    asked = config(
+        datasets={
+            "digits": {"images": "digits", "intervene": "edges-only", "classes": ["0"]},
+            "grey": {"images": "digits", "intervene": "grayscale", "classes": ["0"], "skip": ["ResNet"]},
+            "gone": {"images": str(tmp_path / "nowhere"), "skip": ["CNN"]},
+        },
+        defences={"digits": {"architecture": "CNN", "regime": ["full", "dp-full"], "epsilon": [8, 3]}},
+    )
+    plan = plan_study(read_study(asked), out=tmp_path / "s")
+    assert {name: sum(p.cost.trainings for p in plans) for name, plans in plan.parts.items()} == {
+        "digits, CNN": 2 * 2 * 3,
+        "digits, ResNet": 2 * 2 * 3,
+        "digits, defences": 2 * 2 * 3,
+    }
+    assert plan.trainings == 36
+    assert plan.seconds > 0
+    assert plan.untimed == []
+    assert set(plan.refused) == {"grey, CNN", "gone, ResNet"}
+    assert "grayscale changes no pixel" in plan.refused["grey, CNN"]
+    assert "nowhere" in plan.refused["gone, ResNet"]
+    assert not (tmp_path / "s").exists()
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"architecture": {}}, "unknown key of the study 'architecture'. Did you mean 'architectures'"),
+        ({"protocol": "papers"}, "Did you mean 'paper'"),
+        ({"datasets": {}}, "the study needs datasets"),
+        ({"datasets": {"x": {}}}, "data set x names no images"),
+        ({"datasets": {"x": {"images": "digits", "epoch": 3}}}, "setting of x 'epoch'. Did you mean 'epochs'"),
+        ({"datasets": {"x": {"images": "digits", "skip": ["CN"]}}}, "Did you mean 'CNN'"),
+        ({"datasets": {"x": "digits"}}, "datasets: x needs settings below it"),
+        ({"architectures": {"a b": {}, "a-b": {}}}, "would share a folder"),
+        ({"defences": {"digit": {}}}, "Did you mean 'digits'"),
+        ({"defences": {"digits": {"architecture": "CN"}}}, "Did you mean 'CNN'"),
+        ({"defences": {"digits": {"architecture": "CNN", "regime": ["dp-full"]}}}, "needs a privacy budget"),
+        ({"seeds": 1}, "seeds is 1; it must be a list of whole numbers"),
+        ({"settings": 5}, "settings needs settings by name, not 5"),
+        ({"settings": {"gallery": "no"}}, "gallery is 'no'; give true or false, without quotes"),
+        ({"settings": {"epochs": "many"}}, "epochs is 'many'; it must be a whole number"),
+        ({"datasets": {"x": {"images": "digits", "skip": "CNN"}}}, "skip is a list"),
+        ({"datasets": {"x": {"images": "digits", "skip": ["CNN", "ResNet"]}}}, "nothing is left of the study"),
+        ({"explain": {"feature": ["before"]}}, "Did you mean 'features'"),
+        ({"explain": {"features": ["resnet5"], "feature_weights": "none"}}, "Did you mean 'resnet50'"),
+        ({"explain": {"features": ["resnet50"]}}, "features of resnet50 need its pre-trained weights"),
+        ({"explain": {"features": ["resnet50"], "feature_weights": "no.pth"}}, "there is no weights file no.pth"),
+        ({"explain": {"features": ["gone.npy"]}}, "there is no feature file gone.npy"),
+        ({"explain": {"probes": True}}, "probes need the models of digits, CNN: leave discard_weights out"),
+        (
+            {"explain": {"probes": True}, "settings": {"epochs": 1}, "seeds": [1]},
+            "probes need two seeds at least, digits, CNN has 1",
+        ),
+    ],
+)
+def test_a_file_that_asks_for_what_is_not_there_is_refused(tmp_path: Path, changes: dict, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        study_rare_distinctive(config(**changes), out=tmp_path / "s")
+    assert not (tmp_path / "s").exists()
+
+
+def test_another_protocol_is_another_study(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    one = {"architectures": {"CNN": {"model": "small_cnn"}}}
+    study_rare_distinctive(config(**one), out=tmp_path / "s")
+    with pytest.raises(InputError, match="holds a run with protocol = paper, now asked: corrected"):
+        study_rare_distinctive(config(protocol="corrected", **one), out=tmp_path / "s")
+    assert "cannot be read" in refusal(
+        capsys, "study", "rare-distinctive", "--config", "no.yaml", "--out", tmp_path / "t"
+    )
+
+
+def test_a_dry_run_shows_each_part_and_what_would_fail(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    asked = config(architectures={"CNN": {"model": "small_cnn"}})
+    given = ("study", "rare-distinctive", "--config", tmp_path / "study.yaml", "--out", tmp_path / "s", "--dry-run")
+    (tmp_path / "study.yaml").write_text(yaml.safe_dump(asked))
+    code, out, _ = answer(capsys, *given)
+    assert code == 0
+    assert "digits, CNN" in out
+    assert "4 trainings, about" in out
+    asked["datasets"]["gone"] = {"images": str(tmp_path / "nowhere")}
+    (tmp_path / "study.yaml").write_text(yaml.safe_dump(asked))
+    code, out, _ = answer(capsys, *given)
+    assert code == 3
+    assert "would fail: gone, CNN: " in out
+    assert not (tmp_path / "s").exists()
+
+
+def test_other_settings_are_refused_before_anything_is_written(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = config(architectures={"CNN": {"model": "small_cnn"}})
+    study_rare_distinctive(asked, out=tmp_path / "s")
+    before = {p: (p.read_bytes(), p.stat().st_mtime_ns) for p in (tmp_path / "s").rglob("*") if p.is_file()}
+    for changes, message in (
+        ({"settings": {**QUICK, "epochs": 2}}, "digits, CNN was run with epochs = 1, now asked: 2"),
+        ({"seeds": [123]}, "of which 1 would be left out: seeds may be added, not taken away"),
+    ):
+        with pytest.raises(InputError, match=message):
+            study_rare_distinctive(asked | changes, out=tmp_path / "s")
+        plan = plan_study(read_study(asked | changes), out=tmp_path / "s")
+        assert message in plan.refused["digits, CNN"]
+    assert {p: (p.read_bytes(), p.stat().st_mtime_ns) for p in (tmp_path / "s").rglob("*") if p.is_file()} == before
+    (tmp_path / "study.yaml").write_text(yaml.safe_dump(asked))
+    given = ("study", "rare-distinctive", "--config", tmp_path / "study.yaml", "--tables-only")
+    assert "is not there" in refusal(capsys, *given, "--out", tmp_path / "none")
+    assert not (tmp_path / "none").exists()
+
+
+def test_classes_may_be_numbers_in_yaml() -> None:
+    sets = {"digits": {"images": "digits", "intervene": "edges-only", "classes": [0, 8]}}
+    assert read_study(config(datasets=sets)).cells["CNN", "digits"][1]["classes"] == ("0", "8")
+    one = {"digits": {"images": "digits", "intervene": "edges-only", "classes": 0}}
+    assert read_study(config(datasets=one)).cells["CNN", "digits"][1]["classes"] == ("0",)

@@ -1,0 +1,57 @@
+"""The map of docs/architecture.md holds: rooms, packages, modules and the words of the papers."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+SOURCES = ROOT / "src" / "memorisk"
+MAP = (ROOT / "docs" / "architecture.md").read_text("utf-8")
+WORDS = {
+    words: module
+    for row in re.findall(r"^\| (.+) \|$", MAP.partition("## From a word")[2], re.MULTILINE)
+    for words, module in [row.split(" | ")[:2], row.split(" | ")[2:]]
+    if module.startswith("`")
+}
+
+
+def test_the_map_is_short() -> None:
+    assert len(MAP.splitlines()) <= 150
+
+
+@pytest.mark.parametrize("words", WORDS)
+def test_a_word_of_the_papers_is_in_its_module(words: str) -> None:
+    module = SOURCES / f"{WORDS[words].strip('`').replace('.', '/')}.py"
+    text = re.sub(r"[\s_-]+", " ", module.read_text("utf-8").lower())
+    for word in re.sub(r"\(.*?\)", "", words).split(", "):
+        stem = re.sub(r"[\s_-]+", " ", word.lower()).strip().rstrip("s")
+        assert stem in text, f"{word} is not in {module.relative_to(SOURCES)}"
+
+
+def test_the_papers_words_are_on_the_map() -> None:
+    assert len(WORDS) > 48
+
+
+def test_every_room_and_package_is_named_and_there() -> None:
+    rooms = re.findall(r"^\| `(\w+)/` \|.*\| (.*) \|$", MAP, re.MULTILINE)
+    assert {room for room, _ in rooms} == {p.parent.name for p in SOURCES.glob("*/__init__.py")}
+    for room, cell in rooms:
+        packages = {p.parent.name for p in (SOURCES / room).glob("*/__init__.py")}
+        assert packages <= set(re.findall(r"`(\w+)`", cell)), room
+
+
+def test_every_module_that_the_map_names_is_there() -> None:
+    rooms = "|".join(p.parent.name for p in SOURCES.glob("*/__init__.py"))
+    dotted = re.findall(rf"`((?:{rooms})(?:\.\w+)+)`", MAP)
+    paths = re.findall(rf"`((?:{rooms})/[\w/]+\.(?:py|html))`", MAP)
+    assert len(dotted) > 70
+    missing = [name for name in paths if not (SOURCES / name).is_file()]
+    for name in dotted:
+        place = SOURCES / name.replace(".", "/")
+        parent = place.parent.with_suffix(".py")  # a name of a module
+        known = parent.is_file() and re.search(
+            rf"^(?:def|class) {place.name}\b", parent.read_text("utf-8"), re.MULTILINE
+        )
+        missing += [] if place.is_dir() or place.with_suffix(".py").is_file() or known else [name]
+    assert missing == []
