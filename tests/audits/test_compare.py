@@ -79,7 +79,9 @@ def test_differences_are_those_of_the_score_tables(runs):
         assert (mine["difference"], mine["low"], mine["high"]) == pytest.approx(
             (b.mean() - a.mean(), b.mean() - a.mean() - half, b.mean() - a.mean() + half)
         )
-    assert found.notes == ["the runs are on different images or groups: only what both scored is compared"]
+    assert found.notes == [
+        "the runs name the same images and groups and read other files: other pixels, or other losses"
+    ]
     assert found.per_class["flagged_first"].tolist() == [
         int(n) for n in found.per_group.groupby("label")["flagged_first"].sum()
     ]

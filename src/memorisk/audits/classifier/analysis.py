@@ -292,8 +292,8 @@ def other_findings(context: Context, options: AnalysisOptions, summary: dict[str
     if summary["without_partner"]:
         reason = f"{unpaired(summary, units)} had no partner, so nothing is known of them"
         way = (
-            "the same audit in a new folder, which divides them between the models, too; --design paper scores 15 % of "
-            "the images"
+            "every image seen by one model of a pair and not by the other: the same audit in a new folder divides them "
+            "between the models, too (audit classifier)"
         )
         found.append(Finding(UNDECIDED, reason, way, first=True))
     if utility["beats_guessing"] is False:
@@ -301,7 +301,9 @@ def other_findings(context: Context, options: AnalysisOptions, summary: dict[str
             f"the models are not surely better than guessing on unseen images ({beside_guessing(utility)}): what is "
             "remembered depends on what is learned, and a pass needs models that learned the task"
         )
-        way = "the training that the released model really had (--epochs, --lr, --model, --weights)"
+        way = (
+            "the training that the released model really had (of audit classifier: --epochs, --lr, --model, --weights)"
+        )
         found.append(Finding(UNDECIDED, reason, way, first=True))
     if context.target is not None and not context.target["replication"]["replicated"]:
         way = (

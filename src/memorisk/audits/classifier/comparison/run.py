@@ -137,6 +137,13 @@ def _compared(first: str | Path, second: str | Path) -> Comparison:
     )
 
 
+def _named(evidence: Evidence) -> set[tuple[str, ...]]:
+    """Image, label, group and split of every item."""
+    items = evidence.items
+    parts = (items.image, items.label, items.group, items.split)
+    return set(zip(*(part.astype(str).tolist() for part in parts), strict=True))
+
+
 def _differences(first: Evidence, second: Evidence, result_a: Result, result_b: Result) -> list[str]:
     """What else differs between the runs than what is to be compared."""
     notes = []
@@ -155,8 +162,10 @@ def _differences(first: Evidence, second: Evidence, result_a: Result, result_b: 
         why = result.verdict.get("why") or [""]
         if is_earlier(why):
             notes.append(f"the {name} run: {one_line(why[0])}")
-    if result_a.verdict.get("data_hash") != result_b.verdict.get("data_hash"):
+    if _named(first) != _named(second):
         notes.append("the runs are on different images or groups: only what both scored is compared")
+    elif result_a.verdict.get("data_hash") != result_b.verdict.get("data_hash"):
+        notes.append("the runs name the same images and groups and read other files: other pixels, or other losses")
     if first.design != second.design:
         notes.append(
             f"the designs differ ({first.design}, {second.design}): their models were trained on different numbers of "
