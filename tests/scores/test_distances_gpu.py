@@ -123,6 +123,24 @@ def test_histograms(name):
             np.testing.assert_array_equal(found, np.histogram(far if same is None else far[apart], given)[0])
 
 
+def test_few_pairs_of_a_histogram_are_evaluated_by_definition(monkeypatch):
+    """Those beside an edge alone, whichever edge."""
+    from memorisk.scores.distances.gpu import Search
+
+    evaluated, plain = [], Search.distances
+
+    def distances(self, rows, columns):
+        evaluated.append(len(rows))
+        return plain(self, rows, columns)
+
+    monkeypatch.setattr(Search, "distances", distances)
+    x, r = (table("random", n, 8, np.random.default_rng(n)) for n in (40, 100))
+    measure = fitted("euclidean", r)
+    edges = np.quantile(pairwise(x, r, measure), [0, 0.3, 0.6, 1])
+    assert histogram(x, r, measure, edges, device="cuda").sum() == 4000
+    assert sum(evaluated) < 40
+
+
 def worst_functions(monkeypatch, sign):
     """Under the interpreter: quotients, roots and logarithms as far off as `bounds` assumes of a GPU."""
     from triton.runtime.interpreter import InterpreterBuilder, TensorHandle

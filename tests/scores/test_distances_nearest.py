@@ -224,6 +224,39 @@ def test_the_logarithm():
     assert (np.abs(found[: len(wide)] - exact) <= 4 * UNIT * np.abs(exact) + 0.5 * LOG_ERROR).all()
 
 
+@pytest.mark.parametrize("k", range(1, 6))
+def test_the_lowest_values_are_kept_in_order(k):
+    from memorisk.scores.distances.direct import _lower
+
+    values = np.random.default_rng(k).integers(0, 20, 40).astype(np.float32)
+    lowest = np.full(k, np.inf, np.float32)
+    for number, value in enumerate(values, 1):
+        if value < lowest[-1]:
+            _lower(value, lowest)
+        np.testing.assert_array_equal(lowest[:number], np.sort(values[:number])[:k])
+
+
+def test_an_infinite_bound_leaves_all_to_the_definition():
+    """Whatever the values, numbers or none."""
+    from memorisk.scores.distances.bounds import arguments, find_form
+    from memorisk.scores.distances.direct import scan_histogram, scan_nearest
+    from memorisk.scores.distances.rows import Rows
+
+    rng = np.random.default_rng(12)
+    x, r = rng.normal(size=(6, 4)), rng.normal(size=(150, 4))
+    measure = fitted("cityblock", r)
+    form = arguments(find_form(measure, Rows(r, "references"), False))
+    tile = rng.choice(np.array([np.nan, np.inf, -np.inf, 0, 3], np.float32), (6, 150))
+    betas, none = np.full(6, np.inf), np.empty(0, np.int64)
+    far = pairwise(x, r, measure)
+    edges, counts = np.quantile(far, [0, 0.2, 0.7, 0.9]), np.zeros(4, np.int64)
+    scan_histogram(tile, betas, x, r, none, none, edges, counts, *form)
+    np.testing.assert_array_equal(counts[:-1], by_numpy(far, edges))
+    distances, indices = np.full((6, 3), np.inf), np.full((6, 3), -1)
+    scan_nearest(tile, betas, x, r, 0, none, none, distances, indices, *form)
+    np.testing.assert_array_equal(distances, np.sort(far, axis=1)[:, :3])
+
+
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("kind", KINDS)
 def test_histograms(name, kind):
