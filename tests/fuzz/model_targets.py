@@ -11,8 +11,9 @@ from tests.fuzz.folders import of_file, of_folder
 from tests.fuzz.target import Target
 
 for _module in (
-    "detectors", "dit", "lcmem", "latents", "onnx_files", "predictors", "predictor_export", "predictor_onnx",
-    "saved_outputs", "features_saved", "stylegan2", "weights",
+    "detectors.detectors", "detectors.lcmem", "generators.dit.dit", "generators.stylegan2.stylegan2",
+    "autoencoders.latents", "blackbox.onnx_files", "blackbox.predictors", "blackbox.exported", "blackbox.onnx",
+    "blackbox.saved_outputs", "encoders.saved", "weights.weights",
 ):  # fmt: skip
     import_module(f"memorisk.models.{_module}")  # now, while imports are instrumented, and once for all turns
 import_module("memorisk.scores.distances.fitted")

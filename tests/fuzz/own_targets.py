@@ -15,8 +15,9 @@ from tests.fuzz.folders import made, of_file, of_folder
 from tests.fuzz.target import Target
 
 for _module in (
-    "audits.compare", "audits.evidence", "audits.filter.filtering", "audits.generators.config", "audits.losses",
-    "audits.rendering", "audits.synthetic.audit", "audits.unique.config", "cli",
+    "audits.classifier.comparison.run", "audits.classifier.evidence", "audits.filter.filtering",
+    "studies.generators.config", "audits.classifier.losses", "audits.classifier.rendering", "audits.synthetic.audit",
+    "studies.unique_features.config", "cli.main",
 ):  # fmt: skip
     import_module(f"memorisk.{_module}")  # now, while imports are instrumented, and once for all turns
 

@@ -29,7 +29,13 @@ from tests.fuzz.folders import made, of_folder
 from tests.fuzz.packing import by_name, inside_json
 from tests.fuzz.target import Target
 
-for _module in ("runs.mirror", "runs.pushing", "runs.storage", "images.sources", "images.store"):
+for _module in (
+    "runs.storage.mirror",
+    "runs.storage.pushing",
+    "runs.storage.storage",
+    "images.sources.registry",
+    "images.store",
+):
     import_module(f"memorisk.{_module}")  # now, while imports are instrumented
 
 _OWN = ("verdict.json", "summary.json", "config.yaml")
