@@ -31,7 +31,7 @@ def make_result(labels=NAMES, *, seed=0, status="fail", ids=None, groups_of=3, i
     verdict = {
         "schema": 2,
         "audit": "classifier",
-        "rule": {"form": 3, "level": 0.1, "correction": "bh", "notice": 2.0},
+        "rule": {"form": 4, "level": 0.1, "correction": "bh", "notice": 2.0},
         "status": status,
         "gate": "high",
         "why": [f"class {labels[1]}: the lower limit of its mean is above 0.3", "class naevus: 3 groups are flagged"],

@@ -116,7 +116,7 @@ import sys, time
 from pathlib import Path
 import fsspec.config
 fsspec.config.conf["ftp"] = {"username": sys.argv[3], "password": sys.argv[4]}
-from memorisk.runs import claim, pushing
+from memorisk.runs.storage import claim, pushing
 pushing.PUSH_SECONDS, claim._SETTLE_SECONDS = 0.01, 0.02
 from memorisk.runs.storage.kept import kept_run
 with kept_run(sys.argv[1], Path(sys.argv[2])) as out:

@@ -160,7 +160,7 @@ def test_interrupted_anywhere_it_ends_with_the_same_bytes(
 KILL = """
 import os, signal, sys
 from memorisk.cli.main import main
-from memorisk.training import early_stopping
+from memorisk.training.engine import early_stopping
 
 add = early_stopping.Record.add
 

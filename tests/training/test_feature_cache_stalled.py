@@ -19,7 +19,7 @@ from tests.training.feature_images import png_folder
 HANGS = """
 import os, signal, sys
 from memorisk.images.options import ImageOptions
-from memorisk.training import feature_cache, feature_matrix
+from memorisk.training.features import cache as feature_cache, matrix as feature_matrix
 write = feature_cache._write
 def once(*arguments):
     write(*arguments)

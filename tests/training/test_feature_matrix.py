@@ -149,7 +149,7 @@ def test_other_pixels_weights_and_normalisation_are_other_features(
 KILLED = """
 import sys, os, time
 from memorisk.images.options import ImageOptions
-from memorisk.training import feature_cache, feature_matrix
+from memorisk.training.features import cache as feature_cache, matrix as feature_matrix
 write = feature_cache._write
 def slow(*arguments):
     write(*arguments)

@@ -87,7 +87,7 @@ def test_folders_that_would_mix_with_the_inputs_are_refused(place: Path) -> None
 KILL = """
 import os, signal, sys
 from memorisk.audits.filter import filtering
-from memorisk.images import clean_set
+from memorisk.images.exports import clean_set
 count = 0
 def stop(*_, **__):
     global count

@@ -9,6 +9,7 @@ import pytest
 from memorisk.audits.classifier.losses import audit_losses
 from memorisk.audits.release.stating import state, write_statement
 from memorisk.audits.synthetic.audit import audit_synthetic
+from memorisk.report.earlier_rules import FORMS
 from memorisk.runs.errors import InputError
 from memorisk.runs.lock import folder_lock
 from tests.audits.release.conftest import PASSES, rewritten
@@ -199,7 +200,7 @@ def test_lists_at_other_settings_are_not_stated(runs: Path, tmp_path: Path, sett
 
 
 def test_a_pass_at_a_larger_gap_is_not_stated(runs: Path, tmp_path: Path) -> None:
-    rule = {"form": 3, "level": 0.1, "correction": "bh", "notice": 5.0}
+    rule = {"form": FORMS["losses"], "level": 0.1, "correction": "bh", "notice": 5.0}
     losses = runs / "runs" / "losses"
     loose = rewritten(losses, tmp_path / "loose", verdict={"status": "pass", "rule": rule})
     with pytest.raises(InputError, match="passed with --notice 5, looser than 2 nats"):
