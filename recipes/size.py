@@ -91,7 +91,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as place:
         root, runs = (Path(place).resolve() / part for part in ("images", "runs"))
         data = load_digits()
-        for i, (image, label) in enumerate(zip(data.images[:400], data.target, strict=False)):
+        for i, (image, label) in enumerate(zip(data.images[:400], data.target[:400], strict=True)):
             for part, mine in (("all", True), ("train", i < 200), ("held", 200 <= i < 300), ("made", i >= 300)):
                 if mine:
                     folder = root / part / (str(label) if part == "all" else "")

@@ -1,8 +1,7 @@
 """What features of an image are computed by, named in one string and read in this one place.
 
 ==================================  ===========================================================================
-``resnet50@weights.safetensors``    a network by its name in `memorisk.models.classifiers.specs` or timm (with or
-without
+``resnet50@weights.safetensors``    a network by its name in `models.classifiers.specs` or timm (with or without
                                     ``timm:``), its weights a file, ``default`` or a timm tag (downloads), or ``none``
 ``transformers:FOLDER``             a network of the transformers library from a folder (``config.json``, safetensors);
                                     ``transformers:NAME@default`` downloads, ``transformers:FOLDER@none`` is random
