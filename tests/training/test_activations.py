@@ -9,7 +9,8 @@ from torch import nn
 from memorisk.models.classifiers.zoo import create_model
 from memorisk.runs.errors import InputError
 from memorisk.training.engine.pixels import Normalisation
-from memorisk.training.features.activations import CLS, Layer, choose_layers, extract_activations, pooled
+from memorisk.statistics.memorization.probes import CLS
+from memorisk.training.features.activations import Layer, choose_layers, extract_activations, pooled
 from tests.training.helpers import Digits
 
 HOW = Normalisation((0.3,), (0.25,))

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from memorisk.images.store import ImageStore
-from memorisk.models.detectors.detectors import SEEN, Seen, group_hashes
+from memorisk.models.detectors.folder import SEEN, Seen, group_hashes
 from memorisk.runs.damaged import ASTRAY
 from memorisk.runs.errors import InputError, one_line
 from memorisk.runs.files import read_json, read_table, write_json, write_table

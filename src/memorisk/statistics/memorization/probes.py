@@ -31,6 +31,8 @@ from memorisk.statistics.jackknife import JackknifeInterval, jackknife, unavaila
 FloatArray = NDArray[np.float64]
 
 KINDS = ("logistic", "mlp")
+CLS = " (CLS)"
+"""Ending of the layer that holds the CLS tokens of a layer of patches."""
 HIDDEN = 256
 N_FOLDS = 5
 TWICE = 2.0

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from memorisk.runs.errors import InputError
-from memorisk.statistics.anova import FloatArray
+from memorisk.statistics.quality.figures import FloatArray
 
 
 @dataclass(frozen=True)

@@ -18,8 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from memorisk.statistics.copies.singled_out import CHANCE, tail_cut
-
-FloatArray = NDArray[np.float64]
+from memorisk.statistics.flips import FloatArray
 
 
 @dataclass(frozen=True)

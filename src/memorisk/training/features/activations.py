@@ -19,11 +19,11 @@ from memorisk.models.weights.parts import head_names
 from memorisk.runs.devices import check_device
 from memorisk.runs.errors import InputError
 from memorisk.runs.progress import Counted
+from memorisk.statistics.memorization.probes import CLS
 from memorisk.training.engine.devices import exact_products, place
 from memorisk.training.engine.pixels import Images, Normalisation, PixelSource, check_images
 from memorisk.training.engine.predict import predict_batch_size
 
-CLS = " (CLS)"
 _BATCH = 32  # hidden tokens of a ViT-B at 224 px take 20 MB an image
 
 

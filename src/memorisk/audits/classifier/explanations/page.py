@@ -28,8 +28,7 @@ from memorisk.report.blocks import (
 from memorisk.report.figures.layer import layer_plot
 from memorisk.report.formats import count, decimal, probability
 from memorisk.report.frames import largest_first, numbers, rows
-from memorisk.statistics.memorization.probes import chance_band
-from memorisk.training.features.activations import CLS
+from memorisk.statistics.memorization.probes import CLS, chance_band
 
 if TYPE_CHECKING:  # explain.py writes this page
     from memorisk.audits.classifier.explanations.probes import LayerFindings

@@ -21,9 +21,6 @@ from memorisk.runs.fingerprint import fingerprint
 MIN_CHANGED = 0.05
 """Least share of a class's images that an intervention must change."""
 
-TRAININGS = 2
-"""How often every model of the audit is trained once more: changed, and as the re-run."""
-
 
 @dataclass(frozen=True)
 class Intended:

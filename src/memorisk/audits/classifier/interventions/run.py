@@ -20,8 +20,8 @@ from pathlib import Path
 import numpy as np
 
 from memorisk.audits.classifier.evidence import SCORES, Evidence, write_scores
-from memorisk.audits.classifier.interventions.plan import TRAININGS, Intended
-from memorisk.audits.classifier.interventions.table import Found, intervention_table, summary_of
+from memorisk.audits.classifier.interventions.plan import Intended
+from memorisk.audits.classifier.interventions.table import TRAININGS, Found, intervention_table, summary_of
 from memorisk.audits.classifier.jobs import Recipe, collect, make_jobs, train_all
 from memorisk.audits.classifier.options import ClassifierOptions
 from memorisk.audits.classifier.plan import Plan

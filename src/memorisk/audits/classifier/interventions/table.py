@@ -4,15 +4,16 @@ The paper's columns (table 3 and 6: percentage, Cohen's d; section 4: attack suc
 in ``COLUMNS``.
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
 from memorisk.audits.classifier.attack_table import paper_attacks
 from memorisk.audits.classifier.evidence import Evidence
-from memorisk.audits.classifier.interventions.plan import TRAININGS, Intended
 from memorisk.report.frames import numbers, rows, truths
 from memorisk.report.result import Result
 from memorisk.runs.errors import one_line
@@ -27,6 +28,12 @@ from memorisk.statistics.memorization.retraining import (
 )
 from memorisk.statistics.roc import seed_auc_jackknife
 from memorisk.statistics.verdicts.tiers import MIN_GROUPS
+
+if TYPE_CHECKING:
+    from memorisk.audits.classifier.interventions.plan import Intended
+
+TRAININGS = 2
+"""How often every model of the audit is trained once more: changed, and as the re-run."""
 
 TABLE = "intervention"
 COLUMNS = {
